@@ -1,0 +1,1 @@
+"""Strandline: a distributed log that you pip install."""
