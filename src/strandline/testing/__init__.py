@@ -1,0 +1,35 @@
+"""What tests stand on: a real broker in a child process, and a checker for what clients saw.
+
+`embedded_broker` starts, kills and restarts a broker; `pytest_plugin` offers it as fixtures.
+`workload` runs stock clients against a broker and writes down every call and its outcome as a `history`.
+`checker` (pure) reads a history and names each anomaly with its evidence: lost, doubled, reordered or vanished records.
+The parts load on first use, so that starting a broker does not pay for a Kafka client library.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from strandline.testing.checker import Report, check
+    from strandline.testing.embedded_broker import BrokerFailed, EmbeddedBroker, embedded
+    from strandline.testing.history import Op
+
+__all__ = ["BrokerFailed", "EmbeddedBroker", "Op", "Report", "check", "embedded"]
+
+_HOMES = {
+    "BrokerFailed": "strandline.testing.embedded_broker",
+    "EmbeddedBroker": "strandline.testing.embedded_broker",
+    "Op": "strandline.testing.history",
+    "Report": "strandline.testing.checker",
+    "check": "strandline.testing.checker",
+    "embedded": "strandline.testing.embedded_broker",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)

@@ -1,0 +1,38 @@
+"""Fixtures for users' tests: a real broker per test, or one for the whole session.
+
+pytest loads this module in every run of an environment where Strandline is installed, so it imports next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from strandline.testing.embedded_broker import EmbeddedBroker
+
+
+@pytest.fixture(scope="session")
+def strandline_properties() -> Mapping[str, str]:
+    """Broker properties for both fixtures below; override it in a `conftest.py` to set your own."""
+    return {}
+
+
+@pytest.fixture
+def strandline_broker(strandline_properties: Mapping[str, str]) -> Iterator[EmbeddedBroker]:
+    """A fresh broker for one test."""
+    from strandline.testing.embedded_broker import embedded
+
+    with embedded(properties=strandline_properties) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def strandline_session_broker(strandline_properties: Mapping[str, str]) -> Iterator[EmbeddedBroker]:
+    """One broker for all tests of the session; let each test use topics of its own."""
+    from strandline.testing.embedded_broker import embedded
+
+    with embedded(properties=strandline_properties) as broker:
+        yield broker
