@@ -1,0 +1,233 @@
+"""The table of a node's own settings. How they are read and combined stands in `config`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from strandline.settings import INT_MAX, Synonym, at_least, between, boolean, integer, long, one_of, text, words
+
+MIB = 1024 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """The settings themselves. Every attribute is the setting of that name with underscores for dots."""
+
+    # Who this node is.
+    node_id: int = integer(
+        "node.id", 1, at_least(0), "The id of this node in the cluster.", synonyms=(Synonym("broker.id"),)
+    )
+    process_roles: tuple[str, ...] = words(
+        "process.roles",
+        ("broker", "controller"),
+        one_of("broker", "controller"),
+        "What this node does; one node is both.",
+        effect=False,
+    )
+    log_dirs: tuple[str, ...] = words(
+        "log.dirs",
+        ("strandline-data",),
+        None,
+        "The data directory. Exactly one for now.",
+        synonyms=(Synonym("log.dir"),),
+    )
+    broker_rack: str | None = text("broker.rack", None, None, "The rack of this node, told to clients.")
+
+    # The wire.
+    listeners: str = text(
+        "listeners",
+        "PLAINTEXT://127.0.0.1:9092",
+        None,
+        "Where clients connect, as `NAME://host:port`, comma-separated; port 0 takes a free one. Apache Kafka listens "
+        "on every interface by default; without TLS and authentication we stay on loopback until told otherwise.",
+    )
+    advertised_listeners: str | None = text(
+        "advertised.listeners", None, None, "What clients are told to connect to; by default what `listeners` says."
+    )
+    controller_listener_names: tuple[str, ...] = words(
+        "controller.listener.names",
+        (),
+        None,
+        "Listeners for the quorum. They are not opened yet: one node is its own quorum.",
+    )
+    socket_request_max_bytes: int = integer(
+        "socket.request.max.bytes", 100 * MIB, at_least(1), "The largest request; a longer frame closes the connection."
+    )
+    socket_send_buffer_bytes: int = integer(
+        "socket.send.buffer.bytes", 102_400, at_least(-1), "SO_SNDBUF of client sockets; -1 leaves it to the system."
+    )
+    socket_receive_buffer_bytes: int = integer(
+        "socket.receive.buffer.bytes", 102_400, at_least(-1), "SO_RCVBUF of client sockets; -1 leaves it to the system."
+    )
+    socket_listen_backlog_size: int = integer(
+        "socket.listen.backlog.size", 50, at_least(1), "Connections that may wait to be accepted."
+    )
+    queued_max_request_bytes: int = long(
+        "queued.max.request.bytes",
+        256 * MIB,
+        at_least(-1),
+        "Bytes of requests, whole or partly received, that all connections together may hold before reading pauses. "
+        "Apache Kafka has no limit by default (-1); here memory is always bounded unless you ask otherwise.",
+    )
+    max_connections: int = integer("max.connections", INT_MAX, at_least(0), "Connections to this node at one time.")
+    max_connections_per_ip: int = integer(
+        "max.connections.per.ip", INT_MAX, at_least(0), "Connections from one address at one time."
+    )
+    connections_max_idle_ms: int = long(
+        "connections.max.idle.ms", 600_000, at_least(-1), "An idle connection is closed after this time; -1 never."
+    )
+    request_timeout_ms: int = integer(
+        "request.timeout.ms", 30_000, at_least(1), "The longest wait for work that another part must finish."
+    )
+    max_in_flight_produce_bytes: int = long(
+        "max.in.flight.produce.bytes",
+        64 * MIB,
+        at_least(1),
+        "Strandline's own. Bytes of appended but not yet acknowledged Produce requests of one connection, beyond "
+        "which its next request waits.",
+    )
+    max_parked_fetches: int = integer(
+        "max.parked.fetches",
+        100_000,
+        at_least(1),
+        "Strandline's own. Fetches that may wait for data at one time; one more is answered at once.",
+    )
+
+    # Topics.
+    num_partitions: int = integer("num.partitions", 1, at_least(1), "Partitions of a topic created without a number.")
+    default_replication_factor: int = integer(
+        "default.replication.factor", 1, between(1, 32_767), "Replicas of a topic created without a number."
+    )
+    auto_create_topics_enable: bool = boolean(
+        "auto.create.topics.enable", True, "Create a topic when a client asks for one that is not there."
+    )
+    delete_topic_enable: bool = boolean("delete.topic.enable", True, "Whether topics can be deleted.")
+    fetch_max_bytes: int = integer("fetch.max.bytes", 55 * MIB, at_least(1024), "The most a Fetch is answered with.")
+    max_incremental_fetch_session_cache_slots: int = integer(
+        "max.incremental.fetch.session.cache.slots", 1000, at_least(0), "Incremental fetch sessions kept."
+    )
+    fetch_session_idle_ms: int = integer(
+        "fetch.session.idle.ms",
+        120_000,
+        at_least(0),
+        "Strandline's own (fixed in Apache Kafka). A fetch session idle for this long may be evicted for another.",
+    )
+
+    # The log.
+    open_files_max: int = integer(
+        "open.files.max",
+        1024,
+        at_least(16),
+        "Strandline's own. Files of closed segments that are open at one time; others are opened on demand.",
+    )
+    log_flush_offset_checkpoint_interval_ms: int = integer(
+        "log.flush.offset.checkpoint.interval.ms",
+        60_000,
+        at_least(0),
+        "How often the recovery points are written; recovery after a crash starts there.",
+    )
+    log_flush_start_offset_checkpoint_interval_ms: int = integer(
+        "log.flush.start.offset.checkpoint.interval.ms", 60_000, at_least(0), "How often log start offsets are written."
+    )
+    replica_high_watermark_checkpoint_interval_ms: int = long(
+        "replica.high.watermark.checkpoint.interval.ms", 5_000, at_least(1), "How often high watermarks are written."
+    )
+    log_dir_failure_timeout_ms: int = long(
+        "log.dir.failure.timeout.ms",
+        30_000,
+        at_least(1),
+        "How long a node whose only log directory failed goes on before it stops.",
+    )
+    producer_id_expiration_ms: int = integer(
+        "producer.id.expiration.ms",
+        86_400_000,
+        at_least(1),
+        "How long a partition remembers an idempotent producer that is silent.",
+    )
+    producer_id_expiration_check_interval_ms: int = integer(
+        "producer.id.expiration.check.interval.ms", 600_000, at_least(1), "How often silent producers are looked for."
+    )
+    log_retention_check_interval_ms: int = long(
+        "log.retention.check.interval.ms", 300_000, at_least(1), "How often old segments are looked for.", effect=False
+    )
+    metadata_log_segment_bytes: int = integer(
+        "metadata.log.segment.bytes", 1_073_741_824, at_least(12), "Segment size of `__cluster_metadata`."
+    )
+
+    # Groups.
+    group_min_session_timeout_ms: int = integer(
+        "group.min.session.timeout.ms", 6_000, at_least(0), "The shortest session timeout a member may ask for."
+    )
+    group_max_session_timeout_ms: int = integer(
+        "group.max.session.timeout.ms", 1_800_000, at_least(0), "The longest session timeout a member may ask for."
+    )
+    group_initial_rebalance_delay_ms: int = integer(
+        "group.initial.rebalance.delay.ms", 3_000, at_least(0), "How long a new group waits for more members."
+    )
+    group_max_size: int = integer("group.max.size", INT_MAX, at_least(1), "Members that one group may have.")
+    offset_metadata_max_bytes: int = integer(
+        "offset.metadata.max.bytes", 4096, at_least(0), "The longest metadata text of a committed offset."
+    )
+    offsets_topic_num_partitions: int = integer(
+        "offsets.topic.num.partitions", 50, at_least(1), "Partitions of `__consumer_offsets`; fixed once it exists."
+    )
+    offsets_topic_replication_factor: int = integer(
+        "offsets.topic.replication.factor",
+        3,
+        between(1, 32_767),
+        "Replicas of `__consumer_offsets`; never more than there are nodes when it is created.",
+    )
+    offsets_topic_segment_bytes: int = integer(
+        "offsets.topic.segment.bytes", 100 * MIB, at_least(1), "Segment size of `__consumer_offsets`."
+    )
+    offsets_retention_minutes: int = integer(
+        "offsets.retention.minutes",
+        10_080,
+        at_least(1),
+        "How long an empty group keeps its offsets.",
+        effect=False,
+    )
+
+    # Accepted, so that a stock server.properties starts without warnings.
+    num_network_threads: int = integer(
+        "num.network.threads", 3, at_least(1), "One loop serves all connections.", effect=False
+    )
+    num_io_threads: int = integer("num.io.threads", 8, at_least(1), "One loop serves all requests.", effect=False)
+    num_recovery_threads_per_data_dir: int = integer(
+        "num.recovery.threads.per.data.dir", 2, at_least(1), "Recovery runs before the node is ready.", effect=False
+    )
+    queued_max_requests: int = integer(
+        "queued.max.requests", 500, at_least(1), "`queued.max.request.bytes` is the limit here.", effect=False
+    )
+    inter_broker_listener_name: str | None = text(
+        "inter.broker.listener.name", None, None, "The listener other brokers use.", effect=False
+    )
+    listener_security_protocol_map: str | None = text(
+        "listener.security.protocol.map", None, None, "Every listener is PLAINTEXT for now.", effect=False
+    )
+    controller_quorum_voters: str | None = text(
+        "controller.quorum.voters", None, None, "The nodes of a static quorum.", effect=False
+    )
+    controller_quorum_bootstrap_servers: str | None = text(
+        "controller.quorum.bootstrap.servers", None, None, "Where a new node finds the quorum.", effect=False
+    )
+    transaction_state_log_replication_factor: int = integer(
+        "transaction.state.log.replication.factor", 3, at_least(1), "Replicas of `__transaction_state`.", effect=False
+    )
+    transaction_state_log_min_isr: int = integer(
+        "transaction.state.log.min.isr", 2, at_least(1), "In-sync replicas of `__transaction_state`.", effect=False
+    )
+    share_coordinator_state_topic_replication_factor: int = integer(
+        "share.coordinator.state.topic.replication.factor",
+        3,
+        at_least(1),
+        "Replicas of `__share_group_state`.",
+        effect=False,
+    )
+    share_coordinator_state_topic_min_isr: int = integer(
+        "share.coordinator.state.topic.min.isr",
+        2,
+        at_least(1),
+        "In-sync replicas of `__share_group_state`.",
+        effect=False,
+    )

@@ -1,0 +1,234 @@
+"""What a setting is: its name, type, default, limits and documentation, declared once where the value lives.
+
+A config class is a frozen dataclass whose fields are declared with `integer`, `long`, `boolean`, `text`, `words` or
+`double`. The declaration is the table: parsing, validation, warnings and `docs/configuration.md` all read it, so a
+setting cannot be accepted without being documented, nor documented without being accepted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from strandline.errors import InvalidConfig
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+_RANGES = {"int": (-(2**31), INT_MAX), "long": (-(2**63), LONG_MAX)}
+_UNESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+Value = bool | int | float | str | tuple[str, ...] | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Allowed:
+    """The values that a setting may take: a range of numbers or a set of words (of each word, for a list)."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+    words: tuple[str, ...] = ()
+
+    def __contains__(self, value: Value) -> bool:
+        if self.words:
+            return all(word in self.words for word in (value if isinstance(value, tuple) else (value,)))
+        if not isinstance(value, int | float):
+            return True
+        return (self.minimum is None or value >= self.minimum) and (self.maximum is None or value <= self.maximum)
+
+    def __str__(self) -> str:
+        if self.words:
+            return ", ".join(self.words)
+        if self.maximum is None:
+            return f"at least {self.minimum:.15g}"
+        return f"{self.minimum:.15g} to {self.maximum:.15g}"
+
+
+def at_least(minimum: float) -> Allowed:
+    return Allowed(minimum=minimum)
+
+
+def between(minimum: float, maximum: float) -> Allowed:
+    return Allowed(minimum=minimum, maximum=maximum)
+
+
+def one_of(*words: str) -> Allowed:
+    return Allowed(words=words)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker setting that gives a topic setting its default; `factor` turns its unit into the topic's."""
+
+    name: str
+    factor: int = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Setting:
+    name: str
+    kind: str
+    default: Value
+    allowed: Allowed | None
+    doc: str
+    synonyms: tuple[Synonym, ...] = ()
+    effect: bool = True
+    hidden: bool = False
+
+    def parse(self, raw: str, *, name: str | None = None, source: str = "", factor: int = 1) -> Value:
+        """The typed value of `raw`, or InvalidConfig that names the source, the key, the value and what is allowed."""
+        value = self._typed(raw.strip(), name or self.name, source)
+        if factor != 1 and isinstance(value, int):
+            # Hours and minutes below zero all mean "no limit", which is -1 in milliseconds.
+            value = value * factor if value >= 0 else -1
+        if self.allowed is not None and value not in self.allowed:
+            raise self._refusal(raw, name or self.name, source)
+        return value
+
+    def _typed(self, raw: str, name: str, source: str) -> Value:
+        match self.kind:
+            case "boolean":
+                if raw.lower() not in ("true", "false"):
+                    raise self._refusal(raw, name, source)
+                return raw.lower() == "true"
+            case "int" | "long":
+                # Python would also take "1_000" and other alphabets' digits, which no other Kafka tool accepts.
+                if not re.fullmatch(r"[+-]?[0-9]{1,19}", raw):
+                    raise self._refusal(raw, name, source)
+                number, (lowest, highest) = int(raw), _RANGES[self.kind]
+                if not lowest <= number <= highest:
+                    raise self._refusal(raw, name, source)
+                return number
+            case "double":
+                try:
+                    fraction = float(raw)
+                except ValueError:
+                    raise self._refusal(raw, name, source) from None
+                if fraction != fraction:
+                    raise self._refusal(raw, name, source)
+                return fraction
+            case "list":
+                return tuple(word.strip() for word in raw.split(",") if word.strip())
+            case _:
+                return raw
+
+    def _refusal(self, raw: str, name: str, source: str) -> InvalidConfig:
+        at = f"{source}: " if source else ""
+        return InvalidConfig(f"{at}{name}={raw!r} is not allowed; expected {self.expected()}")
+
+    def expected(self) -> str:
+        """What a value must be, in words."""
+        if self.kind == "boolean":
+            return "true or false"
+        if self.kind == "list":
+            return f"a list of: {self.allowed}" if self.allowed else "a comma-separated list"
+        if self.allowed is not None:
+            return str(self.allowed) if self.allowed.words else f"{self.kind}, {self.allowed}"
+        return {"int": "a 32-bit number", "long": "a 64-bit number", "double": "a number"}.get(self.kind, "text")
+
+
+def text_of(value: Value) -> str | None:
+    """A value as Kafka prints it in configs: `true`, `a,b`, or None where nothing is set."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)
+
+
+def _field(setting: Setting) -> Any:
+    return dataclasses.field(default=setting.default, metadata={"setting": setting})
+
+
+def boolean(name: str, default: bool, doc: str, **more: Any) -> Any:
+    return _field(Setting(name, "boolean", default, None, doc, **more))
+
+
+def integer(name: str, default: int | None, allowed: Allowed | None, doc: str, **more: Any) -> Any:
+    return _field(Setting(name, "int", default, allowed, doc, **more))
+
+
+def long(name: str, default: int | None, allowed: Allowed | None, doc: str, **more: Any) -> Any:
+    return _field(Setting(name, "long", default, allowed, doc, **more))
+
+
+def double(name: str, default: float, allowed: Allowed | None, doc: str, **more: Any) -> Any:
+    return _field(Setting(name, "double", default, allowed, doc, **more))
+
+
+def text(name: str, default: str | None, allowed: Allowed | None, doc: str, **more: Any) -> Any:
+    return _field(Setting(name, "string", default, allowed, doc, **more))
+
+
+def words(name: str, default: tuple[str, ...], allowed: Allowed | None, doc: str, **more: Any) -> Any:
+    return _field(Setting(name, "list", default, allowed, doc, **more))
+
+
+def settings_of(config_class: Any) -> Iterator[tuple[str, Setting]]:
+    """(attribute, setting) of every declared field, in the order of declaration."""
+    for field in dataclasses.fields(config_class):
+        if "setting" in field.metadata:
+            yield field.name, field.metadata["setting"]
+
+
+def environment_name(name: str) -> str:
+    """`log.segment.bytes` -> `STRANDLINE_LOG_SEGMENT_BYTES`."""
+    return "STRANDLINE_" + re.sub(r"[.\-]", "_", name).upper()
+
+
+def parse_properties(content: str) -> dict[str, str]:
+    """The keys and values of a `.properties` file: comments, continued lines, Java's escapes; the last wins."""
+    properties: dict[str, str] = {}
+    for line in _logical_lines(content):
+        key, value = _split_key(line)
+        properties[_unescape(key)] = _unescape(value)
+    return properties
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """Text that `parse_properties` reads back; one key per line, in the given order."""
+
+    def escape(part: str, *, key: bool) -> str:
+        special = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
+        if key:
+            special |= {" ": "\\ ", ":": "\\:", "=": "\\=", "#": "\\#", "!": "\\!"}
+        escaped = "".join(special.get(character, character) for character in part)
+        return "\\" + escaped if escaped.startswith(" ") else escaped
+
+    return "".join(f"{escape(key, key=True)}={escape(value, key=False)}\n" for key, value in properties.items())
+
+
+def _logical_lines(content: str) -> Iterator[str]:
+    pending = ""
+    # Only these end a line in a properties file; str.splitlines would also break at form feeds and U+2028.
+    for line in re.split(r"\r\n|\n|\r", content):
+        line = line.lstrip(" \t\f")
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        # An odd number of backslashes at the end continues the line; an even number is escaped backslashes.
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            pending += line[:-1]
+            continue
+        yield pending + line
+        pending = ""
+    if pending:
+        yield pending
+
+
+def _split_key(line: str) -> tuple[str, str]:
+    match = re.match(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", line, re.DOTALL)
+    assert match is not None, "every line matches: both groups may be empty"
+    return match[1], match[2]
+
+
+def _unescape(part: str) -> str:
+    def replaced(match: re.Match[str]) -> str:
+        if match[1]:
+            return chr(int(match[1], 16))
+        return _UNESCAPED.get(match[2], match[2])
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.?))", replaced, part, flags=re.DOTALL)

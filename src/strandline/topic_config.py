@@ -1,0 +1,317 @@
+"""The settings of a topic, resolved once into plain attributes that the data path reads without a look-up.
+
+Precedence is Kafka's: the topic's own override, then the broker's synonym, then the default. `TopicConfig()` is the
+configuration of a topic on a broker where nothing was set.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from strandline.errors import InvalidConfig
+from strandline.settings import (
+    INT_MAX,
+    LONG_MAX,
+    Setting,
+    Synonym,
+    Value,
+    at_least,
+    between,
+    boolean,
+    double,
+    integer,
+    long,
+    one_of,
+    settings_of,
+    text,
+    text_of,
+    words,
+)
+
+HOUR_MS = 60 * 60 * 1000
+DAY_MS = 24 * HOUR_MS
+CODECS = {"producer": -1, "uncompressed": 0, "none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+# ConfigSource of the protocol: where the value in force comes from.
+SOURCE_TOPIC = 1
+SOURCE_STATIC_BROKER = 4
+SOURCE_DEFAULT = 5
+
+
+def _as(*names: str) -> tuple[Synonym, ...]:
+    return tuple(Synonym(name) for name in names)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """What holds for one topic. Attributes are Kafka's names; the last three are derived for the data path."""
+
+    cleanup_policy: tuple[str, ...] = words(
+        "cleanup.policy",
+        ("delete",),
+        one_of("delete", "compact"),
+        "`delete` drops old segments by time and size, `compact` keeps the last record of each key, both does both, "
+        "an empty list neither. "
+        "Null keys are refused where `compact` is set; the cleaner itself is not there yet.",
+        synonyms=_as("log.cleanup.policy"),
+    )
+    compression_type: str = text(
+        "compression.type",
+        "producer",
+        one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        "`producer` keeps what the producer sent and costs nothing; any other codec re-encodes batches that differ.",
+        synonyms=_as("compression.type"),
+    )
+    compression_gzip_level: int = integer(
+        "compression.gzip.level",
+        -1,
+        between(-1, 9),
+        "Level used when the broker re-encodes with gzip; -1 is the codec's own default.",
+        synonyms=_as("compression.gzip.level"),
+    )
+    compression_lz4_level: int = integer(
+        "compression.lz4.level",
+        9,
+        between(1, 17),
+        "Level used when the broker re-encodes with lz4.",
+        synonyms=_as("compression.lz4.level"),
+    )
+    compression_zstd_level: int = integer(
+        "compression.zstd.level",
+        3,
+        between(-131072, 22),
+        "Level used when the broker re-encodes with zstd.",
+        synonyms=_as("compression.zstd.level"),
+    )
+    delete_retention_ms: int = long(
+        "delete.retention.ms",
+        DAY_MS,
+        at_least(0),
+        "How long a compacted topic keeps tombstones.",
+        synonyms=_as("log.cleaner.delete.retention.ms"),
+        effect=False,
+    )
+    file_delete_delay_ms: int = long(
+        "file.delete.delay.ms",
+        60_000,
+        at_least(0),
+        "How long the files of a deleted topic or segment stay on disk, renamed, so that readers in flight can finish.",
+        synonyms=_as("log.segment.delete.delay.ms"),
+    )
+    flush_messages: int = long(
+        "flush.messages",
+        LONG_MAX,
+        at_least(1),
+        "Flush to disk after this many records, whatever `flush.mode` says.",
+        synonyms=_as("log.flush.interval.messages"),
+    )
+    flush_ms: int = long(
+        "flush.ms",
+        LONG_MAX,
+        at_least(0),
+        "Flush to disk after this time, whatever `flush.mode` says.",
+        synonyms=_as("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    )
+    flush_mode: str = text(
+        "flush.mode",
+        "auto",
+        one_of("auto", "ack", "async"),
+        "Strandline's own. `ack`: only flushed records are acknowledged and visible (many appends share one flush). "
+        "`async`: the operating system flushes when it likes, as in Apache Kafka. `auto`: `ack` while the in-sync set "
+        "is the leader alone, else `async`.",
+        synonyms=_as("flush.mode"),
+    )
+    index_interval_bytes: int = integer(
+        "index.interval.bytes",
+        4096,
+        at_least(0),
+        "Bytes of log between two entries of the sparse offset index.",
+        synonyms=_as("log.index.interval.bytes"),
+    )
+    max_compaction_lag_ms: int = long(
+        "max.compaction.lag.ms",
+        LONG_MAX,
+        at_least(1),
+        "The longest time a record of a compacted topic stays uncompacted.",
+        synonyms=_as("log.cleaner.max.compaction.lag.ms"),
+        effect=False,
+    )
+    max_message_bytes: int = integer(
+        "max.message.bytes",
+        1_048_588,
+        at_least(0),
+        "The largest record batch that is accepted, as it is on the wire.",
+        synonyms=_as("message.max.bytes"),
+    )
+    timestamp_after_max_ms: int = long(
+        "message.timestamp.after.max.ms",
+        HOUR_MS,
+        at_least(0),
+        "How far a record's timestamp may lie after the broker's clock (`CreateTime` only).",
+        synonyms=_as("log.message.timestamp.after.max.ms"),
+    )
+    timestamp_before_max_ms: int = long(
+        "message.timestamp.before.max.ms",
+        LONG_MAX,
+        at_least(0),
+        "How far a record's timestamp may lie before the broker's clock (`CreateTime` only).",
+        synonyms=_as("log.message.timestamp.before.max.ms"),
+    )
+    message_timestamp_type: str = text(
+        "message.timestamp.type",
+        "CreateTime",
+        one_of("CreateTime", "LogAppendTime"),
+        "Whether a record carries the producer's time or the time of the append.",
+        synonyms=_as("log.message.timestamp.type"),
+    )
+    min_cleanable_dirty_ratio: float = double(
+        "min.cleanable.dirty.ratio",
+        0.5,
+        between(0, 1),
+        "The share of uncompacted log from which a compacted topic is cleaned.",
+        synonyms=_as("log.cleaner.min.cleanable.ratio"),
+        effect=False,
+    )
+    min_compaction_lag_ms: int = long(
+        "min.compaction.lag.ms",
+        0,
+        at_least(0),
+        "The shortest time a record of a compacted topic stays uncompacted.",
+        synonyms=_as("log.cleaner.min.compaction.lag.ms"),
+        effect=False,
+    )
+    min_insync_replicas: int = integer(
+        "min.insync.replicas",
+        1,
+        at_least(1),
+        "With acks=all, an append is refused while fewer replicas than this are in sync.",
+        synonyms=_as("min.insync.replicas"),
+    )
+    preallocate: bool = boolean(
+        "preallocate",
+        False,
+        "Give a new segment file its full size at once.",
+        synonyms=_as("log.preallocate"),
+        effect=False,
+    )
+    retention_bytes: int = long(
+        "retention.bytes",
+        -1,
+        at_least(-1),
+        "The size from which old segments of a partition are deleted; -1 is no limit.",
+        synonyms=_as("log.retention.bytes"),
+        effect=False,
+    )
+    retention_ms: int = long(
+        "retention.ms",
+        7 * DAY_MS,
+        at_least(-1),
+        "The age from which old segments of a partition are deleted; -1 is no limit.",
+        synonyms=(
+            Synonym("log.retention.ms"),
+            Synonym("log.retention.minutes", 60_000),
+            Synonym("log.retention.hours", HOUR_MS),
+        ),
+        effect=False,
+    )
+    segment_bytes: int = integer(
+        "segment.bytes",
+        1_073_741_824,
+        at_least(1_048_576),
+        "The size at which a segment is closed and a new one begun.",
+        synonyms=_as("log.segment.bytes"),
+    )
+    internal_segment_bytes: int | None = integer(
+        "internal.segment.bytes",
+        None,
+        between(14, INT_MAX),
+        "Overrides `segment.bytes` without its lower limit. For tests, as in Apache Kafka.",
+        synonyms=_as("internal.segment.bytes"),
+        hidden=True,
+    )
+    segment_index_bytes: int = integer(
+        "segment.index.bytes",
+        10_485_760,
+        at_least(4),
+        "The largest size of an index file; a segment is closed when its index is full.",
+        synonyms=_as("log.index.size.max.bytes"),
+    )
+    segment_jitter_ms: int = long(
+        "segment.jitter.ms",
+        0,
+        at_least(0),
+        "A random time taken off `segment.ms`, so that segments do not all roll at once.",
+        synonyms=(Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", HOUR_MS)),
+    )
+    segment_ms: int = long(
+        "segment.ms",
+        7 * DAY_MS,
+        at_least(1),
+        "The age at which a segment is closed even if it is not full.",
+        synonyms=(Synonym("log.roll.ms"), Synonym("log.roll.hours", HOUR_MS)),
+    )
+    unclean_leader_election_enable: bool = boolean(
+        "unclean.leader.election.enable",
+        False,
+        "Let a replica that was not in sync lead when no other lives, at the price of lost records.",
+        synonyms=_as("unclean.leader.election.enable"),
+        effect=False,
+    )
+    leader_throttled_replicas: tuple[str, ...] = words(
+        "leader.replication.throttled.replicas",
+        (),
+        None,
+        "Replicas whose outgoing replication is slowed.",
+        effect=False,
+    )
+    follower_throttled_replicas: tuple[str, ...] = words(
+        "follower.replication.throttled.replicas",
+        (),
+        None,
+        "Replicas whose incoming replication is slowed.",
+        effect=False,
+    )
+
+    compact: bool = dataclasses.field(init=False)
+    """Whether `cleanup.policy` names `compact`: records without a key are refused then."""
+    compression_codec: int = dataclasses.field(init=False)
+    """The codec's number in batch attributes, or -1 to keep the producer's."""
+    log_append_time: bool = dataclasses.field(init=False)
+    """Whether the broker stamps batches with the time of the append."""
+
+    def __post_init__(self) -> None:
+        if self.internal_segment_bytes is not None:
+            object.__setattr__(self, "segment_bytes", self.internal_segment_bytes)
+        object.__setattr__(self, "compact", "compact" in self.cleanup_policy)
+        object.__setattr__(self, "compression_codec", CODECS[self.compression_type])
+        object.__setattr__(self, "log_append_time", self.message_timestamp_type == "LogAppendTime")
+
+    def with_overrides(self, overrides: Mapping[str, str | None]) -> TopicConfig:
+        """This configuration with a topic's own settings on top; InvalidConfig for an unknown name or a bad value."""
+        if not overrides:
+            return self
+        values: dict[str, Value] = {}
+        for name, raw in overrides.items():
+            attribute, setting = TOPIC_SETTINGS.get(name, (None, None))
+            if attribute is None or setting is None:
+                raise InvalidConfig(f"Unknown topic config name: {name}")
+            if raw is None:
+                raise InvalidConfig(f"{name} has no value; leave it out to use the default")
+            values[attribute] = setting.parse(raw)
+        resolved = dataclasses.replace(self, **values)  # type: ignore[arg-type]  # values are typed by their settings
+        if resolved.max_compaction_lag_ms < resolved.min_compaction_lag_ms:
+            raise InvalidConfig(
+                f"min.compaction.lag.ms={resolved.min_compaction_lag_ms} is above "
+                f"max.compaction.lag.ms={resolved.max_compaction_lag_ms}"
+            )
+        return resolved
+
+    def value_texts(self) -> dict[str, str | None]:
+        """Every setting by name, as Kafka prints it."""
+        return {setting.name: text_of(getattr(self, attribute)) for attribute, setting in settings_of(TopicConfig)}
+
+
+TOPIC_SETTINGS: dict[str, tuple[str, Setting]] = {
+    setting.name: (attribute, setting) for attribute, setting in settings_of(TopicConfig)
+}
