@@ -1,0 +1,265 @@
+"""What a decoded batch is made of: its header, its columns, and a record for those who want one at a time.
+
+Columns are `array.array`s (64-bit offsets and timestamps, 32-bit positions), so they need neither NumPy nor Arrow, and
+both wrap them without a copy through the buffer protocol: `numpy.frombuffer(columns.offsets, "q")`,
+`pyarrow.py_buffer(columns.offsets)`.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from strandline.codec.compression import Buffer, Compression
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES = HEADER.size
+LENGTH_OFFSET = 8
+LOG_OVERHEAD_BYTES = 12
+"""Base offset and length: the part of a batch that its length field does not count."""
+MAGIC_OFFSET = 16
+MAGIC = 2
+CRC_OFFSET = 17
+CRC_START = 21
+"""The CRC covers attributes to end; base offset and leader epoch lie outside, so that a broker can set them."""
+
+CODEC_MASK = 0x07
+APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+NO_TIMESTAMP = -1
+
+Header: TypeAlias = tuple[str, bytes | None]
+
+
+class Record(NamedTuple):
+    """One record. A header's key is text; what is no UTF-8 in it appears as U+FFFD, as Kafka's own consumer shows it."""
+
+    offset: int = -1
+    timestamp_ms: int = NO_TIMESTAMP
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[Header, ...] = ()
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes that open a batch, in their order."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def compression(self) -> Compression:
+        return Compression(self.attributes & CODEC_MASK)
+
+    @property
+    def is_append_time(self) -> bool:
+        return bool(self.attributes & APPEND_TIME_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the cleaner may drop the tombstones of this batch; it then stands in the place of the base timestamp."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+
+class Columns:
+    """One batch as columns, a row per record. A length of -1 stands for null; positions count from `payload[0]`.
+
+    `payload` is a view into the caller's batch when that is not compressed, and lives as long as the caller's buffer
+    stays untouched; of a compressed batch it is a copy of its own.
+    """
+
+    __slots__ = (
+        "header",
+        "header_count",
+        "header_start",
+        "key_length",
+        "key_start",
+        "offsets",
+        "payload",
+        "timestamps",
+        "value_length",
+        "value_start",
+    )
+
+    def __init__(
+        self,
+        header: BatchHeader,
+        payload: Buffer,
+        offsets: array[int],
+        timestamps: array[int],
+        key_start: array[int],
+        key_length: array[int],
+        value_start: array[int],
+        value_length: array[int],
+        header_start: array[int],
+        header_count: array[int],
+    ) -> None:
+        self.header = header
+        self.payload = payload
+        self.offsets = offsets
+        self.timestamps = timestamps
+        self.key_start = key_start
+        self.key_length = key_length
+        self.value_start = value_start
+        self.value_length = value_length
+        self.header_start = header_start
+        self.header_count = header_count
+
+    def __len__(self) -> int:
+        return self.header.record_count
+
+    def __repr__(self) -> str:
+        header = self.header
+        return f"<Columns of {header.record_count} records, offsets {header.base_offset} to {header.last_offset}>"
+
+    @property
+    def count(self) -> int:
+        return self.header.record_count
+
+    @property
+    def base_offset(self) -> int:
+        return self.header.base_offset
+
+    @property
+    def last_offset(self) -> int:
+        return self.header.last_offset
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.header.leader_epoch
+
+    @property
+    def compression(self) -> Compression:
+        return self.header.compression
+
+    @property
+    def is_control(self) -> bool:
+        return self.header.is_control
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.header.is_transactional
+
+    @property
+    def producer_id(self) -> int:
+        return self.header.producer_id
+
+    @property
+    def producer_epoch(self) -> int:
+        return self.header.producer_epoch
+
+    @property
+    def base_sequence(self) -> int:
+        return self.header.base_sequence
+
+    def key(self, row: int) -> bytes | None:
+        return _cut(self.payload, self.key_start[row], self.key_length[row])
+
+    def value(self, row: int) -> bytes | None:
+        return _cut(self.payload, self.value_start[row], self.value_length[row])
+
+    def headers(self, row: int) -> tuple[Header, ...]:
+        count = self.header_count[row]
+        return _read_headers(self.payload, self.header_start[row], count) if count else ()
+
+    def record(self, row: int) -> Record:
+        return Record(self.offsets[row], self.timestamps[row], self.key(row), self.value(row), self.headers(row))
+
+    def records(self) -> Iterator[Record]:
+        """Each row as a `Record`; for those who print or test, not for the hot path."""
+        # One copy of the whole payload is cheaper than a view per field.
+        payload = bytes(self.payload)
+        for offset, timestamp, key_start, key_length, value_start, value_length, header_start, header_count in zip(
+            self.offsets,
+            self.timestamps,
+            self.key_start,
+            self.key_length,
+            self.value_start,
+            self.value_length,
+            self.header_start,
+            self.header_count,
+            strict=True,
+        ):
+            yield Record(
+                offset,
+                timestamp,
+                None if key_length < 0 else payload[key_start : key_start + key_length],
+                None if value_length < 0 else payload[value_start : value_start + value_length],
+                _read_headers(payload, header_start, header_count) if header_count else (),
+            )
+
+    def __iter__(self) -> Iterator[Record]:
+        return self.records()
+
+    def first_at_or_after(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record whose timestamp is not before `timestamp_ms`, as ListOffsets asks.
+
+        Timestamps within a batch need not grow, so this is a walk and not a bisection.
+        """
+        for offset, timestamp in zip(self.offsets, self.timestamps, strict=True):
+            if timestamp >= timestamp_ms:
+                return offset, timestamp
+        return None
+
+    def first_of_max_timestamp(self) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record with the largest timestamp; none in an empty batch."""
+        if not self.timestamps:
+            return None
+        timestamp = max(self.timestamps)
+        return self.offsets[self.timestamps.index(timestamp)], timestamp
+
+
+def _cut(payload: Buffer, start: int, length: int) -> bytes | None:
+    return None if length < 0 else bytes(payload[start : start + length])
+
+
+def _read_headers(payload: Buffer, position: int, count: int) -> tuple[Header, ...]:
+    """Headers that the scan has already walked and found sound."""
+    headers: list[Header] = []
+    for _ in range(count):
+        length, position = _read_length(payload, position)
+        key = str(payload[position : position + length], "utf-8", "replace")
+        position += length
+        length, position = _read_length(payload, position)
+        headers.append((key, _cut(payload, position, length)))
+        position += max(length, 0)
+    return tuple(headers)
+
+
+def _read_length(payload: Buffer, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = payload[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7

@@ -1,0 +1,171 @@
+"""Batch bytes to columns: check the header before a byte of it is trusted, inflate, scan.
+
+Every count and length is bounded before memory is taken for it: a batch must be exactly as long as its header says, its
+count of records must fit into its payload at seven bytes each, and what a codec may inflate has a limit.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+
+from crc32c import crc32c
+
+from strandline.codec.columns import _scan
+from strandline.codec.columns.batch import (
+    CODEC_MASK,
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_OFFSET,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_OFFSET,
+    BatchHeader,
+    Columns,
+    Record,
+)
+from strandline.codec.compression import DECOMPRESSED_BYTES_MAX, Buffer, decompress
+from strandline.errors import CorruptBatch
+
+RECORD_BYTES_MIN = 7
+"""Length, attributes, two deltas, two lengths and a header count, a byte each."""
+PAYLOAD_BYTES_MAX = 2**31 - 1
+"""Positions are 32-bit."""
+
+_INT64_MAX = 2**63 - 1
+_COMPILED = _scan.is_compiled()
+_ZEROS = bytes(8 * 1024)
+
+
+def decoder_name() -> str:
+    """Which twin scans: for `strandline --version`, and for whoever wonders why decoding is slow."""
+    return "cython" if _COMPILED else "python"
+
+
+def decode_batch(batch: Buffer, *, check_crc: bool = True, size_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Columns:
+    """Decode one batch, header included, that fills `batch` exactly.
+
+    Raises `CorruptBatch` for any damage, `UnsupportedCompression` for an unknown codec, `BatchTooLarge` when the
+    records section would be larger than `size_bytes_max` once decompressed.
+    """
+    header = read_header(batch)
+    view = memoryview(batch)
+    if len(view) != LOG_OVERHEAD_BYTES + header.batch_length:
+        raise CorruptBatch(
+            f"the batch at offset {header.base_offset} is {len(view)} bytes long, "
+            f"its header says {LOG_OVERHEAD_BYTES + header.batch_length}"
+        )
+    if check_crc and crc32c(view[CRC_START:]) != header.crc:
+        raise CorruptBatch(f"the batch at offset {header.base_offset} fails its CRC-32C")
+    payload: Buffer = view[HEADER_BYTES:]
+    codec = header.attributes & CODEC_MASK
+    if codec:
+        payload = decompress(codec, payload, size_bytes_max=min(size_bytes_max, PAYLOAD_BYTES_MAX))
+    return _scan_payload(header, payload)
+
+
+def read_header(batch: Buffer) -> BatchHeader:
+    """Unpack the header and check what it says about itself; the length is not compared with the buffer's."""
+    if len(batch) < HEADER_BYTES:
+        raise CorruptBatch(f"a batch has {HEADER_BYTES} bytes of header, here are {len(batch)} bytes")
+    # An old message set has its magic at the same place, and nothing else in common.
+    if batch[MAGIC_OFFSET] != MAGIC:
+        raise CorruptBatch(f"magic is {batch[MAGIC_OFFSET]}; only record batches of magic {MAGIC} can be read")
+    header = BatchHeader._make(HEADER.unpack_from(batch))
+    if header.batch_length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+        raise CorruptBatch(f"the batch length {header.batch_length} is smaller than a header")
+    if header.base_offset < 0 or header.last_offset_delta < 0 or header.last_offset > _INT64_MAX:
+        raise CorruptBatch(
+            f"base offset {header.base_offset} and last offset delta {header.last_offset_delta} make no range"
+        )
+    # Compaction takes records out and keeps the last delta, so the count may be smaller, never larger.
+    if not 0 <= header.record_count <= header.last_offset_delta + 1:
+        raise CorruptBatch(
+            f"{header.record_count} records cannot lie within a last offset delta of {header.last_offset_delta}"
+        )
+    return header
+
+
+def columns_of(
+    batches: Buffer, *, check_crc: bool = True, size_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> Iterator[Columns]:
+    """Decode batch after batch. A last batch that is cut short ends the iteration quietly.
+
+    A fetch answer may end anywhere in a batch, because the broker cuts at a number of bytes.
+    """
+    view = memoryview(batches)
+    position = 0
+    while (end := _batch_end(view, position)) is not None:
+        yield decode_batch(view[position:end], check_crc=check_crc, size_bytes_max=size_bytes_max)
+        position = end
+
+
+def records_of(
+    batches: Buffer, *, check_crc: bool = True, size_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> Iterator[Record]:
+    """Every record of every whole batch, control records included."""
+    for columns in columns_of(batches, check_crc=check_crc, size_bytes_max=size_bytes_max):
+        yield from columns.records()
+
+
+def _batch_end(view: memoryview, position: int) -> int | None:
+    """Where the batch at `position` ends, or none if the buffer ends first."""
+    if len(view) - position < LOG_OVERHEAD_BYTES:
+        return None
+    start = position + LENGTH_OFFSET
+    length = int.from_bytes(view[start : start + 4], "big", signed=True)
+    if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+        raise CorruptBatch(f"the batch length {length} at position {position} is smaller than a header")
+    end = position + LOG_OVERHEAD_BYTES + length
+    return end if end <= len(view) else None
+
+
+def _scan_payload(header: BatchHeader, payload: Buffer) -> Columns:
+    count = header.record_count
+    if count * RECORD_BYTES_MIN > len(payload) or len(payload) > PAYLOAD_BYTES_MAX:
+        raise CorruptBatch(f"{count} records cannot lie in {len(payload)} bytes")
+    # With LogAppendTime every record carries the broker's time, whatever its own delta says.
+    base_timestamp = 0 if header.is_append_time else header.base_timestamp
+    columns = Columns(
+        header,
+        payload,
+        _column("q", 8 * count),
+        _column("q", 8 * count),
+        _column("i", 4 * count),
+        _column("i", 4 * count),
+        _column("i", 4 * count),
+        _column("i", 4 * count),
+        _column("i", 4 * count),
+        _column("i", 4 * count),
+    )
+    try:
+        end = _scan.scan_records(
+            # Plain Python indexes bytes faster than a view.
+            payload if _COMPILED else bytes(payload),
+            count,
+            header.base_offset,
+            header.last_offset_delta,
+            base_timestamp,
+            max(-_INT64_MAX - 1, -_INT64_MAX - 1 - base_timestamp),
+            min(_INT64_MAX, _INT64_MAX - base_timestamp),
+            columns.offsets,
+            columns.timestamps,
+            columns.key_start,
+            columns.key_length,
+            columns.value_start,
+            columns.value_length,
+            columns.header_start,
+            columns.header_count,
+        )
+    except IndexError as error:
+        raise CorruptBatch(f"the batch at offset {header.base_offset} ends within a record") from error
+    if end != len(payload):
+        raise CorruptBatch(f"{len(payload) - end} bytes follow the {count} records that the header counts")
+    if header.is_append_time:
+        columns.timestamps = array("q", (header.max_timestamp,)) * count
+    return columns
+
+
+def _column(typecode: str, size_bytes: int) -> array[int]:
+    return array(typecode, _ZEROS[:size_bytes] if size_bytes <= len(_ZEROS) else bytes(size_bytes))
