@@ -1,0 +1,117 @@
+"""Judges a history: every anomaly by the name that Jepsen's Kafka checker gave it, with evidence. Pure.
+
+    report = check(ops)
+    assert report.ok, report
+
+| class | what happened |
+|---|---|
+| inconsistent-offsets | one offset held two values |
+| duplicate | one value at two offsets |
+| lost-write | a committed record below what was read was read by nobody |
+| unseen | an acknowledged record was never read, the final phase included |
+| vanished | a record was read and is missing from the final read |
+| G1a | a record was read whose write certainly failed |
+| phantom | a record was read that nobody sent |
+| poll-skip, nonmonotonic-poll | the next call of a consumer jumped over records, or stepped back |
+| int-poll-skip, int-nonmonotonic-poll | the same inside one call |
+| nonmonotonic-send, int-nonmonotonic-send | a later send of a producer stands before an earlier one |
+| nonmonotonic-watermark | one client saw the high watermark go back |
+| producer-id-twice | two producers were given one producer id |
+
+The classes of transactions (precommitted-read, torn, G1c) join as further checks: an operation already holds any number
+of sends and polls, and whether a write counts is already decided per operation (`ObservedLog.must_have_committed`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from strandline.testing import order_checks, record_checks
+from strandline.testing.history import Op, Poll, Send
+from strandline.testing.observed_log import ObservedLog, observe
+from strandline.testing.record_checks import Anomaly
+
+EVIDENCE_MAX = 20
+"""How many anomalies of one class a report keeps; it counts all."""
+
+RECORD_CHECKS: tuple[Callable[[ObservedLog], Iterator[Anomaly]], ...] = (
+    record_checks.inconsistent_offsets,
+    record_checks.duplicate,
+    record_checks.lost_write,
+    record_checks.unseen,
+    record_checks.vanished,
+    record_checks.aborted_read,
+    record_checks.phantom,
+)
+
+
+@dataclass
+class Report:
+    """The verdict. `counts` has every anomaly, `anomalies` the first of each class with their evidence."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    anomalies: list[Anomaly] = field(default_factory=list)
+    ops: int = 0
+    sends: Counter[str] = field(default_factory=Counter)
+    """Records sent, by outcome."""
+    reads: int = 0
+    """Records read by all processes together."""
+    partitions: int = 0
+    without_final_read: tuple[str, ...] = ()
+    """Partitions that no process read in full at the end; without that, `vanished` cannot be judged."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.counts
+
+    def add(self, anomalies: Iterator[Anomaly]) -> None:
+        for anomaly in anomalies:
+            self.counts[anomaly.kind] += 1
+            if self.counts[anomaly.kind] <= EVIDENCE_MAX:
+                self.anomalies.append(anomaly)
+
+    def __str__(self) -> str:
+        sends = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.sends.items())) or "none"
+        lines = [f"{self.ops} operations on {self.partitions} partitions; sends: {sends}; {self.reads} records read"]
+        if self.without_final_read:
+            lines.append(f"no final read of {', '.join(self.without_final_read)}")
+        if self.ok:
+            lines.append("no anomalies")
+        for kind, count in sorted(self.counts.items()):
+            shown = [anomaly for anomaly in self.anomalies if anomaly.kind == kind]
+            more = f", the first {len(shown)} of them" if len(shown) < count else ""
+            lines.append(f"{count} x {kind}{more}:")
+            lines += [f"    {anomaly}" for anomaly in shown]
+        return "\n".join(lines)
+
+
+def check(ops: Sequence[Op]) -> Report:
+    """Reads the whole history and returns every anomaly in it. ValueError if the history itself makes no sense."""
+    logs = observe(ops)
+    report = Report(ops=len(ops), partitions=len(logs))
+    report.without_final_read = tuple(sorted(name for name, log in logs.items() if not log.final_reads))
+    _count(ops, report)
+    for record_check in RECORD_CHECKS:
+        for log in logs.values():
+            report.add(record_check(log))
+    report.add(_order_anomalies(ops, logs))
+    return report
+
+
+def _order_anomalies(ops: Sequence[Op], logs: Mapping[str, ObservedLog]) -> Iterator[Anomaly]:
+    ordered = order_checks.in_call_order(ops)
+    yield from order_checks.poll_order(ordered, logs)
+    yield from order_checks.send_order(ordered, logs)
+    yield from order_checks.watermark_order(ordered)
+    yield from order_checks.producer_id_twice(ordered)
+
+
+def _count(ops: Sequence[Op], report: Report) -> None:
+    for op in ops:
+        for mop in op.mops:
+            if isinstance(mop, Send):
+                report.sends[op.outcome] += 1
+            elif isinstance(mop, Poll):
+                report.reads += len(mop.records)
