@@ -1,0 +1,38 @@
+"""The command line: `strandline` and its short name `strand`.
+
+Every command but `serve`, `dev` and `log` is a plain Kafka client and works against any Kafka cluster.
+Data goes to stdout, talk to stderr; `--json` is understood everywhere; the exit codes stand in `failures`.
+A command's module is loaded only when it is called, so `--help` is quick and `serve` never pays for typer.
+`main` is the entry point and `command_names` lists every command for the test that holds the docs true.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+__all__ = ["command_names", "main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments and arguments[0] == "serve":
+        from strandline.cli import serve
+
+        # A node is started far more often than its help is read. What the plain parser does not understand (and
+        # --help) falls through to typer, which knows how to explain itself.
+        options = serve.parse_plain(arguments[1:])
+        if options is not None:
+            return serve.run(options)
+
+    from strandline.cli import tree
+
+    return tree.run(arguments)
+
+
+def command_names() -> list[str]:
+    """Every command as a user types it, for example `topic create`."""
+    from strandline.cli import tree
+
+    return tree.command_names()

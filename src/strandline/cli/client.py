@@ -1,0 +1,100 @@
+"""Kafka clients for the commands: reachable or a clear failure, quiet, and told what the user set with -X."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from strandline.cli.failures import UsageFailed, cannot_reach, kafka_errors, topic_not_found
+from strandline.cli.options import key_values
+
+TIMEOUT_S_DEFAULT = 10.0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """How to reach a cluster."""
+
+    bootstrap: str
+    properties: dict[str, str]
+    timeout_s: float = TIMEOUT_S_DEFAULT
+
+    def settings(self, **defaults: Any) -> dict[str, Any]:
+        """librdkafka's configuration: ours, overruled by what the user set with -X."""
+        # librdkafka would print its own complaints to stderr; a failure is told once, by us, with what to do next.
+        quiet = {} if "debug" in self.properties else {"log_level": 0}
+        common = {"bootstrap.servers": self.bootstrap, "client.id": "strandline-cli"}
+        return common | quiet | {name.replace("_", "."): value for name, value in defaults.items()} | self.properties
+
+    def admin(self) -> Any:
+        with self.errors("cannot configure the client"):
+            return admin_api().AdminClient(self.settings())
+
+    def producer(self, **defaults: Any) -> Any:
+        with self.errors("cannot configure the producer"):
+            return kafka_api().Producer(self.settings(**defaults))
+
+    def consumer(self, **defaults: Any) -> Any:
+        with self.errors("cannot configure the consumer"):
+            return kafka_api().Consumer(self.settings(**defaults))
+
+    def errors(self, doing: str) -> AbstractContextManager[None]:
+        return kafka_errors(bootstrap=self.bootstrap, doing=doing)
+
+
+# confluent-kafka takes 80 ms to import and its type hints differ from release to release. So it is loaded when a
+# command needs it, and as Any.
+def kafka_api() -> Any:
+    return import_module("confluent_kafka")
+
+
+def admin_api() -> Any:
+    return import_module("confluent_kafka.admin")
+
+
+def connect(bootstrap: str, properties: list[str] | None, timeout_s: float) -> Cluster:
+    """A cluster of which at least one bootstrap server accepts connections.
+
+    librdkafka keeps trying a refused connection until the timeout, which is right for a service and wrong for a
+    person at a prompt. So we knock first.
+    """
+    deadline = time.monotonic() + timeout_s
+    reasons = []
+    for server in bootstrap.split(","):
+        host, port = _host_and_port(server.strip())
+        try:
+            with socket.create_connection((host, port), timeout=max(0.1, deadline - time.monotonic())):
+                return Cluster(bootstrap, key_values(properties, option="-X"), timeout_s)
+        except OSError as error:
+            reasons.append((error.strerror or str(error)).lower())
+    raise cannot_reach(bootstrap, ", ".join(dict.fromkeys(reasons)))
+
+
+def partitions_of(cluster: Cluster, admin: Any, topic: str) -> list[int]:
+    """The partition numbers of a topic that must exist. Never creates it, as a metadata request by name would."""
+    return [partition.id for partition in described(cluster, admin, topic).partitions]
+
+
+def described(cluster: Cluster, admin: Any, topic: str) -> Any:
+    """librdkafka's `TopicDescription`."""
+    kafka = kafka_api()
+    with cluster.errors(f"cannot describe topic {topic!r}"):
+        try:
+            future = admin.describe_topics(kafka.TopicCollection([topic]), request_timeout=cluster.timeout_s)[topic]
+            return future.result()
+        except kafka.KafkaException as error:
+            if error.args[0].name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+                raise topic_not_found(topic) from error
+            raise
+
+
+def _host_and_port(server: str) -> tuple[str, int]:
+    # A server may carry a scheme, as in PLAINTEXT://host:9092, and an IPv6 address stands in brackets.
+    host, _, port = server.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageFailed(f"{server!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,109 @@
+"""How a command fails: exit codes, and errors that say what to do next.
+
+0    done; also when the reader of a pipe has seen enough, and when Ctrl-C ends `serve`, `dev` or `consume -f`
+1    an error, told on stderr
+2    the command was called wrongly
+3    a topic, partition, file or other thing that was named does not exist
+4    the cluster cannot be reached, or did not answer in time
+130  Ctrl-C before the work was done
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Any
+
+
+class ExitCode(IntEnum):
+    OK = 0
+    ERROR = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    UNREACHABLE = 4
+    INTERRUPTED = 130
+
+
+class CommandFailed(Exception):
+    """What the user is told, what to do next, and the exit code."""
+
+    def __init__(self, message: str, *, hint: str = "", code: ExitCode = ExitCode.ERROR) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.code = code
+
+
+class UsageFailed(CommandFailed):
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint, code=ExitCode.USAGE)
+
+
+class NotFound(CommandFailed):
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint, code=ExitCode.NOT_FOUND)
+
+
+class Unreachable(CommandFailed):
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint, code=ExitCode.UNREACHABLE)
+
+
+# These two are no Exceptions: they pass through typer, which would otherwise print "Aborted!" or exit with 1.
+class Interrupted(BaseException):
+    """Ctrl-C, raised by the handler that `tree.run` installs."""
+
+
+class PipeClosed(BaseException):
+    """The reader of our output went away (`| head`): it has what it wanted."""
+
+
+def cannot_reach(bootstrap: str, reason: str = "") -> Unreachable:
+    because = f" ({reason})" if reason else ""
+    return Unreachable(
+        f"cannot reach {bootstrap}{because}: is a node running?",
+        hint="start one with `strandline dev`, or name the cluster with --bootstrap-server or STRANDLINE_BOOTSTRAP",
+    )
+
+
+def topic_not_found(topic: str) -> NotFound:
+    return NotFound(
+        f"there is no topic {topic!r}",
+        hint=f"see `strandline topic list`, or create it with `strandline topic create {topic}`",
+    )
+
+
+# librdkafka's and Kafka's error names, because the numbers of librdkafka's own errors mean nothing to a reader.
+_UNREACHABLE = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_RESOLVE", "REQUEST_TIMED_OUT"}
+_MISSING = {"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "GROUP_ID_NOT_FOUND"}
+_HINTS = {
+    "TOPIC_ALREADY_EXISTS": "look at it with `strandline topic describe`, or choose another name",
+    "INVALID_REPLICATION_FACTOR": "a replication factor cannot exceed the number of brokers",
+    "TOPIC_EXCEPTION": "a name has 1 to 249 of the characters a-z A-Z 0-9 . _ -",
+    "MSG_SIZE_TOO_LARGE": "raise max.message.bytes of the topic, and message.max.bytes of the client with -X",
+    "_MSG_TIMED_OUT": "the cluster took the connection but did not acknowledge in time: look at the node's log",
+    "_UNSUPPORTED_FEATURE": "this cluster does not offer the API that the command needs",
+}
+
+
+def from_kafka_error(error: Any, *, bootstrap: str, doing: str) -> CommandFailed:
+    """A librdkafka `KafkaError` as a failure that a person can act on."""
+    name = error.name()
+    if name in _UNREACHABLE:
+        return cannot_reach(bootstrap, error.str())
+    message = f"{doing}: {error.str()} ({name})"
+    if name in _MISSING:
+        return NotFound(message, hint="see `strandline topic list`")
+    return CommandFailed(message, hint=_HINTS.get(name, ""))
+
+
+@contextmanager
+def kafka_errors(*, bootstrap: str, doing: str) -> Iterator[None]:
+    """Turn every `KafkaException` of the block into a `CommandFailed`."""
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except KafkaException as exception:
+        raise from_kafka_error(exception.args[0], bootstrap=bootstrap, doing=doing) from exception

@@ -1,0 +1,40 @@
+"""Options that several commands share, declared once so that they read the same everywhere."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from strandline.cli.failures import UsageFailed
+
+BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        envvar="STRANDLINE_BOOTSTRAP",
+        metavar="HOST:PORT[,...]",
+        help="The cluster to talk to.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for answers.")]
+ClientProperties = Annotated[
+    list[str] | None,
+    typer.Option("-X", metavar="KEY=VALUE", help="A librdkafka client property, for example security.protocol=ssl."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+
+
+def key_values(pairs: list[str] | None, *, option: str) -> dict[str, str]:
+    """`["a=1", "b=x=y"]` as a dict; the first `=` divides."""
+    parsed: dict[str, str] = {}
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise UsageFailed(f"{option} {pair!r} is not KEY=VALUE")
+        parsed[key] = value
+    return parsed

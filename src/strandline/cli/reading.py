@@ -1,0 +1,223 @@
+"""The loops behind `consume`: known partitions from known offsets, the newest n, and as a member of a group."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from strandline.cli.client import Cluster, admin_api, kafka_api
+from strandline.cli.failures import cannot_reach, from_kafka_error
+from strandline.cli.positions import AtTime, Position, start_offset
+from strandline.cli.record import ReadRecord
+
+# By partition: the log start offset, where to begin, and the end as it was when we looked.
+Ranges = dict[int, tuple[int, int, int]]
+# Prints records and returns how many it took; fewer than it was given means that it has enough.
+Show = Callable[[list[ReadRecord]], int]
+
+_RECORDS_PER_POLL = 1000
+# Python sees Ctrl-C only between two calls of librdkafka, so no call may be long.
+_POLL_S = 0.1
+_COMMIT_EVERY_S = 5.0
+
+
+def look_up_ranges(cluster: Cluster, topic: str, partitions: list[int], position: Position) -> Ranges:
+    admin, spec_of = cluster.admin(), admin_api().OffsetSpec
+    starts = _list_offsets(cluster, admin, topic, partitions, spec_of.earliest())
+    ends = _list_offsets(cluster, admin, topic, partitions, spec_of.latest())
+    at_time: dict[int, int] = {}
+    if isinstance(position, AtTime):
+        found = _list_offsets(cluster, admin, topic, partitions, spec_of.for_timestamp(position.timestamp_ms))
+        at_time = {partition: offset for partition, offset in found.items() if offset >= 0}
+    return {
+        partition: (
+            starts[partition],
+            start_offset(
+                position,
+                log_start_offset=starts[partition],
+                end_offset=ends[partition],
+                offset_at_time=at_time.get(partition),
+            ),
+            ends[partition],
+        )
+        for partition in partitions
+    }
+
+
+def _list_offsets(cluster: Cluster, admin: Any, topic: str, partitions: list[int], spec: Any) -> dict[int, int]:
+    kafka = kafka_api()
+    wanted = {kafka.TopicPartition(topic, partition): spec for partition in partitions}
+    # A reader that stops "at the end" must not wait for records of a transaction that is still open.
+    options = {"isolation_level": kafka.IsolationLevel.READ_COMMITTED, "request_timeout": cluster.timeout_s}
+    with cluster.errors(f"cannot read the offsets of {topic!r}"):
+        answers = admin.list_offsets(wanted, **options)
+        return {place.partition: future.result().offset for place, future in answers.items()}
+
+
+class Reading:
+    """Reads chosen partitions from chosen offsets, without a group."""
+
+    def __init__(self, cluster: Cluster, topic: str, ranges: Ranges) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._ranges = ranges
+
+    def run(self, show: Show, follow: bool) -> None:
+        place = kafka_api().TopicPartition
+        unfinished = {partition for partition, (_, start, end) in self._ranges.items() if follow or start < end}
+        if not unfinished:
+            return
+        consumer = _consumer(self._cluster, group=None)
+        try:
+            consumer.assign([place(self._topic, p, self._ranges[p][1]) for p in sorted(unfinished)])
+            while unfinished:
+                batch = self._poll(consumer, unfinished, follow)
+                if show(batch) < len(batch):
+                    return
+        finally:
+            consumer.close()
+
+    def _poll(self, consumer: Any, unfinished: set[int], follow: bool) -> list[ReadRecord]:
+        """The next records; takes partitions off `unfinished` whose end, as it was at the start, is reached."""
+        batch = []
+        for message in consumer.consume(_RECORDS_PER_POLL, _POLL_S):
+            if message.error() is not None:
+                if _is_end(self._cluster, self._topic, message) and not follow:
+                    unfinished.discard(message.partition())
+                continue
+            end = self._ranges[message.partition()][2]
+            if follow or message.offset() < end:
+                batch.append(_record(message))
+            if not follow and message.offset() + 1 >= end:
+                unfinished.discard(message.partition())
+        return batch
+
+
+def last_records(cluster: Cluster, topic: str, ranges: Ranges, count: int) -> list[ReadRecord]:
+    """The newest `count` records of all partitions together, oldest first.
+
+    Offsets are not dense (compaction, transaction markers), so a window that holds too few is read again, doubled.
+    """
+    window = count
+    while True:
+        starts = {p: max(log_start, end - window) for p, (log_start, _, end) in ranges.items()}
+        found: list[ReadRecord] = []
+        Reading(cluster, topic, {p: (starts[p], starts[p], ranges[p][2]) for p in ranges}).run(_collect(found), False)
+        if len(found) >= count or all(starts[p] == ranges[p][0] for p in ranges):
+            # Timestamps decide between partitions only; within one, offset order is the truth.
+            return _newest(found, count)
+        window *= 2
+
+
+def _newest(found: list[ReadRecord], count: int) -> list[ReadRecord]:
+    partitions: dict[int, list[ReadRecord]] = {}
+    for record in found:
+        partitions.setdefault(record.partition, []).append(record)
+    newest: list[ReadRecord] = []
+    while len(newest) < count and partitions:
+        partition = max(partitions, key=lambda p: (partitions[p][-1].timestamp_ms, p))
+        newest.append(partitions[partition].pop())
+        if not partitions[partition]:
+            del partitions[partition]
+    return newest[::-1]
+
+
+def _collect(found: list[ReadRecord]) -> Show:
+    def show(records: list[ReadRecord]) -> int:
+        found.extend(records)
+        return len(records)
+
+    return show
+
+
+class GroupReading:
+    """Reads as a member of a group. What was printed is committed, and nothing else."""
+
+    def __init__(self, cluster: Cluster, topic: str, group: str, *, earliest: bool) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._group = group
+        self._reset = "earliest" if earliest else "latest"
+        self._unfinished: set[int] | None = None
+
+    def run(self, show: Show, follow: bool) -> None:
+        consumer = _consumer(self._cluster, group=self._group, reset=self._reset)
+        deadline = time.monotonic() + self._cluster.timeout_s
+        commit_due = time.monotonic() + _COMMIT_EVERY_S
+        try:
+            consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
+            while True:
+                if self._poll_and_show(consumer, show) or (self._unfinished == set() and not follow):
+                    return
+                if self._unfinished is None and time.monotonic() > deadline and not follow:
+                    raise cannot_reach(self._cluster.bootstrap, f"group {self._group!r} gave no partitions in time")
+                if time.monotonic() > commit_due:
+                    commit_due = time.monotonic() + _COMMIT_EVERY_S
+                    self._commit(consumer)
+        finally:
+            self._commit(consumer)
+            consumer.close()
+
+    def _on_assign(self, consumer: Any, partitions: list[Any]) -> None:
+        self._unfinished = {place.partition for place in partitions}
+
+    def _on_revoke(self, consumer: Any, partitions: list[Any]) -> None:
+        # The next owner begins where we commit, so commit before letting go, or it prints the same records again.
+        self._commit(consumer)
+        self._unfinished = None
+
+    def _poll_and_show(self, consumer: Any, show: Show) -> bool:
+        """True when `show` has enough."""
+        messages = []
+        for message in consumer.consume(_RECORDS_PER_POLL, _POLL_S):
+            if message.error() is None:
+                messages.append(message)
+            elif _is_end(self._cluster, self._topic, message) and self._unfinished is not None:
+                self._unfinished.discard(message.partition())
+        shown = show([_record(message) for message in messages])
+        for message in messages[:shown]:
+            consumer.store_offsets(message=message)
+        return shown < len(messages)
+
+    def _commit(self, consumer: Any) -> None:
+        try:
+            consumer.commit(asynchronous=False)
+        except kafka_api().KafkaException as error:
+            if error.args[0].name() != "_NO_OFFSET":
+                doing = f"cannot commit for group {self._group!r}"
+                raise from_kafka_error(error.args[0], bootstrap=self._cluster.bootstrap, doing=doing) from error
+
+
+def _consumer(cluster: Cluster, *, group: str | None, reset: str = "earliest") -> Any:
+    return cluster.consumer(
+        # librdkafka insists on a group id even for a consumer that never joins one nor commits.
+        group_id=group or "strandline-cli",
+        auto_offset_reset=reset,
+        enable_auto_commit=False,
+        enable_auto_offset_store=False,
+        enable_partition_eof=True,
+        fetch_wait_max_ms=100,
+    )
+
+
+def _is_end(cluster: Cluster, topic: str, message: Any) -> bool:
+    """True at the end of a partition, False for an error that librdkafka retries; any other error is raised."""
+    error = message.error()
+    if error.name() == "_PARTITION_EOF":
+        return True
+    if error.retriable() or error.name() in ("_ALL_BROKERS_DOWN", "_TRANSPORT"):
+        return False
+    raise from_kafka_error(error, bootstrap=cluster.bootstrap, doing=f"cannot read topic {topic!r}")
+
+
+def _record(message: Any) -> ReadRecord:
+    return ReadRecord(
+        topic=message.topic(),
+        partition=message.partition(),
+        offset=message.offset(),
+        timestamp_ms=message.timestamp()[1],
+        key=message.key(),
+        value=message.value(),
+        headers=message.headers() or [],
+    )
