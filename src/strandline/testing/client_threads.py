@@ -1,0 +1,245 @@
+"""Stock clients in threads that write down what they did: an idempotent producer and an independent consumer.
+
+A client survives the death of its broker: it retries, as an application would, and what it cannot know it records as
+`info`. An exception in a thread is kept and raised by `join`.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka import TopicPartition as Position
+
+from strandline.ids import TopicPartition
+from strandline.testing.history import Assign, Mop, Op, Outcome, Poll, Send, Watermark
+from strandline.testing.recorder import Recorder
+
+Settings: TypeAlias = Mapping[str, str | int | float | bool]
+
+QUICK_RETRIES: Settings = {
+    # librdkafka waits up to ten seconds before it tries a dead broker again; a test that kills brokers cannot.
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 200,
+    # Each lost connection is expected here and would fill standard error.
+    "log_level": 0,
+}
+FAILED_FOR_CERTAIN = frozenset({KafkaError.MSG_SIZE_TOO_LARGE})
+"""Answers after which the record is certainly not in the log. After any other error it may be."""
+
+IN_FLIGHT_MAX = 500
+POLL_RECORDS_MAX = 1000
+FLUSH_TIMEOUT_S = 60.0
+PURGE_TIMEOUT_S = 10.0
+
+
+def payload_of(value: str, size_bytes: int) -> bytes:
+    """The record's bytes: the value that names it, a blank, and filler up to the size."""
+    head = f"{value} ".encode()
+    return head + b"x" * (size_bytes - len(head))
+
+
+def value_of(payload: bytes | None) -> str:
+    """The value that names a record; damaged filler gives a value that nobody sent, and so a phantom."""
+    head, _, filler = (payload or b"").partition(b" ")
+    value = head.decode(errors="backslashreplace")
+    return value if filler.count(b"x") == len(filler) else f"damaged {value}"
+
+
+def polls_of(messages: Sequence[Message]) -> list[Poll]:
+    """The records of one call, by partition, each in the order it came."""
+    records: dict[str, list[tuple[int, str]]] = {}
+    for message in messages:
+        offset, number = message.offset(), message.partition()
+        assert offset is not None
+        assert number is not None
+        name = str(TopicPartition(message.topic() or "", number))
+        records.setdefault(name, []).append((offset, value_of(message.value())))
+    return [Poll(name, tuple(found)) for name, found in records.items()]
+
+
+class ClientThread(threading.Thread):
+    """A thread that works until it is told to stop."""
+
+    def __init__(self, recorder: Recorder, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.recorder = recorder
+        self.stopping = threading.Event()
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.work()
+        except BaseException as error:
+            self._failure = error
+
+    def work(self) -> None:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Ends the work, waits for the thread, and raises what it raised."""
+        self.stopping.set()
+        self.join()
+        if self._failure is not None:
+            raise self._failure
+
+
+class ProducerThread(ClientThread):
+    """Sends one value after the other to the partitions in turn, in bursts, and records each outcome."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        bootstrap: str,
+        partitions: Sequence[TopicPartition],
+        *,
+        value_bytes: int = 100,
+        burst: int = 20,
+        pause_s: float = 0.01,
+        settings: Settings | None = None,
+    ) -> None:
+        self.process = recorder.new_process()
+        super().__init__(recorder, f"producer-{self.process}")
+        self.partitions = tuple(partitions)
+        self.value_bytes = value_bytes
+        self.burst = burst
+        self.pause_s = pause_s
+        self.fatal_error: KafkaError | None = None
+        """Set when librdkafka gives the producer up; a correct broker never makes it do so."""
+        self.flush_timeout_s = FLUSH_TIMEOUT_S
+        """How long the end of the work waits for acknowledgements that are still due."""
+        self._sent = 0
+        self._in_flight = 0
+        self._settings: Settings = {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "acks": "all",
+            "linger.ms": 1,
+            "delivery.timeout.ms": 120_000,
+            **QUICK_RETRIES,
+            **(settings or {}),
+        }
+
+    def work(self) -> None:
+        producer = Producer({**self._settings, "error_cb": self._on_error})
+        while not self.stopping.is_set() and self.fatal_error is None:
+            for _ in range(self.burst):
+                if self._in_flight < IN_FLIGHT_MAX:
+                    self._send_one(producer)
+            producer.poll(self.pause_s)
+        producer.flush(self.flush_timeout_s)
+        # What is still open after that has an unknown outcome; purging makes the client say so record by record.
+        producer.purge()
+        producer.flush(PURGE_TIMEOUT_S)
+        assert self._in_flight == 0, f"{self._in_flight} sends of process {self.process} never completed"
+
+    def _send_one(self, producer: Producer) -> None:
+        partition = self.partitions[self._sent % len(self.partitions)]
+        value = f"{self.process}:{self._sent}"
+        self._sent += 1
+        self._in_flight += 1
+        producer.produce(
+            partition.topic,
+            payload_of(value, self.value_bytes),
+            partition=partition.partition,
+            on_delivery=partial(self._on_delivery, partition, value, self.recorder.now_ns()),
+        )
+
+    def _on_delivery(
+        self, partition: TopicPartition, value: str, invoked_ns: int, error: KafkaError | None, message: Message
+    ) -> None:
+        self._in_flight -= 1
+        offset = message.offset() if error is None else None
+        if offset is not None and offset < 0:
+            # The broker said "already there" without saying where.
+            offset = None
+        send = Send(str(partition), value, offset)
+        outcome: Outcome = "ok" if error is None else "fail" if error.code() in FAILED_FOR_CERTAIN else "info"
+        reason = "" if error is None else f"{error.name()}: {error.str()}"
+        completed_ns = self.recorder.now_ns()
+        self.recorder.add(Op(self.process, outcome, "send", (send,), invoked_ns, completed_ns, error=reason))
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self.fatal_error = error
+
+
+class ConsumerThread(ClientThread):
+    """Reads all partitions from the start as they grow; with a random source it also goes back now and then.
+
+    Going back matters: an offset must hold the same record on every read, also after the broker has recovered.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        bootstrap: str,
+        partitions: Sequence[TopicPartition],
+        *,
+        rewinds: random.Random | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.process = recorder.new_process()
+        super().__init__(recorder, f"consumer-{self.process}")
+        self.partitions = tuple(partitions)
+        self._rewinds = rewinds
+        self._next: dict[str, int] = {}
+        self._settings: Settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"history-{self.process}",
+            "enable.auto.commit": False,
+            # An offset that no longer exists is something to report, never to step over.
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 50,
+            **QUICK_RETRIES,
+            **(settings or {}),
+        }
+
+    def work(self) -> None:
+        consumer = Consumer(dict(self._settings))
+        try:
+            self._assign(consumer, {str(partition): 0 for partition in self.partitions})
+            while not self.stopping.is_set():
+                self._poll(consumer)
+                if self._rewinds is not None and self._rewinds.random() < 0.02:
+                    self._assign(consumer, {name: self._rewinds.randint(0, end) for name, end in self._next.items()})
+        finally:
+            consumer.close()
+
+    def _assign(self, consumer: Consumer, offsets: Mapping[str, int]) -> None:
+        invoked_ns = self.recorder.now_ns()
+        kept = [partition for partition in self.partitions if str(partition) in offsets]
+        consumer.assign([Position(topic, number, offsets[f"{topic}-{number}"]) for topic, number in kept])
+        mops = tuple(Assign(name, offset) for name, offset in offsets.items())
+        self.recorder.add(Op(self.process, "ok", "assign", mops, invoked_ns, self.recorder.now_ns()))
+        self._next = dict(offsets)
+
+    def _poll(self, consumer: Consumer) -> None:
+        invoked_ns = self.recorder.now_ns()
+        answers = consumer.consume(POLL_RECORDS_MAX, 0.1)
+        polls = polls_of([answer for answer in answers if answer.error() is None])
+        errors = [error for answer in answers if (error := answer.error()) is not None]
+        mops: list[Mop] = [*polls, *self._watermarks(consumer, polls)]
+        completed_ns = self.recorder.now_ns()
+        if mops:
+            self.recorder.add(Op(self.process, "ok", "poll", tuple(mops), invoked_ns, completed_ns))
+        for error in errors:
+            reason = f"{error.name()}: {error.str()}"
+            self.recorder.add(Op(self.process, "info", "poll", (), invoked_ns, completed_ns, error=reason))
+        for poll in polls:
+            self._next[poll.partition] = poll.records[-1][0] + 1
+
+    def _watermarks(self, consumer: Consumer, polls: Sequence[Poll]) -> list[Watermark]:
+        found = []
+        for poll in polls:
+            topic, _, number = poll.partition.rpartition("-")
+            watermarks = consumer.get_watermark_offsets(Position(topic, int(number)), cached=True)
+            if watermarks is not None and watermarks[1] >= 0:
+                found.append(Watermark(poll.partition, watermarks[1]))
+        return found
