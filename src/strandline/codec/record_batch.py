@@ -1,0 +1,125 @@
+"""The header of a record batch (magic 2): all that the plain path ever looks at.
+
+byte  0  base offset            int64    written by the leader; outside the CRC
+      8  length                 int32    of what follows this field
+     12  leader epoch           int32    written by the leader; outside the CRC
+     16  magic                  int8     2
+     17  crc                    uint32   CRC-32C of everything from byte 21 on
+     21  attributes             int16    0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon
+     23  last offset delta      int32
+     27  base timestamp         int64
+     35  max timestamp          int64
+     43  producer id            int64
+     51  producer epoch         int16
+     53  base sequence          int32
+     57  record count           int32
+     61  records, compressed as one block
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from strandline.errors import CorruptBatch, InvalidBatch, UnsupportedCompression
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER: Final = Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = 61
+PREFIX: Final = Struct(">qi")
+"""Base offset and length: enough to walk from batch to batch."""
+PREFIX_SIZE: Final = 12
+LEADER_FIELDS: Final = Struct(">qii")
+"""Base offset, length and leader epoch: what the leader writes in place."""
+MAGIC_POSITION: Final = 16
+CRC_START: Final = 21
+MAGIC: Final = 2
+
+COMPRESSION_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+HAS_DELETE_HORIZON: Final = 0x40
+CODEC_MAX: Final = 4
+NO_PRODUCER_ID: Final = -1
+
+
+class BatchHeader(NamedTuple):
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.length + PREFIX_SIZE
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        return sequence_after(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+
+HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+
+
+def sequence_after(sequence: int, delta: int) -> int:
+    """Sequences wrap from 2^31-1 to 0."""
+    return (sequence + delta) & 0x7FFFFFFF
+
+
+def check_batch(batch: Buffer) -> HeaderFields:
+    """The header of the one batch in `batch`, or CorruptBatch: length, magic, CRC and counts agree.
+
+    The hot path of Produce: a plain tuple, in the order of `BatchHeader`, and nothing is decoded.
+    """
+    if len(batch) < HEADER_SIZE:
+        # Magic 0 and 1 had shorter headers; brokers since 4.0 refuse both.
+        raise CorruptBatch(f"a record batch of {len(batch)} bytes is shorter than its header")
+    header = HEADER.unpack_from(batch)
+    if header[3] != MAGIC:
+        raise InvalidBatch(f"record batch with magic {header[3]}; only magic 2 is accepted")
+    if header[1] != len(batch) - PREFIX_SIZE:
+        if header[1] < HEADER_SIZE - PREFIX_SIZE or header[1] > len(batch) - PREFIX_SIZE:
+            raise CorruptBatch(f"batch length {header[1]} does not fit the {len(batch)} bytes sent")
+        raise InvalidBatch("more than one record batch for a partition in one Produce request")
+    if crc32c(memoryview(batch)[CRC_START:]) != header[4]:
+        raise CorruptBatch("record batch with a wrong CRC")
+    if header[12] < 1 or header[6] != header[12] - 1:
+        # A producer numbers its records without gaps; only the cleaner makes gaps, and it writes by another door.
+        raise InvalidBatch(f"record count {header[12]} disagrees with last offset delta {header[6]}")
+    if header[5] & COMPRESSION_MASK > CODEC_MAX:
+        raise UnsupportedCompression(f"unknown compression codec {header[5] & COMPRESSION_MASK}")
+    return header
+
+
+def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    return BatchHeader._make(HEADER.unpack_from(buffer, position))
+
+
+def is_intact(batch: Buffer) -> bool:
+    """Whether `batch` (one whole batch) carries the CRC it should."""
+    return bool(crc32c(memoryview(batch)[CRC_START:]) == HEADER.unpack_from(batch)[4])

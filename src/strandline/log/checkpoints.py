@@ -1,0 +1,40 @@
+"""The offset checkpoints of a data directory, as Kafka writes them.
+
+    recovery-point-offset-checkpoint    up to where each log is known to be on disk; recovery begins there
+    replication-offset-checkpoint       each partition's high watermark
+    log-start-offset-checkpoint         each log's first offset, where it is not that of its first segment
+
+A file: a line `0` (version), a line with the number of entries, then `topic partition offset` lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from strandline.errors import CorruptLog
+from strandline.ids import TopicPartition
+
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+
+
+def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+    return ("\n".join(["0", str(len(lines)), *lines]) + "\n").encode()
+
+
+def parse_offsets(data: bytes) -> dict[TopicPartition, int]:
+    try:
+        lines = data.decode().split("\n")
+        if lines[0] != "0":
+            raise ValueError(f"version {lines[0]!r}")
+        offsets = {}
+        for line in lines[2 : 2 + int(lines[1])]:
+            topic, partition, offset = line.split(" ")
+            offsets[TopicPartition(topic, int(partition))] = int(offset)
+    except (ValueError, IndexError) as error:
+        raise CorruptLog(f"offset checkpoint cannot be read: {error}") from error
+    return offsets

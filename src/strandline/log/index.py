@@ -1,0 +1,163 @@
+"""Sparse indexes of a segment, in Kafka's files.
+
+    .index      8 bytes an entry:   relative offset int32 (the last of a batch), position int32 (where it begins)
+    .timeindex  12 bytes an entry:  timestamp int64 (the largest so far), relative offset int32 (of its batch)
+
+An index of the active segment lives in memory; entries reach the file when the segment is flushed, rolled or closed,
+because after a crash they are rebuilt from the log anyway. Kafka preallocates the files of its active segment and
+leaves zeroes behind when it is killed: reading stops at the first entry that does not grow.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_right
+from typing import Final
+
+OFFSET_ENTRY_SIZE: Final = 8
+TIME_ENTRY_SIZE: Final = 12
+_OFFSET_ENTRY = struct.Struct(">II")
+_TIME_ENTRY = struct.Struct(">qI")
+_SWAP = sys.byteorder == "little"
+
+
+class OffsetIndex:
+    """Where in the file to begin looking for an offset."""
+
+    __slots__ = ("_unwritten", "positions", "relative_offsets")
+
+    def __init__(self) -> None:
+        self.relative_offsets = array("I")
+        self.positions = array("I")
+        self._unwritten = bytearray()
+
+    @classmethod
+    def parse(cls, data: bytes) -> OffsetIndex:
+        index = cls()
+        whole = array("I")
+        whole.frombytes(data[: len(data) - len(data) % OFFSET_ENTRY_SIZE])
+        if _SWAP:
+            whole.byteswap()
+        offsets, positions = whole[0::2], whole[1::2]
+        index.relative_offsets = offsets
+        index.positions = positions
+        # Entries grow strictly. Usually all do; zeroes of a preallocated tail are found from the end.
+        count = len(offsets)
+        while count and positions[count - 1] == 0:
+            count -= 1
+        del offsets[count:]
+        del positions[count:]
+        return index
+
+    def is_plausible(self, *, size_bytes: int, index_interval_bytes: int) -> bool:
+        """Whether this can be the index of a log of that size; if not, it is rebuilt. Looks at the ends only."""
+        if not len(self.positions):
+            return size_bytes <= 2 * index_interval_bytes
+        return self.positions[-1] < size_bytes and self.relative_offsets[-1] >= self.relative_offsets[0]
+
+    def append(self, relative_offset: int, position: int) -> None:
+        self.relative_offsets.append(relative_offset)
+        self.positions.append(position)
+        self._unwritten += _OFFSET_ENTRY.pack(relative_offset, position)
+
+    def position_before(self, relative_offset: int) -> int:
+        """The position of a batch that begins at or before the one with this offset."""
+        at = bisect_right(self.relative_offsets, relative_offset)
+        return self.positions[at - 1] if at else 0
+
+    def boundary_before(self, position: int) -> int:
+        """The last known start of a batch at or before `position`; 0 if none is known."""
+        at = bisect_right(self.positions, position)
+        return self.positions[at - 1] if at else 0
+
+    def truncate(self, relative_offset: int, position: int) -> None:
+        """Forget entries of offsets from `relative_offset` on, or of places from `position` on."""
+        count = len(self.relative_offsets)
+        while count and (self.relative_offsets[count - 1] >= relative_offset or self.positions[count - 1] >= position):
+            count -= 1
+        del self.relative_offsets[count:]
+        del self.positions[count:]
+
+    def take_unwritten(self) -> bytes:
+        """Entries that the file lacks; the caller appends them to it."""
+        data = bytes(self._unwritten)
+        self._unwritten.clear()
+        return data
+
+    def to_bytes(self) -> bytes:
+        self._unwritten.clear()
+        return b"".join(map(_OFFSET_ENTRY.pack, self.relative_offsets, self.positions))
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+class TimeIndex:
+    """From a time to the offset where looking begins."""
+
+    __slots__ = ("_unwritten", "relative_offsets", "timestamps")
+
+    def __init__(self) -> None:
+        self.timestamps = array("q")
+        self.relative_offsets = array("I")
+        self._unwritten = bytearray()
+
+    @classmethod
+    def parse(cls, data: bytes) -> TimeIndex:
+        index = cls()
+        last = -1
+        for timestamp, relative_offset in _TIME_ENTRY.iter_unpack(data[: len(data) - len(data) % TIME_ENTRY_SIZE]):
+            if timestamp <= last or (timestamp == 0 and relative_offset == 0):
+                break
+            index.timestamps.append(timestamp)
+            index.relative_offsets.append(relative_offset)
+            last = timestamp
+        return index
+
+    def maybe_append(self, timestamp: int, relative_offset: int) -> None:
+        """Add an entry if it moves time on; equal or older times add nothing to a look-up."""
+        if timestamp < 0 or (len(self.timestamps) and timestamp <= self.timestamps[-1]):
+            return
+        self.timestamps.append(timestamp)
+        self.relative_offsets.append(relative_offset)
+        self._unwritten += _TIME_ENTRY.pack(timestamp, relative_offset)
+
+    def last(self) -> tuple[int, int]:
+        """The largest timestamp and its relative offset; (-1, 0) when empty."""
+        if not len(self.timestamps):
+            return -1, 0
+        return self.timestamps[-1], self.relative_offsets[-1]
+
+    def relative_offset_before(self, timestamp: int) -> int:
+        """An offset at or before the first record of that time or later."""
+        # The entry says: up to this offset nothing is later than its timestamp. So the last entry *below* the wanted
+        # time is a safe place to begin.
+        low, high = 0, len(self.timestamps)
+        while low < high:
+            middle = (low + high) // 2
+            if self.timestamps[middle] < timestamp:
+                low = middle + 1
+            else:
+                high = middle
+        return self.relative_offsets[low - 1] if low else 0
+
+    def truncate(self, relative_offset: int) -> None:
+        count = len(self.relative_offsets)
+        while count and self.relative_offsets[count - 1] >= relative_offset:
+            count -= 1
+        del self.timestamps[count:]
+        del self.relative_offsets[count:]
+
+    def take_unwritten(self) -> bytes:
+        data = bytes(self._unwritten)
+        self._unwritten.clear()
+        return data
+
+    def to_bytes(self) -> bytes:
+        self._unwritten.clear()
+        return b"".join(map(_TIME_ENTRY.pack, self.timestamps, self.relative_offsets))
+
+    def __len__(self) -> int:
+        return len(self.timestamps)

@@ -1,0 +1,84 @@
+"""Which leader epoch began at which offset, and the `leader-epoch-checkpoint` file that remembers it.
+
+The file, in Kafka's words: a line `0` (version), a line with the number of entries, then `epoch start_offset` lines.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final
+
+from strandline.errors import CorruptLog
+
+FILE_NAME: Final = "leader-epoch-checkpoint"
+
+
+class LeaderEpochs:
+    __slots__ = ("epochs", "start_offsets")
+
+    def __init__(self) -> None:
+        self.epochs: list[int] = []
+        self.start_offsets: list[int] = []
+
+    @classmethod
+    def parse(cls, text: str) -> LeaderEpochs:
+        epochs = cls()
+        lines = text.split("\n")
+        try:
+            if lines[0] != "0":
+                raise ValueError(lines[0])
+            for line in lines[2 : 2 + int(lines[1])]:
+                epoch, start = line.split(" ")
+                epochs.note(int(epoch), int(start))
+        except (ValueError, IndexError) as error:
+            raise CorruptLog(f"leader epoch checkpoint cannot be read: {error}") from error
+        return epochs
+
+    def format(self) -> str:
+        lines = [f"{epoch} {start}" for epoch, start in zip(self.epochs, self.start_offsets, strict=True)]
+        return "\n".join(["0", str(len(lines)), *lines]) + "\n"
+
+    @property
+    def latest(self) -> int:
+        return self.epochs[-1] if self.epochs else -1
+
+    def note(self, epoch: int, start_offset: int) -> bool:
+        """Records of `epoch` begin at `start_offset`. True if that is news."""
+        if self.epochs and epoch <= self.epochs[-1]:
+            return False
+        self.epochs.append(epoch)
+        self.start_offsets.append(start_offset)
+        return True
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch that wrote `offset`; -1 if unknown."""
+        at = bisect_right(self.start_offsets, offset)
+        return self.epochs[at - 1] if at else -1
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(the largest epoch up to `epoch`, where it ends), or (-1, -1): what OffsetForLeaderEpoch answers."""
+        if not self.epochs or epoch > self.epochs[-1]:
+            return -1, -1
+        at = bisect_right(self.epochs, epoch)
+        if at == 0:
+            return epoch, self.start_offsets[0]
+        end = log_end_offset if at == len(self.epochs) else self.start_offsets[at]
+        return self.epochs[at - 1], end
+
+    def truncate_end(self, end_offset: int) -> bool:
+        """Forget epochs that began at or after `end_offset`."""
+        count = len(self.epochs)
+        while self.epochs and self.start_offsets[-1] >= end_offset:
+            self.epochs.pop()
+            self.start_offsets.pop()
+        return len(self.epochs) != count
+
+    def truncate_start(self, start_offset: int) -> bool:
+        """Forget epochs that ended before `start_offset`; the one that holds it begins there."""
+        at = bisect_right(self.start_offsets, start_offset)
+        if at == 0 or (at == 1 and self.start_offsets[0] == start_offset):
+            return False
+        del self.epochs[: at - 1]
+        del self.start_offsets[: at - 1]
+        self.start_offsets[0] = start_offset
+        return True

@@ -1,0 +1,66 @@
+"""A bound on open descriptors: segments open their files on demand, and the ones not lately used are closed.
+
+The clock algorithm: a hand goes round the open segments; one touched since the last round gets a second chance. It
+costs the hot path one attribute, where a true least-recently-used order would cost a dictionary move per append.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from typing import Final
+
+from strandline.log.disk import Disk, File
+from strandline.log.segment import Segment
+
+OPEN_FILES_MAX_DEFAULT: Final = 1000
+
+
+class OpenFiles:
+    def __init__(self, disk: Disk, *, open_files_max: int = OPEN_FILES_MAX_DEFAULT) -> None:
+        self.disk = disk
+        self.open_files_max = max(8, open_files_max)
+        self._clock: deque[Segment] = deque()
+
+    def __len__(self) -> int:
+        return len(self._clock)
+
+    def open(self, segment: Segment, *, create: bool = False) -> File:
+        assert not segment.is_open
+        while len(self._clock) >= self.open_files_max and self._close_one(clean_only=True):
+            pass
+        while True:
+            try:
+                file = self.disk.open(segment.path, create=create)
+                break
+            except OSError as error:
+                # The process ran out of descriptors, to connections perhaps: give up even one that needs a flush.
+                if error.errno != errno.EMFILE or not self._close_one(clean_only=False):
+                    raise
+        segment.attach(file)
+        segment.touched = True
+        self._clock.append(segment)
+        return file
+
+    def _close_one(self, *, clean_only: bool) -> bool:
+        """Close the file that the hand meets first and may close. False if every one is held."""
+        clock = self._clock
+        for _ in range(2 * len(clock)):
+            segment = clock[0]
+            clock.rotate(-1)
+            if segment.touched:
+                segment.touched = False
+            elif segment.references == 0 and not (segment.dirty and clean_only):
+                if segment.dirty:
+                    # An error of writeback is told once, to a descriptor that was open: never close an unflushed one.
+                    segment.file().datasync()
+                clock.pop()
+                segment.detach()
+                return True
+        return False
+
+    def forget(self, segment: Segment) -> None:
+        """The segment is closed or deleted."""
+        if segment.is_open:
+            self._clock.remove(segment)
+            segment.detach()

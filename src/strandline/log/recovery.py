@@ -1,0 +1,161 @@
+"""After a crash: read the batches of a segment again, and tell a torn tail from damage.
+
+A *torn tail* is what a kill or power cut leaves of appends that nobody was promised: bytes at the very end that are no
+whole batch, with nothing valid behind them. It is cut. *Damage* is anything else: a bad batch below the recovery point
+(it was on disk once), or a bad batch with a sound one behind it. Cutting there would take back acknowledged records,
+so the log is left as it is and CorruptLog says where.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from crc32c import crc32c
+
+from strandline.codec.record_batch import (
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    MAGIC,
+    PREFIX_SIZE,
+    HeaderFields,
+)
+from strandline.errors import CorruptLog
+from strandline.log.disk import File
+from strandline.log.index import OffsetIndex, TimeIndex
+from strandline.log.segment import Segment
+
+CHUNK_BYTES: Final = 4 * 1024 * 1024
+BATCH_BYTES_MAX: Final = 1 << 30
+
+
+def recover_segment(
+    segment: Segment,
+    *,
+    recovery_point: int,
+    next_offset: int,
+    leader_epochs: Iterable[int],
+    on_batch: Callable[[HeaderFields], None],
+) -> int:
+    """Check every batch of `segment`, rebuild its indexes, cut a torn tail; the offset after its last batch.
+
+    `next_offset` is the smallest offset that its first batch may have; `leader_epochs` are the epochs that wrote here.
+    """
+    file = segment.file()
+    size = file.size()
+    index, time_index = OffsetIndex(), TimeIndex()
+    segment.size_bytes = 0
+    segment.max_timestamp_ms = -1
+    segment.bytes_since_index_entry = 0
+    segment.use_indexes(index, time_index)
+    position = 0
+    buffer = b""
+    buffer_start = 0
+    epochs = set(leader_epochs)
+    while position < size:
+        at = position - buffer_start
+        if len(buffer) - at < HEADER_SIZE or len(buffer) - at < _batch_size(buffer, at):
+            wanted = CHUNK_BYTES
+            if len(buffer) - at >= PREFIX_SIZE:
+                wanted = max(wanted, min(_batch_size(buffer, at), BATCH_BYTES_MAX))
+            buffer = file.read_at(position, min(wanted, size - position))
+            buffer_start = position
+            at = 0
+        fault = _fault(buffer, at, next_offset)
+        if fault is not None:
+            _cut_or_refuse(segment, file, position, size, next_offset, recovery_point, epochs, fault)
+            break
+        header = HEADER.unpack_from(buffer, at)
+        batch_size = header[1] + PREFIX_SIZE
+        last_offset = header[0] + header[6]
+        segment.note_batch(header[0], last_offset, header[8], position, batch_size)
+        on_batch(header)
+        epochs.add(header[2])
+        next_offset = last_offset + 1
+        position += batch_size
+    segment.write_indexes()
+    return next_offset
+
+
+def _batch_size(buffer: bytes, at: int) -> int:
+    return int.from_bytes(buffer[at + 8 : at + 12], "big", signed=True) + PREFIX_SIZE
+
+
+def _fault(buffer: bytes, at: int, next_offset: int) -> str | None:
+    """What is wrong with the batch at `at`, if anything."""
+    if len(buffer) - at < HEADER_SIZE:
+        return f"{len(buffer) - at} bytes are too few for a batch header"
+    header = HEADER.unpack_from(buffer, at)
+    batch_size = header[1] + PREFIX_SIZE
+    if header[3] != MAGIC or batch_size < HEADER_SIZE or header[6] < 0:
+        return "these bytes are no batch header"
+    if len(buffer) - at < batch_size:
+        return f"the batch of {batch_size} bytes ends after {len(buffer) - at}"
+    if crc32c(memoryview(buffer)[at + CRC_START : at + batch_size]) != header[4]:
+        return "the CRC is wrong"
+    if header[0] < next_offset:
+        return f"base offset {header[0]} follows {next_offset - 1}"
+    return None
+
+
+def _cut_or_refuse(
+    segment: Segment,
+    file: File,
+    position: int,
+    size: int,
+    next_offset: int,
+    recovery_point: int,
+    leader_epochs: set[int],
+    fault: str,
+) -> None:
+    place = f"{segment.path}: at position {position}, offset {next_offset}: {fault}"
+    if next_offset < recovery_point:
+        raise CorruptLog(
+            f"{place}. Everything below offset {recovery_point} had reached the disk, so this is damage, not a torn "
+            "tail. Nothing was cut. Restore the partition from a replica or a backup"
+        )
+    sound = _find_sound_batch(file, position + 1, size, next_offset, leader_epochs)
+    if sound is not None:
+        raise CorruptLog(
+            f"{place}. A sound batch follows at position {sound}, so this is damage in the middle, not a torn tail. "
+            "Nothing was cut. Restore the partition from a replica or a backup"
+        )
+    file.truncate(position)
+    segment.dirty = True
+
+
+def _find_sound_batch(file: File, start: int, size: int, next_offset: int, leader_epochs: set[int]) -> int | None:
+    """The position of a whole batch with a right CRC and a later offset, if there is one behind the fault.
+
+    A batch shows itself by its leader epoch followed by the magic byte; that pattern is searched at the speed of C and
+    only what it finds is checked.
+    """
+    patterns = [struct.pack(">ib", epoch, MAGIC) for epoch in sorted(leader_epochs | {0})]
+    overlap = HEADER_SIZE
+    position = start
+    while position < size:
+        data = file.read_at(position, min(CHUNK_BYTES, size - position))
+        for pattern in patterns:
+            found = data.find(pattern)
+            while found != -1:
+                begin = position + found - PREFIX_SIZE
+                if begin >= start and _is_sound(file, begin, size, next_offset):
+                    return begin
+                found = data.find(pattern, found + 1)
+        if position + len(data) >= size:
+            break
+        position += max(1, len(data) - overlap)
+    return None
+
+
+def _is_sound(file: File, position: int, size: int, next_offset: int) -> bool:
+    head = file.read_at(position, HEADER_SIZE)
+    if len(head) < HEADER_SIZE:
+        return False
+    header = HEADER.unpack(head)
+    batch_size = header[1] + PREFIX_SIZE
+    if header[0] < next_offset or batch_size < HEADER_SIZE or position + batch_size > size:
+        return False
+    return bool(crc32c(file.read_at(position + CRC_START, batch_size - CRC_START)) == header[4])

@@ -1,0 +1,326 @@
+"""One segment: a file of record batches, its two indexes, and the readers that still hold it.
+
+A segment's file is opened on demand and may be closed behind its back by `OpenFiles`, except while a reader holds it
+(`retain`): a queued slice must never point at a descriptor that meanwhile names another file. A deleted segment's
+files are unlinked when the last reader lets go.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from strandline.codec.record_batch import HEADER, HEADER_SIZE, PREFIX_SIZE, BatchHeader
+from strandline.errors import CorruptLog
+from strandline.log.disk import Buffer, Disk, File
+from strandline.log.index import OffsetIndex, TimeIndex
+
+if TYPE_CHECKING:
+    from strandline.log.open_files import OpenFiles
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+TAIL_BATCHES_MAX: Final = 512
+"""Batches at the end whose places are remembered, so that readers at the tail ask neither index nor disk."""
+WALK_CHUNK_BYTES: Final = 16 * 1024
+
+
+class ColdRead(Exception):
+    """What is wanted is not in the page cache; ask again after a thread has read it."""
+
+
+def file_stem(offset: int) -> str:
+    return f"{offset:020d}"
+
+
+class Segment:
+    __slots__ = (
+        "_file",
+        "_index",
+        "_time_index",
+        "base_offset",
+        "bytes_since_index_entry",
+        "created_ms",
+        "deleted",
+        "dirty",
+        "disk",
+        "first_timestamp_ms",
+        "index_interval_bytes",
+        "index_written_bytes",
+        "is_active",
+        "max_timestamp_ms",
+        "offset_of_max_timestamp",
+        "open_files",
+        "path",
+        "references",
+        "size_bytes",
+        "tail_offsets",
+        "tail_positions",
+        "time_index_written_bytes",
+        "touched",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        *,
+        disk: Disk,
+        open_files: OpenFiles,
+        index_interval_bytes: int,
+        created_ms: int,
+        size_bytes: int = 0,
+    ) -> None:
+        self.path = directory / (file_stem(base_offset) + LOG_SUFFIX)
+        self.base_offset = base_offset
+        self.disk = disk
+        self.open_files = open_files
+        self.index_interval_bytes = index_interval_bytes
+        self.size_bytes = size_bytes
+        self.created_ms = created_ms
+        self.first_timestamp_ms = -1
+        self.max_timestamp_ms = -1
+        self.offset_of_max_timestamp = base_offset
+        self.bytes_since_index_entry = 0
+        self.is_active = False
+        self.dirty = False
+        self.deleted = False
+        self.references = 0
+        self.touched = False
+        self.tail_offsets: list[int] = []
+        self.tail_positions: list[int] = []
+        self.index_written_bytes = 0
+        self.time_index_written_bytes = 0
+        self._file: File | None = None
+        self._index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+
+    # Files
+
+    def file(self) -> File:
+        self.touched = True
+        return self._file or self.open_files.open(self)
+
+    def attach(self, file: File) -> None:
+        self._file = file
+
+    @property
+    def is_open(self) -> bool:
+        return self._file is not None
+
+    def detach(self) -> None:
+        """Close what can be opened again: the file, and the indexes of a segment that no longer grows."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if not self.is_active:
+            self._index = None
+            self._time_index = None
+
+    def create(self) -> None:
+        """Make the files of a new, empty, active segment."""
+        self.open_files.open(self, create=True)
+        self._index = OffsetIndex()
+        self._time_index = TimeIndex()
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self.disk.open(self.path.with_suffix(suffix), create=True).close()
+        self.is_active = True
+
+    @property
+    def index(self) -> OffsetIndex:
+        if self._index is None:
+            path = self.path.with_suffix(INDEX_SUFFIX)
+            self._index = OffsetIndex.parse(self.disk.read_whole(path) if self.disk.exists(path) else b"")
+            self.file()  # An index lives as long as its file is open: `OpenFiles` bounds both.
+        return self._index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            path = self.path.with_suffix(TIME_INDEX_SUFFIX)
+            self._time_index = TimeIndex.parse(self.disk.read_whole(path) if self.disk.exists(path) else b"")
+            self.file()
+        return self._time_index
+
+    def use_indexes(self, index: OffsetIndex, time_index: TimeIndex) -> None:
+        """Take rebuilt indexes and write them out whole."""
+        self._index = index
+        self._time_index = time_index
+        self._rewrite_indexes()
+
+    def _rewrite_indexes(self) -> None:
+        for suffix, data in (
+            (INDEX_SUFFIX, self.index.to_bytes()),
+            (TIME_INDEX_SUFFIX, self.time_index.to_bytes()),
+        ):
+            file = self.disk.open(self.path.with_suffix(suffix), create=True)
+            try:
+                file.truncate(len(data))
+                file.write_at(0, data)
+            finally:
+                file.close()
+        self.index_written_bytes = len(self.index.to_bytes())
+        self.time_index_written_bytes = len(self.time_index.to_bytes())
+
+    def write_indexes(self) -> None:
+        """Bring the index files up to what memory knows."""
+        entries = self.index.take_unwritten()
+        if entries:
+            self._append_to(INDEX_SUFFIX, self.index_written_bytes, entries)
+            self.index_written_bytes += len(entries)
+        entries = self.time_index.take_unwritten()
+        if entries:
+            self._append_to(TIME_INDEX_SUFFIX, self.time_index_written_bytes, entries)
+            self.time_index_written_bytes += len(entries)
+
+    def _append_to(self, suffix: str, position: int, data: bytes) -> None:
+        file = self.disk.open(self.path.with_suffix(suffix), create=True)
+        try:
+            file.write_at(position, data)
+        finally:
+            file.close()
+
+    def seal(self) -> None:
+        """No more appends: complete the time index and the files."""
+        self.time_index.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp - self.base_offset)
+        self.write_indexes()
+        self.is_active = False
+        self.tail_offsets = []
+        self.tail_positions = []
+
+    # Writing
+
+    def append(self, batch: Buffer, base_offset: int, last_offset: int, max_timestamp_ms: int) -> None:
+        """Write one batch at the end. If this raises, the segment is as it was before."""
+        position = self.size_bytes
+        (self._file or self.file()).write_at(position, batch)
+        self.note_batch(base_offset, last_offset, max_timestamp_ms, position, len(batch))
+        self.dirty = True
+
+    def note_batch(
+        self, base_offset: int, last_offset: int, max_timestamp_ms: int, position: int, size_bytes: int
+    ) -> None:
+        """Account for a batch that lies at `position`: freshly appended, or found by recovery."""
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = max_timestamp_ms
+            self.offset_of_max_timestamp = last_offset
+        if position == 0:
+            self.first_timestamp_ms = max_timestamp_ms
+        since = self.bytes_since_index_entry
+        if since > self.index_interval_bytes:
+            self.index.append(last_offset - self.base_offset, position)
+            self.time_index.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp - self.base_offset)
+            since = 0
+        self.bytes_since_index_entry = since + size_bytes
+        self.size_bytes = position + size_bytes
+        tail = self.tail_offsets
+        tail.append(base_offset)
+        self.tail_positions.append(position)
+        if len(tail) > TAIL_BATCHES_MAX:
+            del tail[: TAIL_BATCHES_MAX // 2]
+            del self.tail_positions[: TAIL_BATCHES_MAX // 2]
+
+    def truncate(self, position: int, next_offset: int) -> None:
+        """Cut the file at `position`, the end of the batch before `next_offset`."""
+        self.file().truncate(position)
+        self.size_bytes = position
+        self.index.truncate(next_offset - self.base_offset, position)
+        self.time_index.truncate(next_offset - self.base_offset)
+        self._rewrite_indexes()
+        self.max_timestamp_ms, relative = self.time_index.last()
+        self.offset_of_max_timestamp = self.base_offset + relative
+        self.bytes_since_index_entry = position - self.index.boundary_before(position)
+        self.tail_offsets = []
+        self.tail_positions = []
+        self.dirty = True
+
+    # Reading
+
+    def locate(self, offset: int, *, may_block: bool) -> int | None:
+        """The position of the first batch that reaches `offset`; None if the segment ends before it.
+
+        Raises ColdRead if the page cache does not hold the way there and the caller may not wait for the disk.
+        """
+        tail = self.tail_offsets
+        if tail and offset >= tail[0]:
+            return self.tail_positions[bisect_right(tail, offset) - 1]
+        position = self.index.position_before(offset - self.base_offset)
+        for header, at in self.headers(position, may_block=may_block):
+            if header.last_offset >= offset:
+                return at
+        return None
+
+    def headers(self, position: int, *, may_block: bool) -> Iterator[tuple[BatchHeader, int]]:
+        """Batch headers and their positions from the batch at `position` to the end of the segment."""
+        file = self.file()
+        end = self.size_bytes
+        unpack = HEADER.unpack_from
+        while position < end:
+            size = min(WALK_CHUNK_BYTES, end - position)
+            chunk = file.read_at(position, size) if may_block else file.read_at_nowait(position, size)
+            if chunk is None:
+                raise ColdRead
+            at = 0
+            while len(chunk) - at >= HEADER_SIZE:
+                header = BatchHeader._make(unpack(chunk, at))
+                if header.length < HEADER_SIZE - PREFIX_SIZE:
+                    raise CorruptLog(f"{self.path}: batch length {header.length} at position {position + at}")
+                yield header, position + at
+                at += header.length + PREFIX_SIZE
+            if at == 0:
+                raise CorruptLog(f"{self.path}: {len(chunk)} bytes at position {position} are no record batch")
+            position += at
+
+    def batch_size_at(self, position: int, *, may_block: bool) -> int:
+        """The size of the batch at `position`."""
+        tail = self.tail_positions
+        if tail and position >= tail[0]:
+            following = bisect_right(tail, position)
+            return (tail[following] if following < len(tail) else self.size_bytes) - position
+        file = self.file()
+        data = file.read_at(position, PREFIX_SIZE) if may_block else file.read_at_nowait(position, PREFIX_SIZE)
+        if data is None:
+            raise ColdRead
+        return int.from_bytes(data[8:12], "big") + PREFIX_SIZE
+
+    # Holding and deleting
+
+    def retain(self) -> None:
+        self.file()
+        self.references += 1
+
+    def release(self) -> None:
+        self.references -= 1
+        assert self.references >= 0, "a segment was released more often than retained"
+        if self.deleted and self.references == 0:
+            self._unlink()
+
+    def delete(self) -> None:
+        """Rename the files out of the way at once; unlink them when no reader is left."""
+        self.deleted = True
+        for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
+            path = self.path.with_suffix(suffix)
+            if self.disk.exists(path):
+                self.disk.rename(path, path.with_name(path.name + DELETED_SUFFIX))
+        if self.references == 0:
+            self._unlink()
+
+    def _unlink(self) -> None:
+        self.open_files.forget(self)
+        for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
+            path = self.path.with_suffix(suffix)
+            self.disk.remove(path.with_name(path.name + DELETED_SUFFIX))
+
+    def close(self) -> None:
+        self.open_files.forget(self)
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.path} {self.size_bytes} bytes>"
