@@ -1,0 +1,225 @@
+"""Fetch, versions 4 to 18, by hand: the answer is a list of byte strings and slices of files, never the records.
+
+Held equal to the compiled messages (`codec.messages.fetch_*`) by property tests. Version 7 brought sessions, 12 is
+flexible, 13 names topics by id, 15 moved the replica id into a tagged field.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error as StructError
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+from strandline.codec.wire import read_count, read_name, read_uvarint, skip_tags, string, uvarint
+from strandline.errors import MalformedMessage
+
+FLEXIBLE_FROM: Final = 12
+TOPIC_ID_FROM: Final = 13
+REPLICA_STATE_FROM: Final = 15
+INT32_MAX: Final = 2**31 - 1
+
+_INT32 = Struct(">i")
+_INT64 = Struct(">q")
+_HEAD_4 = Struct(">iiib")
+_HEAD_7 = Struct(">iiibii")
+_PARTITION_4 = Struct(">iqi")
+_PARTITION_5 = Struct(">iqqi")
+_PARTITION_9 = Struct(">iiqqi")
+_PARTITION_12 = Struct(">iiqiqi")
+_RESULT_4 = Struct(">ihqq")
+_RESULT_5 = Struct(">ihqqq")
+_RESPONSE_HEAD_7 = Struct(">ihi")
+
+
+class PartitionFetch(NamedTuple):
+    topic: str | bytes
+    """The topic's name, or from version 13 on its id (16 bytes)."""
+    partition: int
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    size_bytes_max: int
+
+
+class FetchRequest(NamedTuple):
+    replica_id: int
+    wait_ms_max: int
+    size_bytes_min: int
+    size_bytes_max: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    partitions: list[PartitionFetch]
+    forgotten: list[tuple[str | bytes, int]]
+
+
+class Records(Protocol):
+    @property
+    def size_bytes(self) -> int: ...
+
+
+R = TypeVar("R", bound=Records)
+
+
+class PartitionData(NamedTuple, Generic[R]):
+    topic: str | bytes
+    partition: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records: R | None
+
+
+def parse_fetch(view: memoryview, at: int, version: int) -> FetchRequest:
+    try:
+        return _parse(view, at, version)
+    except (StructError, IndexError) as error:
+        raise MalformedMessage("a Fetch request that ends too early") from error
+
+
+def _parse(view: memoryview, at: int, version: int) -> FetchRequest:
+    flexible = version >= FLEXIBLE_FROM
+    replica_id = -1
+    if version < REPLICA_STATE_FROM:
+        (replica_id,) = _INT32.unpack_from(view, at)
+        at += 4
+    session_id, session_epoch = 0, -1
+    if version >= 7:
+        wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _HEAD_7.unpack_from(view, at)
+        at += 21
+    else:
+        wait_ms, min_bytes, max_bytes, isolation = _HEAD_4.unpack_from(view, at)
+        at += 13
+    partitions: list[PartitionFetch] = []
+    topics, at = read_count(view, at, flexible, 6)
+    for _ in range(topics):
+        topic, at = _read_topic(view, at, version)
+        count, at = read_count(view, at, flexible, 16)
+        for _ in range(count):
+            fetch, at = _read_partition(view, at, version, topic)
+            partitions.append(fetch)
+        if flexible:
+            at = skip_tags(view, at)
+    forgotten: list[tuple[str | bytes, int]] = []
+    if version >= 7:
+        topics, at = read_count(view, at, flexible, 6)
+        for _ in range(topics):
+            topic, at = _read_topic(view, at, version)
+            count, at = read_count(view, at, flexible, 4)
+            forgotten += [(topic, index) for (index,) in _INT32.iter_unpack(view[at : at + 4 * count])]
+            at += 4 * count
+            if flexible:
+                at = skip_tags(view, at)
+    if version >= 11:
+        _, at = read_name(view, at, flexible)
+    if flexible:
+        if version >= REPLICA_STATE_FROM:
+            replica_id, at = _read_request_tags(view, at)
+        else:
+            at = skip_tags(view, at)
+    if at != len(view):
+        raise MalformedMessage(f"{len(view) - at} bytes behind a Fetch request")
+    return FetchRequest(
+        replica_id, wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, partitions, forgotten
+    )
+
+
+def _read_topic(view: memoryview, at: int, version: int) -> tuple[str | bytes, int]:
+    if version >= TOPIC_ID_FROM:
+        if len(view) - at < 16:
+            raise MalformedMessage("a topic id that ends too early")
+        return bytes(view[at : at + 16]), at + 16
+    topic, at = read_name(view, at, version >= FLEXIBLE_FROM)
+    if topic is None:
+        raise MalformedMessage("a topic without a name")
+    return topic, at
+
+
+def _read_partition(view: memoryview, at: int, version: int, topic: str | bytes) -> tuple[PartitionFetch, int]:
+    epoch = last_epoch = start = -1
+    if version >= FLEXIBLE_FROM:
+        index, epoch, offset, last_epoch, start, max_bytes = _PARTITION_12.unpack_from(view, at)
+        # Tags: a follower's directory id and high watermark (17, 18); consumers send none.
+        at = skip_tags(view, at + 32)
+    elif version >= 9:
+        index, epoch, offset, start, max_bytes = _PARTITION_9.unpack_from(view, at)
+        at += 28
+    elif version >= 5:
+        index, offset, start, max_bytes = _PARTITION_5.unpack_from(view, at)
+        at += 24
+    else:
+        index, offset, max_bytes = _PARTITION_4.unpack_from(view, at)
+        at += 16
+    return PartitionFetch(topic, index, epoch, offset, last_epoch, start, max_bytes), at
+
+
+def _read_request_tags(view: memoryview, at: int) -> tuple[int, int]:
+    """The replica id of a follower, tag 1; consumers send no tags."""
+    replica_id = -1
+    count, at = read_uvarint(view, at)
+    if count > len(view) - at:
+        raise MalformedMessage(f"{count} tagged fields in {len(view) - at} bytes")
+    for _ in range(count):
+        tag, at = read_uvarint(view, at)
+        size, at = read_uvarint(view, at)
+        if size > len(view) - at:
+            raise MalformedMessage("a tagged field goes beyond the message")
+        if tag == 1:
+            (replica_id,) = _INT32.unpack_from(view, at)
+        at += size
+    return replica_id, at
+
+
+def encode_fetch_response(
+    results: list[PartitionData[R]], version: int, *, session_id: int, error_code: int = 0, isolation_level: int = 0
+) -> tuple[list[bytes | R], int]:
+    """The body as a list of byte strings and records to be sent in between, and its size."""
+    flexible = version >= FLEXIBLE_FROM
+    head = _RESPONSE_HEAD_7.pack(0, error_code, session_id) if version >= 7 else b"\x00\x00\x00\x00"
+    # Aborted transactions: null where nobody asked, else none (transactions are not there yet). Version 11 added the
+    # preferred read replica, always "none".
+    aborted = 0 if isolation_level == 0 else 1
+    between = bytes((aborted,)) if flexible else _INT32.pack(aborted - 1)
+    if version >= 11:
+        between += b"\xff\xff\xff\xff"
+    topics = _by_topic(results)
+    pieces: list[bytes | R] = []
+    text: list[bytes] = [head, uvarint(len(topics) + 1) if flexible else _INT32.pack(len(topics))]
+    size = 0
+    for of_topic in topics:
+        topic = of_topic[0].topic
+        text.append(topic if isinstance(topic, bytes) else string(topic, flexible))
+        text.append(uvarint(len(of_topic) + 1) if flexible else _INT32.pack(len(of_topic)))
+        for _, partition, error, high_watermark, stable, start, records in of_topic:
+            if version >= 5:
+                text.append(_RESULT_5.pack(partition, error, high_watermark, stable, start))
+            else:
+                text.append(_RESULT_4.pack(partition, error, high_watermark, stable))
+            length = 0 if records is None else records.size_bytes
+            text.append(between)
+            text.append(uvarint(length + 1) if flexible else _INT32.pack(length))
+            if records is not None:
+                block = b"".join(text)
+                text = []
+                pieces.append(block)
+                pieces.append(records)
+                size += len(block) + length
+            if flexible:
+                text.append(b"\x00")
+        if flexible:
+            text.append(b"\x00")
+    if flexible:
+        text.append(b"\x00")
+    block = b"".join(text)
+    pieces.append(block)
+    return pieces, size + len(block)
+
+
+def _by_topic(results: list[PartitionData[R]]) -> list[list[PartitionData[R]]]:
+    if len(results) == 1:
+        return [results]
+    grouped: dict[str | bytes, list[PartitionData[R]]] = {}
+    for result in results:
+        grouped.setdefault(result.topic, []).append(result)
+    return list(grouped.values())

@@ -1,0 +1,132 @@
+"""Produce, versions 3 to 13, by hand: batches stay views of the receive buffer.
+
+Held equal to the compiled messages (`codec.messages.produce_*`) by property tests.
+
+    request    transactional id, acks int16, timeout int32, [topic name | id, [partition int32, records]]
+    response   [topic name | id, [partition, error, base offset, append time, log start (5+), record errors and
+               message (8+)]], throttle time;  version 9+ is flexible, 13 names topics by id
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error as StructError
+from typing import Final, NamedTuple
+
+from strandline.codec.wire import read_count, read_name, read_uvarint, skip_tags, string, uvarint
+from strandline.errors import MalformedMessage
+
+FLEXIBLE_FROM: Final = 9
+TOPIC_ID_FROM: Final = 13
+_ACKS_TIMEOUT = Struct(">hi")
+_PARTITION_SIZE = Struct(">ii")
+_INT32 = Struct(">i")
+_RESULT = Struct(">ihqqq")
+_RESULT_BEFORE_5 = Struct(">ihqq")
+_NO_ERRORS: Final = b"\x01\x00\x00"
+"""No record errors, no message, no tagged fields."""
+
+
+class PartitionRecords(NamedTuple):
+    topic: str | bytes
+    """The topic's name, or from version 13 on its id (16 bytes)."""
+    partition: int
+    records: memoryview | None
+
+
+class ProduceRequest(NamedTuple):
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    partitions: list[PartitionRecords]
+
+
+class PartitionResult(NamedTuple):
+    topic: str | bytes
+    partition: int
+    error_code: int
+    base_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    message: str | None = None
+
+
+def parse_produce(view: memoryview, at: int, version: int) -> ProduceRequest:
+    flexible = version >= FLEXIBLE_FROM
+    try:
+        transactional_id, at = read_name(view, at, flexible)
+        acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(view, at)
+        partitions: list[PartitionRecords] = []
+        topics, at = read_count(view, at + 6, flexible, 6)
+        topic: str | bytes | None
+        for _ in range(topics):
+            if version >= TOPIC_ID_FROM:
+                topic = bytes(view[at : at + 16])
+                at += 16
+            else:
+                topic, at = read_name(view, at, flexible)
+                if topic is None:
+                    raise MalformedMessage("a topic without a name")
+            count, at = read_count(view, at, flexible, 5)
+            for _ in range(count):
+                if flexible:
+                    (partition,) = _INT32.unpack_from(view, at)
+                    size, at = read_uvarint(view, at + 4)
+                    size -= 1
+                else:
+                    partition, size = _PARTITION_SIZE.unpack_from(view, at)
+                    at += 8
+                if size < 0:
+                    records = None
+                else:
+                    if size > len(view) - at:
+                        raise MalformedMessage(f"records of {size} bytes with {len(view) - at} left")
+                    records = view[at : at + size]
+                    at += size
+                if flexible:
+                    at = skip_tags(view, at)
+                partitions.append(PartitionRecords(topic, partition, records))
+            if flexible:
+                at = skip_tags(view, at)
+        if flexible:
+            at = skip_tags(view, at)
+    except (StructError, IndexError) as error:
+        raise MalformedMessage("a Produce request that ends too early") from error
+    if at != len(view):
+        raise MalformedMessage(f"{len(view) - at} bytes behind a Produce request")
+    return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
+
+
+def encode_produce_response(results: list[PartitionResult], version: int) -> bytes:
+    """The body. Results of one topic stand together, as they did in the request."""
+    flexible = version >= FLEXIBLE_FROM
+    if len(results) == 1:
+        topics = [results]
+    else:
+        grouped: dict[str | bytes, list[PartitionResult]] = {}
+        for result in results:
+            grouped.setdefault(result.topic, []).append(result)
+        topics = list(grouped.values())
+    parts = [uvarint(len(topics) + 1) if flexible else _INT32.pack(len(topics))]
+    for of_topic in topics:
+        topic = of_topic[0].topic
+        parts.append(topic if isinstance(topic, bytes) else string(topic, flexible))
+        parts.append(uvarint(len(of_topic) + 1) if flexible else _INT32.pack(len(of_topic)))
+        parts.extend([_encode_result(result, version) for result in of_topic])
+        if flexible:
+            parts.append(b"\x00")
+    parts.append(b"\x00\x00\x00\x00\x00" if flexible else b"\x00\x00\x00\x00")
+    return b"".join(parts)
+
+
+def _encode_result(result: PartitionResult, version: int) -> bytes:
+    _, partition, error_code, base_offset, append_time_ms, log_start_offset, message = result
+    if version < 5:
+        return _RESULT_BEFORE_5.pack(partition, error_code, base_offset, append_time_ms)
+    fixed = _RESULT.pack(partition, error_code, base_offset, append_time_ms, log_start_offset)
+    if version < 8:
+        return fixed
+    if version < FLEXIBLE_FROM:
+        return fixed + b"\x00\x00\x00\x00" + (b"\xff\xff" if message is None else string(message, False))
+    if message is None:
+        return fixed + _NO_ERRORS
+    return fixed + b"\x01" + string(message, True) + b"\x00"

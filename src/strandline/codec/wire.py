@@ -1,0 +1,101 @@
+"""Reading primitives of the Kafka protocol from a view, for the hand-written hot paths.
+
+Every function takes the buffer and a position and returns the value and the position behind it. A fault of any kind is
+MalformedMessage; counts are held against the bytes that are left before anything is made of them.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from strandline.errors import MalformedMessage
+
+Buffer = bytes | bytearray | memoryview
+
+INT16: Final = Struct(">h")
+INT32: Final = Struct(">i")
+
+
+def read_uvarint(view: Buffer, at: int) -> tuple[int, int]:
+    byte = view[at]
+    if byte < 0x80:
+        return byte, at + 1
+    value = byte & 0x7F
+    shift = 7
+    while True:
+        at += 1
+        byte = view[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at + 1
+        shift += 7
+        if shift > 28:
+            raise MalformedMessage("a varint of more than five bytes")
+
+
+def skip_tags(view: Buffer, at: int) -> int:
+    """Pass over a section of tagged fields without keeping any."""
+    count = view[at]
+    if count == 0:
+        return at + 1
+    count, at = read_uvarint(view, at)
+    if count > len(view) - at:
+        raise MalformedMessage(f"{count} tagged fields in {len(view) - at} bytes")
+    for _ in range(count):
+        _, at = read_uvarint(view, at)
+        size, at = read_uvarint(view, at)
+        at += size
+    if at > len(view):
+        raise MalformedMessage("a tagged field goes beyond the message")
+    return at
+
+
+def read_name(view: Buffer, at: int, flexible: bool) -> tuple[str | None, int]:
+    """A nullable string."""
+    if flexible:
+        size, at = read_uvarint(view, at)
+        size -= 1
+    else:
+        size = INT16.unpack_from(view, at)[0]
+        at += 2
+    if size < 0:
+        return None, at
+    end = at + size
+    if end > len(view):
+        raise MalformedMessage(f"a string of {size} bytes with {len(view) - at} left")
+    try:
+        return str(view[at:end], "utf-8"), end
+    except UnicodeDecodeError as error:
+        raise MalformedMessage("a string that is not UTF-8") from error
+
+
+def read_count(view: Buffer, at: int, flexible: bool, element_size_min: int) -> tuple[int, int]:
+    """The length of an array whose elements take at least `element_size_min` bytes; null counts as empty."""
+    if flexible:
+        count, at = read_uvarint(view, at)
+        count -= 1
+    else:
+        count = INT32.unpack_from(view, at)[0]
+        at += 4
+    if count < 0:
+        return 0, at
+    if count * element_size_min > len(view) - at:
+        raise MalformedMessage(f"an array of {count} elements in {len(view) - at} bytes")
+    return count, at
+
+
+def uvarint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def string(value: str, flexible: bool) -> bytes:
+    data = value.encode()
+    return uvarint(len(data) + 1) + data if flexible else INT16.pack(len(data)) + data
