@@ -1,0 +1,151 @@
+"""What can happen to a shard of groups (events), and what the shard asks its driver to do (effects).
+
+The driver performs effects in order. A `Reply` leaves only when every `Append` that the shard asked for earlier is
+below the high watermark of the partition, so that nobody is told what a crash or an election could take back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from strandline.codec.messages.heartbeat_request import HeartbeatRequest
+from strandline.codec.messages.heartbeat_response import HeartbeatResponse
+from strandline.codec.messages.join_group_request import JoinGroupRequest
+from strandline.codec.messages.join_group_response import JoinGroupResponse
+from strandline.codec.messages.leave_group_request import LeaveGroupRequest
+from strandline.codec.messages.leave_group_response import LeaveGroupResponse
+from strandline.codec.messages.offset_commit_request import OffsetCommitRequest
+from strandline.codec.messages.offset_commit_response import OffsetCommitResponse
+from strandline.codec.messages.offset_fetch_request import OffsetFetchRequestGroup
+from strandline.codec.messages.offset_fetch_response import OffsetFetchResponseGroup
+from strandline.codec.messages.sync_group_request import SyncGroupRequest
+from strandline.codec.messages.sync_group_response import SyncGroupResponse
+
+Token = object
+"""Names one waiting request. Only the driver knows what is behind it."""
+
+Response = (
+    JoinGroupResponse
+    | SyncGroupResponse
+    | HeartbeatResponse
+    | LeaveGroupResponse
+    | OffsetCommitResponse
+    | OffsetFetchResponseGroup
+)
+
+
+class Record(NamedTuple):
+    """One record of `__consumer_offsets`; a value of None is a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+class TimerKind(StrEnum):
+    SESSION = "session"
+    """A member has not been heard of for its session timeout."""
+    JOIN = "join"
+    """The time to join the next generation is over."""
+    SYNC = "sync"
+    """The time to ask for the assignment of this generation is over."""
+
+
+class TimerKey(NamedTuple):
+    kind: TimerKind
+    group_id: str
+    member_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
+    token: Token
+    request: JoinGroupRequest
+    api_version: int
+    client_id: str
+    client_host: str
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroup:
+    token: Token
+    request: SyncGroupRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    token: Token
+    request: HeartbeatRequest
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    """Carries `members` in every version: the handler turns the single member of versions 0-2 into a list of one."""
+
+    token: Token
+    request: LeaveGroupRequest
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets:
+    """Topics and partitions are known to exist, and topics carry their name: the handler has seen to both."""
+
+    token: Token
+    request: OffsetCommitRequest
+    api_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOffsets:
+    """One group of an OffsetFetch; topics of None asks for every offset of the group."""
+
+    token: Token
+    request: OffsetFetchRequestGroup
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    key: TimerKey
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Every record has been through `load`; the shard now serves, and its members' sessions begin anew."""
+
+
+Event = (
+    JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets | FetchOffsets | TopicDeleted | TimerFired | Loaded
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    token: Token
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class StartTimer:
+    """Fire once after `delay_ms`; a timer that already runs under the key starts again."""
+
+    key: TimerKey
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    key: TimerKey
+
+
+Effect = Append | Reply | StartTimer | CancelTimer

@@ -1,0 +1,88 @@
+"""The records of `__consumer_offsets` that groups write, in Kafka's schemas.
+
+    key    int16 type (1 offset commit, 2 group metadata) + body       value  int16 version + body, or null = tombstone
+
+Values are written in the highest version that is not flexible (3), as Kafka does, so that older tools read them. An
+offset with an expiry of its own (OffsetCommit 2-4 with a retention time) is the exception: only version 1 carries it.
+"""
+
+from __future__ import annotations
+
+from strandline.codec.internal_records import encode_coordinator_key, encode_coordinator_value
+from strandline.codec.messages.group_metadata_key import GroupMetadataKey
+from strandline.codec.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
+from strandline.codec.messages.offset_commit_key import OffsetCommitKey
+from strandline.codec.messages.offset_commit_value import OffsetCommitValue
+from strandline.coordinators.classic_group import ClassicGroup, GroupState, Member, Protocol
+from strandline.coordinators.events import Record
+
+GROUP_METADATA_VERSION = 3
+OFFSET_COMMIT_VERSION = 3
+OFFSET_COMMIT_WITH_EXPIRY_VERSION = 1
+
+
+def offset_commit_record(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> Record:
+    version = OFFSET_COMMIT_VERSION if value.expire_timestamp == -1 else OFFSET_COMMIT_WITH_EXPIRY_VERSION
+    key = encode_coordinator_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+    return Record(key, encode_coordinator_value(value, version))
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
+    return Record(encode_coordinator_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition)), None)
+
+
+def group_metadata_record(group: ClassicGroup) -> Record:
+    key = encode_coordinator_key(GroupMetadataKey(group=group.group_id))
+    return Record(key, encode_coordinator_value(group_metadata_value(group), GROUP_METADATA_VERSION))
+
+
+def group_metadata_value(group: ClassicGroup) -> GroupMetadataValue:
+    """What survives of a group: between generations that is the last generation that got its assignment."""
+    return GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=group.protocol_name,
+        leader=group.leader_id,
+        current_state_timestamp=group.state_timestamp_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata_of(group.protocol_name),
+                assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def group_from_metadata(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    group = ClassicGroup(group_id, now_ms=value.current_state_timestamp)
+    group.state = GroupState.STABLE if value.members else GroupState.EMPTY
+    group.generation_id = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol
+    group.leader_id = value.leader
+    for member in value.members:
+        group.add(
+            Member(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                # Version 0 had no rebalance timeout; members of that time used their session timeout for both.
+                rebalance_timeout_ms=member.rebalance_timeout
+                if member.rebalance_timeout != -1
+                else member.session_timeout,
+                session_timeout_ms=member.session_timeout,
+                # Only the protocol that won is recorded. A member offers the others again when it joins again.
+                protocols=(Protocol(value.protocol or "", member.subscription),),
+                assignment=member.assignment,
+            ),
+            value.protocol_type,
+        )
+    return group

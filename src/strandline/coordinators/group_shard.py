@@ -1,0 +1,183 @@
+"""All groups that live in one partition of `__consumer_offsets`, behind one door."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import assert_never
+
+from strandline.codec.internal_records import UnknownRecord, decode_coordinator_record
+from strandline.codec.messages.group_metadata_key import GroupMetadataKey
+from strandline.codec.messages.group_metadata_value import GroupMetadataValue
+from strandline.codec.messages.offset_commit_key import OffsetCommitKey
+from strandline.codec.messages.offset_commit_value import OffsetCommitValue
+from strandline.coordinators import join, membership, offsets, rebalance
+from strandline.coordinators.classic_group import ClassicGroup, GroupState
+from strandline.coordinators.events import (
+    CommitOffsets,
+    Effect,
+    Event,
+    FetchOffsets,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Loaded,
+    SyncGroup,
+    TimerFired,
+    TimerKey,
+    TimerKind,
+    TopicDeleted,
+)
+from strandline.coordinators.group_config import GroupConfig
+from strandline.coordinators.group_records import group_from_metadata
+from strandline.coordinators.offsets import CommittedOffsets
+from strandline.coordinators.turn import Turn
+from strandline.errors import ErrorCode
+
+
+class GroupShard:
+    """The state machine. `load` the partition's records, say `Loaded()`, then `step` for every event.
+
+    The state is that of the log plus what was asked to be appended. If an append fails, the shard knows more than the
+    log: the driver throws it away and loads another.
+    """
+
+    def __init__(self, config: GroupConfig, random: Random) -> None:
+        self.config = config
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = CommittedOffsets()
+        self._random = random
+        self._pending = 0
+        """Member ids handed out and not joined with yet, over all groups."""
+
+    def load(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Fold records into the state, in the order of the log; may be called again and again with the next ones."""
+        for key_bytes, value_bytes in records:
+            try:
+                key, value = decode_coordinator_record(key_bytes, value_bytes)
+            except UnknownRecord:
+                # Written by a newer broker. It stays in the log for the one that knows it.
+                continue
+            if isinstance(key, OffsetCommitKey):
+                self._load_offset(key, value)
+            elif isinstance(key, GroupMetadataKey):
+                if value is None:
+                    self.groups.pop(key.group, None)
+                else:
+                    assert isinstance(value, GroupMetadataValue)
+                    self.groups[key.group] = group_from_metadata(key.group, value)
+            # The other kinds of groups are not served yet; an Apache Kafka broker may have left some.
+
+    def _load_offset(self, key: OffsetCommitKey, value: object) -> None:
+        if value is None:
+            self.offsets.discard(key.group, key.topic, key.partition)
+            return
+        assert isinstance(value, OffsetCommitValue)
+        self.offsets.put(key.group, key.topic, key.partition, value)
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        turn = Turn(now_ms, self.config)
+        match event:
+            case CommitOffsets():
+                self._commit(event, turn)
+            case FetchOffsets():
+                offsets.fetch(self.offsets, event, turn)
+            case Heartbeat(request=request):
+                membership.heartbeat(self.groups.get(request.group_id), event, turn)
+            case JoinGroup():
+                self._join(event, turn)
+            case SyncGroup(request=request):
+                membership.sync(self.groups.get(request.group_id), event, turn)
+            case LeaveGroup():
+                self._leave(event, turn)
+            case TimerFired(key=key):
+                self._on_timer(key, turn)
+            case TopicDeleted(topic=topic):
+                offsets.forget_topic(self.offsets, topic, turn)
+                self._forget_unused()
+            case Loaded():
+                self._on_loaded(turn)
+            case _:
+                assert_never(event)
+        return turn.effects
+
+    def _join(self, event: JoinGroup, turn: Turn) -> None:
+        request = event.request
+        code = join.request_error(request, turn)
+        group = self.groups.get(request.group_id)
+        if code is ErrorCode.NONE and group is None:
+            if request.member_id == join.UNKNOWN_MEMBER_ID:
+                group = self.groups[request.group_id] = ClassicGroup(request.group_id, now_ms=turn.now_ms)
+            else:
+                code = ErrorCode.UNKNOWN_MEMBER_ID
+        if group is None or code is not ErrorCode.NONE:
+            join.refuse(event, code, turn)
+            return
+        pending_before = len(group.pending_join)
+        join.join(group, event, turn, self._random, may_hand_out_id=self._pending < self.config.pending_members_max)
+        self._settle(group, pending_before)
+
+    def _leave(self, event: LeaveGroup, turn: Turn) -> None:
+        group = self.groups.get(event.request.group_id)
+        pending_before = 0 if group is None else len(group.pending_join)
+        membership.leave(group, event, turn)
+        if group is not None:
+            self._settle(group, pending_before)
+
+    def _commit(self, event: CommitOffsets, turn: Turn) -> None:
+        request = event.request
+        group = self.groups.get(request.group_id)
+        code = offsets.commit_error(group, request, event.api_version)
+        if code is not ErrorCode.NONE:
+            turn.reply(event.token, offsets.refuse_commit(request, code))
+            return
+        if group is None:
+            # A consumer that manages its partitions itself and only keeps its positions here: a "simple" group.
+            group = self.groups[request.group_id] = ClassicGroup(request.group_id, now_ms=turn.now_ms)
+        offsets.commit(self.offsets, group, event, turn)
+        self._maybe_forget(group)
+
+    def _on_timer(self, key: TimerKey, turn: Turn) -> None:
+        group = self.groups.get(key.group_id)
+        if group is None:
+            return
+        pending_before = len(group.pending_join)
+        match key.kind:
+            case TimerKind.SESSION:
+                rebalance.on_session_timeout(group, key.member_id, turn)
+            case TimerKind.JOIN:
+                rebalance.on_join_timeout(group, turn)
+            case TimerKind.SYNC:
+                rebalance.on_sync_timeout(group, turn)
+        self._settle(group, pending_before)
+
+    def _on_loaded(self, turn: Turn) -> None:
+        for group_id in self.offsets.group_ids():
+            if group_id not in self.groups:
+                self.groups[group_id] = ClassicGroup(group_id)
+        self._forget_unused()
+        for group in self.groups.values():
+            # How long a member was silent before we took over is unknown, so each gets a whole session.
+            for member in group.members.values():
+                rebalance.restart_session(group, member, turn)
+            if len(group.members) > self.config.group_size_max:
+                rebalance.prepare_rebalance(group, turn)
+
+    def _settle(self, group: ClassicGroup, pending_before: int) -> None:
+        self._pending += len(group.pending_join) - pending_before
+        self._maybe_forget(group)
+
+    def _maybe_forget(self, group: ClassicGroup) -> None:
+        """Drop a group that never had a generation and holds nothing: the log does not know it either."""
+        if (
+            group.state is GroupState.EMPTY
+            and group.generation_id == 0
+            and not group.pending_join
+            and not self.offsets.has_any(group.group_id)
+        ):
+            group.transition_to(GroupState.DEAD, now_ms=group.state_timestamp_ms)
+            del self.groups[group.group_id]
+
+    def _forget_unused(self) -> None:
+        for group in list(self.groups.values()):
+            self._maybe_forget(group)

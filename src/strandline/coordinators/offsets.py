@@ -1,0 +1,200 @@
+"""The committed offsets of every group of a shard: OffsetCommit, OffsetFetch, and what a deleted topic takes along.
+
+An offset is stored as the value of its record, so that nothing can be in memory that the log does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from strandline.codec.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestPartition
+from strandline.codec.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from strandline.codec.messages.offset_commit_value import OffsetCommitValue
+from strandline.codec.messages.offset_fetch_request import OffsetFetchRequestGroup
+from strandline.codec.messages.offset_fetch_response import (
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from strandline.coordinators.classic_group import ClassicGroup, GroupState
+from strandline.coordinators.events import CommitOffsets, FetchOffsets, Record
+from strandline.coordinators.group_records import offset_commit_record, offset_tombstone
+from strandline.coordinators.rebalance import restart_session
+from strandline.coordinators.turn import Turn
+from strandline.errors import ErrorCode
+
+NO_OFFSET = -1
+GROUP_ID_NOT_FOUND_FROM_VERSION = 9
+
+
+class CommittedOffsets:
+    def __init__(self) -> None:
+        self._by_group: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
+
+    def get(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
+        return self._by_group.get(group_id, {}).get(topic, {}).get(partition)
+
+    def has_any(self, group_id: str) -> bool:
+        return group_id in self._by_group
+
+    def of_group(self, group_id: str) -> Iterator[tuple[str, dict[int, OffsetCommitValue]]]:
+        yield from self._by_group.get(group_id, {}).items()
+
+    def group_ids(self) -> Iterator[str]:
+        yield from self._by_group
+
+    def put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
+        self._by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = value
+
+    def discard(self, group_id: str, topic: str, partition: int) -> None:
+        topics = self._by_group.get(group_id, {})
+        partitions = topics.get(topic, {})
+        if partitions.pop(partition, None) is not None and not partitions:
+            # Empty shells would add up over the life of a broker that sees many topics and groups.
+            del topics[topic]
+            if not topics:
+                del self._by_group[group_id]
+
+
+def commit_error(group: ClassicGroup | None, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
+    """A position may be moved by a member of the present generation only, or by anybody while nobody is a member."""
+    generation_id = request.generation_id_or_member_epoch
+    if group is None:
+        if generation_id < 0:
+            return ErrorCode.NONE
+        if api_version >= GROUP_ID_NOT_FOUND_FROM_VERSION:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.ILLEGAL_GENERATION
+    if generation_id < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    if generation_id < 0 and not request.member_id and request.group_instance_id is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    code = group.member_error(request.member_id, request.group_instance_id)
+    if code is not ErrorCode.NONE:
+        return code
+    if generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        # It knows the generation but not its assignment, so it cannot have read anything for this generation yet.
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def commit(offsets: CommittedOffsets, group: ClassicGroup, event: CommitOffsets, turn: Turn) -> None:
+    """Commit what `commit_error` let pass."""
+    request = event.request
+    member = group.members.get(request.member_id)
+    if member is not None:
+        # A commit is a sign of life, as good as a heartbeat.
+        restart_session(group, member, turn)
+    expire_timestamp = -1 if request.retention_time_ms == -1 else turn.now_ms + request.retention_time_ms
+    records: list[Record] = []
+    response = OffsetCommitResponse()
+    for topic in request.topics:
+        answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        response.topics.append(answered)
+        for partition in topic.partitions:
+            code = ErrorCode.NONE
+            if is_metadata_too_large(partition, turn.config.offset_metadata_size_max):
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                value = OffsetCommitValue(
+                    offset=partition.committed_offset,
+                    # Only the version without an expiry can hold an epoch, and memory must equal the log.
+                    leader_epoch=partition.committed_leader_epoch if expire_timestamp == -1 else -1,
+                    metadata=partition.committed_metadata or "",
+                    commit_timestamp=turn.now_ms,
+                    expire_timestamp=expire_timestamp,
+                )
+                offsets.put(group.group_id, topic.name, partition.partition_index, value)
+                records.append(offset_commit_record(group.group_id, topic.name, partition.partition_index, value))
+            answered.partitions.append(
+                OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+            )
+    if records:
+        turn.append(*records)
+    turn.reply(event.token, response)
+
+
+def refuse_commit(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def is_metadata_too_large(partition: OffsetCommitRequestPartition, size_max: int) -> bool:
+    metadata = partition.committed_metadata
+    if metadata is None or 2 * len(metadata) <= size_max:
+        return False
+    # Kafka measures a Java string, which has two units for a character beyond the basic plane.
+    return len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > size_max
+
+
+def fetch(offsets: CommittedOffsets, event: FetchOffsets, turn: Turn) -> None:
+    turn.reply(event.token, fetched(offsets, event.request))
+
+
+def fetched(offsets: CommittedOffsets, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    response = OffsetFetchResponseGroup(group_id=request.group_id)
+    if request.topics is None:
+        for name, partitions in offsets.of_group(request.group_id):
+            response.topics.append(
+                OffsetFetchResponseTopics(
+                    name=name, partitions=[fetched_partition(index, value) for index, value in partitions.items()]
+                )
+            )
+        return response
+    for topic in request.topics:
+        response.topics.append(
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    fetched_partition(index, offsets.get(request.group_id, topic.name, index))
+                    for index in topic.partition_indexes
+                ],
+            )
+        )
+    return response
+
+
+def fetched_partition(index: int, value: OffsetCommitValue | None) -> OffsetFetchResponsePartitions:
+    if value is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=NO_OFFSET, committed_leader_epoch=-1, metadata=""
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=value.offset,
+        committed_leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+    )
+
+
+def forget_topic(offsets: CommittedOffsets, topic: str, turn: Turn) -> None:
+    """A later topic of the same name is another log: a position in the old one means nothing in it."""
+    doomed = [
+        (group_id, partition)
+        for group_id in offsets.group_ids()
+        for name, partitions in offsets.of_group(group_id)
+        if name == topic
+        for partition in partitions
+    ]
+    for group_id, partition in doomed:
+        offsets.discard(group_id, topic, partition)
+    if doomed:
+        turn.append(*(offset_tombstone(group_id, topic, partition) for group_id, partition in doomed))

@@ -1,0 +1,19 @@
+"""Which partition of `__consumer_offsets` owns a group. Kafka's tools compute the same number."""
+
+from __future__ import annotations
+
+CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
+
+
+def java_string_hash(text: str) -> int:
+    """Java's String.hashCode: over UTF-16 units, wrapped to a signed 32-bit number."""
+    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
+    value = 0
+    for unit in units:
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def partition_of_group(group_id: str, *, partition_count: int) -> int:
+    # Kafka clears the sign bit instead of taking the absolute value, since abs(-2**31) is still negative in Java.
+    return (java_string_hash(group_id) & 0x7FFFFFFF) % partition_count
