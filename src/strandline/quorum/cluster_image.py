@@ -1,0 +1,360 @@
+"""The cluster as of one offset of the metadata log: a fold over its records.
+
+`apply` takes the records in log order; the same records always give the same image, on every node. `records` writes
+the image down as the shortest such list (a snapshot). Look-ups on the data path are plain dictionary reads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from strandline.codec.messages.abort_transaction_record import AbortTransactionRecord
+from strandline.codec.messages.begin_transaction_record import BeginTransactionRecord
+from strandline.codec.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from strandline.codec.messages.clear_elr_record import ClearElrRecord
+from strandline.codec.messages.config_record import ConfigRecord
+from strandline.codec.messages.end_transaction_record import EndTransactionRecord
+from strandline.codec.messages.feature_level_record import FeatureLevelRecord
+from strandline.codec.messages.fence_broker_record import FenceBrokerRecord
+from strandline.codec.messages.no_op_record import NoOpRecord
+from strandline.codec.messages.partition_change_record import PartitionChangeRecord
+from strandline.codec.messages.partition_record import PartitionRecord
+from strandline.codec.messages.producer_ids_record import ProducerIdsRecord
+from strandline.codec.messages.register_broker_record import RegisterBrokerRecord
+from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
+from strandline.codec.messages.topic_record import TopicRecord
+from strandline.codec.messages.unfence_broker_record import UnfenceBrokerRecord
+from strandline.codec.messages.unregister_broker_record import UnregisterBrokerRecord
+from strandline.errors import CorruptLog
+from strandline.quorum.kept_records import KeptRecords
+
+RESOURCE_TOPIC: Final = 2
+RESOURCE_BROKER: Final = 4
+
+NO_LEADER: Final = -1
+NO_LEADER_CHANGE: Final = -2
+
+METADATA_VERSION: Final = "metadata.version"
+
+PARTITIONS_PER_TOPIC_MAX: Final = 100_000
+"""A record that names a partition beyond this is damage, not a topic."""
+
+
+@dataclasses.dataclass(slots=True)
+class PartitionImage:
+    """One partition as the controller last decided it. `replicas` is empty only while its record is still to come."""
+
+    replicas: list[int] = dataclasses.field(default_factory=list)
+    isr: list[int] = dataclasses.field(default_factory=list)
+    leader: int = NO_LEADER
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    leader_recovery_state: int = 0
+    removing_replicas: list[int] = dataclasses.field(default_factory=list)
+    adding_replicas: list[int] = dataclasses.field(default_factory=list)
+    directories: list[uuid.UUID] = dataclasses.field(default_factory=list)
+    eligible_leader_replicas: list[int] | None = None
+    last_known_elr: list[int] | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class Topic:
+    """A topic; `partitions[i]` is partition i. `version` grows with every change of the topic, its partitions or
+    its configs, so whatever was computed from it may be kept for as long as the version stands."""
+
+    name: str
+    id: uuid.UUID
+    partitions: list[PartitionImage] = dataclasses.field(default_factory=list)
+    config_overrides: dict[str, str] = dataclasses.field(default_factory=dict)
+    version: int = dataclasses.field(default=0, compare=False)
+
+
+@dataclasses.dataclass(slots=True)
+class BrokerImage:
+    """A registered broker: its registration record with every later change folded in."""
+
+    registration: RegisterBrokerRecord
+
+    @property
+    def id(self) -> int:
+        return self.registration.broker_id
+
+    @property
+    def epoch(self) -> int:
+        return self.registration.broker_epoch
+
+    @property
+    def rack(self) -> str | None:
+        return self.registration.rack
+
+    @property
+    def is_active(self) -> bool:
+        """Whether partitions may be led here: neither fenced nor about to leave."""
+        return not self.registration.fenced and not self.registration.in_controlled_shutdown
+
+
+@dataclasses.dataclass(slots=True)
+class ClusterImage:
+    """Brokers, topics, configs, features and the next producer id, with fast look-ups."""
+
+    brokers: dict[int, BrokerImage] = dataclasses.field(default_factory=dict)
+    topics: dict[str, Topic] = dataclasses.field(default_factory=dict)
+    features: dict[str, int] = dataclasses.field(default_factory=dict)
+    configs: dict[tuple[int, str], dict[str, str]] = dataclasses.field(default_factory=dict)
+    """Overrides of every resource, (type, name) -> settings; a topic's dictionary is also its `config_overrides`."""
+    next_producer_id: int = 0
+    producer_ids_broker: tuple[int, int] = (-1, -1)
+    """Id and epoch of the broker that took the last block."""
+    kept: KeptRecords = dataclasses.field(default_factory=KeptRecords)
+    """Records that mean nothing to us yet (access control, quotas, ...), kept so that no snapshot drops them."""
+
+    version: int = dataclasses.field(default=0, compare=False)
+    """Grows with every change, and so orders what was computed from the image."""
+    brokers_version: int = dataclasses.field(default=0, compare=False)
+    applied_offset: int = dataclasses.field(default=-1, compare=False)
+    """Offset in the metadata log of the last record that was applied."""
+
+    _topics_by_id: dict[uuid.UUID, Topic] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+    _transaction: list[Any] | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    def topic_by_name(self, name: str) -> Topic | None:
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: uuid.UUID) -> Topic | None:
+        return self._topics_by_id.get(topic_id)
+
+    def partition(self, name: str, index: int) -> PartitionImage | None:
+        topic = self.topics.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
+    def active_brokers(self) -> list[BrokerImage]:
+        return [broker for broker in self.brokers.values() if broker.is_active]
+
+    def apply(self, record: Any, offset: int | None = None) -> None:
+        """Fold one record of the metadata log in. CorruptLog if it contradicts what came before."""
+        if offset is not None:
+            self.applied_offset = offset
+        if type(record) in _TRANSACTION_MARKERS:
+            self._mark_transaction(record)
+        elif self._transaction is not None:
+            self._transaction.append(record)
+        else:
+            self._fold(record)
+
+    def _fold(self, record: Any) -> None:
+        self.version += 1
+        fold = _FOLDS.get(type(record))
+        if fold is not None:
+            fold(self, record)
+        else:
+            self.kept.apply(record)
+
+    def _mark_transaction(self, record: Any) -> None:
+        # Records between begin and end count all or not at all: a controller may fail over in between.
+        if isinstance(record, BeginTransactionRecord):
+            self._transaction = []
+            return
+        held, self._transaction = self._transaction, None
+        if isinstance(record, EndTransactionRecord):
+            for each in held or ():
+                self._fold(each)
+
+    # Brokers.
+
+    def _register_broker(self, record: RegisterBrokerRecord) -> None:
+        self.brokers[record.broker_id] = BrokerImage(dataclasses.replace(record))
+        self.brokers_version = self.version
+
+    def _unregister_broker(self, record: UnregisterBrokerRecord) -> None:
+        self._registration(record.broker_id, record.broker_epoch)
+        del self.brokers[record.broker_id]
+
+    def _fence_broker(self, record: FenceBrokerRecord) -> None:
+        self._registration(record.id, record.epoch).fenced = True
+
+    def _unfence_broker(self, record: UnfenceBrokerRecord) -> None:
+        self._registration(record.id, record.epoch).fenced = False
+
+    def _change_broker(self, record: BrokerRegistrationChangeRecord) -> None:
+        registration = self._registration(record.broker_id, record.broker_epoch)
+        if record.fenced:
+            registration.fenced = record.fenced > 0
+        if record.in_controlled_shutdown:
+            registration.in_controlled_shutdown = record.in_controlled_shutdown > 0
+        if record.log_dirs:
+            registration.log_dirs = record.log_dirs
+        if record.cordoned_log_dirs is not None:
+            registration.cordoned_log_dirs = record.cordoned_log_dirs
+
+    def _registration(self, broker_id: int, broker_epoch: int) -> RegisterBrokerRecord:
+        broker = self.brokers.get(broker_id)
+        if broker is None or broker.epoch != broker_epoch:
+            raise CorruptLog(f"metadata log: a record names broker {broker_id} epoch {broker_epoch}, never registered")
+        self.brokers_version = self.version
+        return broker.registration
+
+    # Topics.
+
+    def _add_topic(self, record: TopicRecord) -> None:
+        if record.name in self.topics:
+            raise CorruptLog(f"metadata log: topic {record.name} is created twice")
+        overrides = self.configs.get((RESOURCE_TOPIC, record.name), {})
+        topic = Topic(record.name, record.topic_id, config_overrides=overrides, version=self.version)
+        self.topics[record.name] = self._topics_by_id[record.topic_id] = topic
+
+    def _remove_topic(self, record: RemoveTopicRecord) -> None:
+        topic = self._topic(record.topic_id)
+        del self.topics[topic.name], self._topics_by_id[record.topic_id]
+        self.configs.pop((RESOURCE_TOPIC, topic.name), None)
+
+    def _set_partition(self, record: PartitionRecord) -> None:
+        topic = self._topic(record.topic_id)
+        index = record.partition_id
+        if not 0 <= index < PARTITIONS_PER_TOPIC_MAX:
+            raise CorruptLog(f"metadata log: partition {index} of topic {topic.name} is out of range")
+        # Kafka's snapshots list the partitions of a topic in no particular order.
+        while len(topic.partitions) <= index:
+            topic.partitions.append(PartitionImage())
+        topic.partitions[index] = PartitionImage(
+            **{name: _own(getattr(record, name)) for name in PartitionImage.__dataclass_fields__}
+        )
+
+    def _change_partition(self, record: PartitionChangeRecord) -> None:
+        topic = self._topic(record.topic_id)
+        if not 0 <= record.partition_id < len(topic.partitions):
+            raise CorruptLog(f"metadata log: partition {record.partition_id} of topic {topic.name} changes, yet is not")
+        partition = topic.partitions[record.partition_id]
+        for name in _CHANGEABLE_LISTS:
+            value = getattr(record, name)
+            if value is not None:
+                setattr(partition, name, _own(value))
+        if record.leader_recovery_state >= 0:
+            partition.leader_recovery_state = record.leader_recovery_state
+        if record.leader != NO_LEADER_CHANGE:
+            partition.leader = record.leader
+            partition.leader_epoch += 1
+        partition.partition_epoch += 1
+
+    def _clear_elr(self, record: ClearElrRecord) -> None:
+        # An empty name means every topic.
+        for topic in [self.topics[record.topic_name]] if record.topic_name else self.topics.values():
+            topic.version = self.version
+            for partition in topic.partitions:
+                partition.eligible_leader_replicas = partition.last_known_elr = None
+
+    def _topic(self, topic_id: uuid.UUID) -> Topic:
+        topic = self._topics_by_id.get(topic_id)
+        if topic is None:
+            raise CorruptLog(f"metadata log: a record names topic id {topic_id}, which is not there")
+        topic.version = self.version
+        return topic
+
+    # Configs, features, producer ids.
+
+    def _set_config(self, record: ConfigRecord) -> None:
+        resource = (record.resource_type, record.resource_name)
+        overrides = self.configs.setdefault(resource, {})
+        if record.value is None:
+            overrides.pop(record.name, None)
+        else:
+            overrides[record.name] = record.value
+        topic = self.topics.get(record.resource_name) if record.resource_type == RESOURCE_TOPIC else None
+        if topic is not None:
+            topic.config_overrides = overrides
+            topic.version = self.version
+        if not overrides:
+            del self.configs[resource]
+
+    def _set_feature(self, record: FeatureLevelRecord) -> None:
+        # Level 0 means that the feature is off; metadata.version has no level 0.
+        if record.feature_level:
+            self.features[record.name] = record.feature_level
+        else:
+            self.features.pop(record.name, None)
+
+    def _set_producer_ids(self, record: ProducerIdsRecord) -> None:
+        if record.next_producer_id < self.next_producer_id:
+            # An id below was already given away; to give it twice would merge two producers' sequences.
+            raise CorruptLog(f"metadata log: next producer id {record.next_producer_id} after {self.next_producer_id}")
+        self.next_producer_id = record.next_producer_id
+        self.producer_ids_broker = (record.broker_id, record.broker_epoch)
+
+    def records(self) -> list[Any]:
+        """This image as records, in Kafka's order of a snapshot; folding them gives an equal image."""
+        return [
+            *self._feature_records(),
+            *(dataclasses.replace(self.brokers[broker_id].registration) for broker_id in sorted(self.brokers)),
+            *(record for name in sorted(self.topics) for record in _topic_records(self.topics[name])),
+            *(
+                ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
+                for (kind, resource), overrides in sorted(self.configs.items())
+                for name, value in sorted(overrides.items())
+            ),
+            *self._producer_id_records(),
+            *self.kept.records(),
+        ]
+
+    def _feature_records(self) -> Iterator[Any]:
+        # metadata.version first: it says how to read everything after it.
+        for name in sorted(self.features, key=lambda name: (name != METADATA_VERSION, name)):
+            yield FeatureLevelRecord(name=name, feature_level=self.features[name])
+
+    def _producer_id_records(self) -> Iterator[Any]:
+        if self.next_producer_id > 0:
+            broker_id, broker_epoch = self.producer_ids_broker
+            yield ProducerIdsRecord(
+                broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=self.next_producer_id
+            )
+
+
+def fold(records: Iterable[Any]) -> ClusterImage:
+    """The image of a whole list of records."""
+    image = ClusterImage()
+    for record in records:
+        image.apply(record)
+    return image
+
+
+def _own(value: Any) -> Any:
+    """A list of our own, so that no later change of the image reaches back into a record."""
+    return list(value) if isinstance(value, list) else value
+
+
+def _topic_records(topic: Topic) -> Iterator[Any]:
+    yield TopicRecord(name=topic.name, topic_id=topic.id)
+    for index, partition in enumerate(topic.partitions):
+        values = {name: _own(getattr(partition, name)) for name in PartitionImage.__dataclass_fields__}
+        yield PartitionRecord(partition_id=index, topic_id=topic.id, **values)
+
+
+_CHANGEABLE_LISTS = (
+    "isr",
+    "replicas",
+    "removing_replicas",
+    "adding_replicas",
+    "directories",
+    "eligible_leader_replicas",
+    "last_known_elr",
+)
+_TRANSACTION_MARKERS = {BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord}
+_FOLDS: dict[type, Callable[[ClusterImage, Any], None]] = {
+    RegisterBrokerRecord: ClusterImage._register_broker,
+    UnregisterBrokerRecord: ClusterImage._unregister_broker,
+    FenceBrokerRecord: ClusterImage._fence_broker,
+    UnfenceBrokerRecord: ClusterImage._unfence_broker,
+    BrokerRegistrationChangeRecord: ClusterImage._change_broker,
+    TopicRecord: ClusterImage._add_topic,
+    RemoveTopicRecord: ClusterImage._remove_topic,
+    PartitionRecord: ClusterImage._set_partition,
+    PartitionChangeRecord: ClusterImage._change_partition,
+    ClearElrRecord: ClusterImage._clear_elr,
+    ConfigRecord: ClusterImage._set_config,
+    FeatureLevelRecord: ClusterImage._set_feature,
+    ProducerIdsRecord: ClusterImage._set_producer_ids,
+    NoOpRecord: lambda image, record: None,
+}

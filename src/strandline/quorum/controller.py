@@ -1,0 +1,221 @@
+"""The controller: commands in, metadata records out, or a refusal with Kafka's error code.
+
+The controller has an image of its own that already holds what it decided but the log does not hold yet. So two
+requests for the same topic, one right behind the other, are told apart before the first is on disk. An answer must
+wait until every record decided before it is flushed: hand the records (even an empty list) to the driver, and answer
+when it says so. If a write fails, `revert` returns the controller to what is really in the log.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline.codec.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from strandline.codec.messages.feature_level_record import FeatureLevelRecord
+from strandline.codec.messages.partition_change_record import PartitionChangeRecord
+from strandline.codec.messages.producer_ids_record import ProducerIdsRecord
+from strandline.codec.messages.register_broker_record import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
+from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
+from strandline.config import BrokerConfig
+from strandline.errors import ErrorCode, RequestError
+from strandline.ids import ZERO_UUID
+from strandline.quorum.cluster_image import METADATA_VERSION, ClusterImage, Topic, fold
+from strandline.quorum.new_topics import (
+    CreatedTopic,
+    NewTopic,
+    internal_topic,
+    new_topic_records,
+    partition_count_asked,
+)
+from strandline.quorum.topic_names import CLUSTER_METADATA, check_topic_name, collision_key
+
+if TYPE_CHECKING:
+    import random
+
+METADATA_VERSION_LEVEL: Final = 30
+"""The records are those of Apache Kafka 4.3."""
+METADATA_VERSION_LEVEL_MIN: Final = 7
+"""The oldest level that Apache Kafka 4.x reads."""
+
+PRODUCER_ID_BLOCK_SIZE: Final = 1000
+PRODUCER_ID_MAX: Final = 2**63 - 1
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+
+# What BrokerRegistrationChangeRecord says about fencing.
+FENCE: Final = 1
+UNFENCE: Final = -1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicRef:
+    """A topic by name or by id, as DeleteTopics names it."""
+
+    name: str | None = None
+    id: uuid.UUID = ZERO_UUID
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeletedTopic:
+    name: str | None
+    id: uuid.UUID
+    error: RequestError | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """The producer ids from `first` up to, not including, `end`."""
+
+    first: int
+    end: int
+
+
+class Controller:
+    """Decides what the cluster becomes. Pure: randomness comes in, records go out."""
+
+    def __init__(self, image: ClusterImage, *, config: BrokerConfig, rng: random.Random) -> None:
+        self._config = config
+        self._rng = rng
+        self.revert(image)
+
+    def revert(self, committed: ClusterImage) -> None:
+        """Forget what was decided but never reached the log."""
+        self._image = fold(committed.records())
+        self._topic_by_collision_key = {collision_key(name): name for name in self._image.topics}
+
+    def _decided(self, records: list[Any]) -> list[Any]:
+        for record in records:
+            self._image.apply(record)
+        return records
+
+    def bootstrap(self) -> list[Any]:
+        """The first records of a fresh metadata log."""
+        return self._decided([FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL)])
+
+    def register_broker(
+        self,
+        broker_id: int,
+        *,
+        epoch: int,
+        incarnation_id: uuid.UUID,
+        endpoints: Iterable[tuple[str, str, int]],
+        log_dirs: Iterable[uuid.UUID] = (),
+        rack: str | None = None,
+    ) -> list[Any]:
+        """The records of a broker that starts: registered, unfenced, and leader again of what only it can lead.
+
+        `epoch` is the offset that the first of these records will have; `endpoints` are (listener, host, port). Every
+        partition it leads gets a new leader epoch, so that readers can tell what was appended before the restart from
+        what came after, even where a power cut took an unflushed tail away.
+        """
+        feature = BrokerFeature(
+            name=METADATA_VERSION,
+            min_supported_version=METADATA_VERSION_LEVEL_MIN,
+            max_supported_version=METADATA_VERSION_LEVEL,
+        )
+        registration = RegisterBrokerRecord(
+            broker_id=broker_id,
+            incarnation_id=incarnation_id,
+            broker_epoch=epoch,
+            end_points=[BrokerEndpoint(name=name, host=host, port=port) for name, host, port in endpoints],
+            features=[feature],
+            rack=rack,
+            fenced=True,
+            log_dirs=list(log_dirs),
+        )
+        unfencing = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=UNFENCE)
+        elections = [
+            PartitionChangeRecord(partition_id=index, topic_id=topic.id, leader=broker_id)
+            for topic in self._image.topics.values()
+            for index, partition in enumerate(topic.partitions)
+            if partition.leader == broker_id or (partition.leader < 0 and partition.isr == [broker_id])
+        ]
+        return self._decided([registration, unfencing, *elections])
+
+    def allocate_producer_ids(
+        self, broker_id: int, broker_epoch: int, block_size: int = PRODUCER_ID_BLOCK_SIZE
+    ) -> tuple[list[Any], ProducerIdBlock]:
+        """A block of ids that nobody had and nobody else will get. It may be used once its record is flushed."""
+        first = self._image.next_producer_id
+        if first > PRODUCER_ID_MAX - block_size:
+            raise RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given away.")
+        block = ProducerIdBlock(first, first + block_size)
+        record = ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=block.end)
+        return self._decided([record]), block
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> tuple[list[Any], list[CreatedTopic | RequestError]]:
+        """Records, and for each topic in order what was created or why it was not. One bad topic spoils no other."""
+        total = sum(partition_count_asked(topic, self._config) for topic in topics)
+        if total > PARTITIONS_PER_REQUEST_MAX:
+            message = f"{total} partitions are more than the {PARTITIONS_PER_REQUEST_MAX} one request may create."
+            return [], [RequestError(ErrorCode.POLICY_VIOLATION, message) for _ in topics]
+        times = Counter(topic.name for topic in topics)
+        records: list[Any] = []
+        outcomes: list[CreatedTopic | RequestError] = []
+        keys_taken = dict(self._topic_by_collision_key) if validate_only else self._topic_by_collision_key
+        for topic in topics:
+            try:
+                if times[topic.name] > 1:
+                    raise RequestError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                self._check_name_is_free(topic.name, keys_taken)
+                topic_records, created = new_topic_records(topic, image=self._image, config=self._config, rng=self._rng)
+            except RequestError as refusal:
+                outcomes.append(refusal)
+                continue
+            keys_taken[collision_key(topic.name)] = topic.name
+            outcomes.append(created)
+            if not validate_only:
+                records += self._decided(topic_records)
+        return records, outcomes
+
+    def create_internal_topic(self, name: str) -> tuple[list[Any], CreatedTopic | RequestError]:
+        """`__consumer_offsets` with the node's settings for it."""
+        records, outcomes = self.create_topics([internal_topic(name, image=self._image, config=self._config)])
+        return records, outcomes[0]
+
+    def _check_name_is_free(self, name: str, keys_taken: dict[str, str]) -> None:
+        check_topic_name(name)
+        if name == CLUSTER_METADATA:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+        holder = keys_taken.get(collision_key(name))
+        if holder == name:
+            raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if holder is not None:
+            message = f"Topic '{name}' collides with existing topic: {holder}"
+            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+
+    def delete_topics(self, refs: Sequence[TopicRef]) -> tuple[list[Any], list[DeletedTopic]]:
+        """Records, and an outcome for each reference in order; names or ids that stand twice are refused both times."""
+        resolved = [self._resolve(ref) for ref in refs]
+        times = Counter(topic.id for topic in resolved if isinstance(topic, Topic))
+        records: list[Any] = []
+        outcomes: list[DeletedTopic] = []
+        for ref, topic in zip(refs, resolved, strict=True):
+            if isinstance(topic, RequestError):
+                outcomes.append(DeletedTopic(ref.name, ref.id, topic))
+            elif times[topic.id] > 1:
+                refusal = RequestError(ErrorCode.INVALID_REQUEST, "The topic stands more than once in the request.")
+                outcomes.append(DeletedTopic(ref.name, ref.id, refusal))
+            else:
+                outcomes.append(DeletedTopic(topic.name, topic.id))
+                records += self._decided([RemoveTopicRecord(topic_id=topic.id)])
+                self._topic_by_collision_key.pop(collision_key(topic.name), None)
+        return records, outcomes
+
+    def _resolve(self, ref: TopicRef) -> Topic | RequestError:
+        if not self._config.delete_topic_enable:
+            return RequestError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+        if ref.name is not None and ref.id != ZERO_UUID:
+            return RequestError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+        if ref.name is not None:
+            topic = self._image.topic_by_name(ref.name)
+            return topic or RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This topic does not exist.")
+        if ref.id == ZERO_UUID:
+            return RequestError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        topic = self._image.topic_by_id(ref.id)
+        return topic or RequestError(ErrorCode.UNKNOWN_TOPIC_ID, "This topic id does not exist.")

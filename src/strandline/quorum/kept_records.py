@@ -1,0 +1,59 @@
+"""Metadata records that we do not act on yet, kept by their identity.
+
+A directory written by Apache Kafka may hold access rules, quotas, credentials and tokens. A snapshot of ours that
+dropped them would take them away for ever, so the newest record of each identity is kept and written out again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+Identity = tuple[object, ...]
+
+# By class name, so that a node which meets none of these need not import their modules at start.
+_ADDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "RegisterControllerRecord": ("controller", ("controller_id",)),
+    "AccessControlEntryRecord": ("access", ("id",)),
+    "ClientQuotaRecord": ("quota", ("entity", "key")),
+    "UserScramCredentialRecord": ("scram", ("name", "mechanism")),
+    "DelegationTokenRecord": ("token", ("token_id",)),
+    "ZkMigrationStateRecord": ("migration", ()),
+}
+_REMOVES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "RemoveAccessControlEntryRecord": ("access", ("id",)),
+    "RemoveUserScramCredentialRecord": ("scram", ("name", "mechanism")),
+    "RemoveDelegationTokenRecord": ("token", ("token_id",)),
+}
+
+
+@dataclasses.dataclass(slots=True)
+class KeptRecords:
+    by_identity: dict[Identity, Any] = dataclasses.field(default_factory=dict)
+
+    def apply(self, record: Any) -> None:
+        """Keep the record, or forget the one it removes. TypeError for what is no record of the metadata log."""
+        name = type(record).__name__
+        if name in _REMOVES:
+            self.by_identity.pop(_identity(record, *_REMOVES[name]), None)
+        elif name not in _ADDS:
+            raise TypeError(f"no record of the metadata log: {name}")
+        elif name == "ClientQuotaRecord" and record.remove:
+            self.by_identity.pop(_identity(record, *_ADDS[name]), None)
+        else:
+            self.by_identity[_identity(record, *_ADDS[name])] = record
+
+    def records(self) -> list[Any]:
+        return [self.by_identity[identity] for identity in sorted(self.by_identity, key=repr)]
+
+
+def _identity(record: Any, kind: str, attributes: tuple[str, ...]) -> Identity:
+    """What the record is about."""
+    parts: list[object] = [kind]
+    for attribute in attributes:
+        value = getattr(record, attribute)
+        if attribute == "entity":
+            # A null name is the default of its type, which is not the entity named "".
+            value = tuple(sorted((each.entity_type, repr(each.entity_name)) for each in value))
+        parts.append(value)
+    return tuple(parts)

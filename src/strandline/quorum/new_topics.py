@@ -1,0 +1,182 @@
+"""One new topic: what a request may ask for, and the records that make it so."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from strandline.codec.messages.config_record import ConfigRecord
+from strandline.codec.messages.partition_record import PartitionRecord
+from strandline.codec.messages.topic_record import TopicRecord
+from strandline.config import BrokerConfig, TopicConfigEntry
+from strandline.errors import ErrorCode, InvalidConfig, RequestError
+from strandline.ids import ZERO_UUID
+from strandline.quorum.cluster_image import RESOURCE_TOPIC, ClusterImage
+from strandline.quorum.placement import place_replicas
+from strandline.quorum.topic_names import CONSUMER_OFFSETS
+
+if TYPE_CHECKING:
+    import random
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic that is asked for; -1 means the default, an assignment (partition, replicas) replaces both numbers."""
+
+    name: str
+    partition_count: int = -1
+    replication_factor: int = -1
+    assignment: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Sequence[tuple[str, str | None]] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    name: str
+    id: uuid.UUID
+    partition_count: int
+    replication_factor: int
+    configs: list[TopicConfigEntry]
+
+
+def partition_count_asked(topic: NewTopic, config: BrokerConfig) -> int:
+    """How many partitions a request would make; senseless numbers count as none and are refused elsewhere."""
+    if topic.assignment:
+        return len(topic.assignment)
+    return config.num_partitions if topic.partition_count == -1 else max(topic.partition_count, 0)
+
+
+def new_topic_records(
+    topic: NewTopic, *, image: ClusterImage, config: BrokerConfig, rng: random.Random
+) -> tuple[list[Any], CreatedTopic]:
+    """The records that create `topic`, whose name is free; RequestError with Kafka's code if it may not be."""
+    overrides, entries = _checked_configs(topic, config)
+    if topic.assignment:
+        replica_lists = _checked_assignment(topic, image)
+    else:
+        replica_lists = _placed(topic, image, config, rng)
+    topic_id = random_uuid(rng)
+    records: list[Any] = [TopicRecord(name=topic.name, topic_id=topic_id)]
+    # The order is Kafka's: a reader of the log knows the configs when the first partition appears.
+    records += [
+        ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=topic.name, name=name, value=value)
+        for name, value in overrides.items()
+    ]
+    records += [_partition_record(topic_id, index, replicas, image) for index, replicas in enumerate(replica_lists)]
+    return records, CreatedTopic(topic.name, topic_id, len(replica_lists), len(replica_lists[0]), entries)
+
+
+def internal_topic(name: str, *, image: ClusterImage, config: BrokerConfig) -> NewTopic:
+    """An internal topic with the node's settings for it; fewer replicas than asked for if there are fewer brokers."""
+    if name != CONSUMER_OFFSETS:
+        raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is not created by this version.")
+    return NewTopic(
+        name=name,
+        partition_count=config.offsets_topic_num_partitions,
+        replication_factor=max(1, min(config.offsets_topic_replication_factor, len(image.brokers))),
+        configs=(
+            ("cleanup.policy", "compact"),
+            ("compression.type", "producer"),
+            ("segment.bytes", str(config.offsets_topic_segment_bytes)),
+        ),
+    )
+
+
+def random_uuid(rng: random.Random) -> uuid.UUID:
+    """A random UUID, of Kafka's kind: not one of the reserved ones, and its text does not begin with a dash, which a
+    command line would take for an option."""
+    while True:
+        candidate = uuid.UUID(int=rng.getrandbits(128), version=4)
+        if candidate.int > 1 and candidate.bytes[0] >> 2 != 0b111110:
+            return candidate
+
+
+def _checked_configs(topic: NewTopic, config: BrokerConfig) -> tuple[dict[str, str], list[TopicConfigEntry]]:
+    null_names = [name for name, value in topic.configs if value is None]
+    if null_names:
+        message = f"Null value not supported for topic configs: {','.join(null_names)}"
+        raise RequestError(ErrorCode.INVALID_CONFIG, message)
+    overrides = {name: value for name, value in topic.configs if value is not None}
+    try:
+        return overrides, config.topic_config_entries(overrides)
+    except InvalidConfig as refusal:
+        raise RequestError(ErrorCode.INVALID_CONFIG, str(refusal)) from refusal
+
+
+def _placed(topic: NewTopic, image: ClusterImage, config: BrokerConfig, rng: random.Random) -> list[list[int]]:
+    if topic.replication_factor < -1 or topic.replication_factor == 0:
+        raise RequestError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.partition_count < -1 or topic.partition_count == 0:
+        raise RequestError(
+            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+        )
+    return place_replicas(
+        image.brokers.values(),
+        partition_count=partition_count_asked(topic, config),
+        replication_factor=(
+            config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
+        ),
+        rng=rng,
+    )
+
+
+def _checked_assignment(topic: NewTopic, image: ClusterImage) -> list[list[int]]:
+    for number, name in ((topic.replication_factor, "replication factor"), (topic.partition_count, "numPartitions")):
+        if number != -1:
+            message = f"A manual partition assignment was specified, but {name} was not set to -1."
+            raise RequestError(ErrorCode.INVALID_REQUEST, message)
+    assigned: dict[int, list[int]] = {}
+    for index, replicas in topic.assignment:
+        if index in assigned:
+            raise _bad_assignment(f"Found multiple manual partition assignments for partition {index}")
+        _check_replicas(list(replicas), image)
+        assigned[index] = list(replicas)
+    if sorted(assigned) != list(range(len(assigned))):
+        raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+    sizes = {len(replicas) for replicas in assigned.values()}
+    if len(sizes) > 1:
+        raise _bad_assignment("The manual partition assignment gives partitions different numbers of replicas.")
+    return [assigned[index] for index in range(len(assigned))]
+
+
+def _check_replicas(replicas: list[int], image: ClusterImage) -> None:
+    if not replicas:
+        raise _bad_assignment("The manual partition assignment includes an empty replica list.")
+    for broker_id in replicas:
+        if broker_id not in image.brokers:
+            raise _bad_assignment(
+                f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
+            )
+    if len(set(replicas)) < len(replicas):
+        raise _bad_assignment("The manual partition assignment includes a broker more than once.")
+    if not any(image.brokers[broker_id].is_active for broker_id in replicas):
+        raise _bad_assignment("All brokers specified in the manual partition assignment are fenced or shutting down.")
+
+
+def _bad_assignment(message: str) -> RequestError:
+    return RequestError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _partition_record(topic_id: uuid.UUID, index: int, replicas: list[int], image: ClusterImage) -> PartitionRecord:
+    in_sync = [broker_id for broker_id in replicas if image.brokers[broker_id].is_active]
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=replicas,
+        isr=in_sync,
+        leader=in_sync[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[_directory(broker_id, image) for broker_id in replicas],
+    )
+
+
+def _directory(broker_id: int, image: ClusterImage) -> uuid.UUID:
+    """The log directory a replica goes to: the broker's only one, or the zero id where the broker has to choose."""
+    log_dirs = image.brokers[broker_id].registration.log_dirs
+    return log_dirs[0] if len(log_dirs) == 1 else ZERO_UUID
