@@ -1,0 +1,87 @@
+"""`python -m bench`: Strandline beside Apache Kafka, on this machine, in one run."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+
+from rich.console import Console
+
+from bench import report
+from bench.environment import environment
+from bench.figures import Figure, Verdict
+from bench.kafka_jars import KAFKA_VERSION, KafkaUnavailable, kafka_class_path
+from bench.scenarios import SCENARIOS
+from bench.stage import Stage
+
+
+def arguments() -> argparse.Namespace:
+    scenarios = "\n".join(f"  {name:18}{scenario.SUMMARY}" for name, scenario in SCENARIOS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description=f"Measure Strandline beside Apache Kafka {KAFKA_VERSION}.",
+        epilog=f"scenarios:\n{scenarios}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", action="append", choices=list(SCENARIOS), metavar="SCENARIO", help="may be repeated")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds per broker (default 5)")
+    parser.add_argument("--warm-rounds", type=int, default=3, help="rounds before them that do not count (default 3)")
+    parser.add_argument("--quick", action="store_true", help="tiny rounds: shows that it runs; no figures to quote")
+    parser.add_argument("--no-kafka", action="store_true", help="bench Strandline alone")
+    parser.add_argument("--kafka-twice", action="store_true", help="Kafka against itself: how large the noise is")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = arguments()
+    console = Console(width=None if sys.stdout.isatty() else 220)
+    with_kafka = not options.no_kafka
+    if with_kafka:
+        console.print(f"Bringing Apache Kafka {KAFKA_VERSION} (the first time downloads about 60 MB) ...")
+        try:
+            kafka_class_path()
+        except KafkaUnavailable as reason:
+            console.print(f"No Apache Kafka: {reason}. Benching Strandline alone.", style="bold yellow", markup=False)
+            with_kafka = False
+    stage = Stage(
+        rounds=options.rounds,
+        warm_rounds=options.warm_rounds,
+        quick=options.quick,
+        with_kafka=with_kafka,
+        kafka_twice=options.kafka_twice,
+        say=lambda line: console.print(line, style="dim", markup=False, highlight=False),
+    )
+    surroundings = environment(sys.argv[1:])
+    figures: dict[str, list[Figure]] = {}
+    broken: list[str] = []
+    try:
+        for name in options.only or SCENARIOS:
+            scenario = SCENARIOS[name]
+            console.print(f"[bold]{name}[/bold]  {scenario.SUMMARY}")
+            try:
+                figures[name] = scenario.run(stage)
+            except Exception as failure:  # One scenario that breaks must not cost the figures of the others.
+                console.print_exception()
+                broken.append(name)
+                stage.remarks.append(f"{name} broke: {type(failure).__name__}: {failure}")
+    finally:
+        stage.close()
+    surroundings["brokers"] = stage.commands
+    report.show(figures, stage.remarks, console)
+    for path in report.save(figures, surroundings, stage.remarks, _run_name(options, surroundings)):
+        console.print(f"written: {path.relative_to(report.RESULTS.parent.parent)}")
+    missed = any(figure.verdict is Verdict.MISSED for rows in figures.values() for figure in rows)
+    return 2 if broken else 1 if missed and not options.quick else 0
+
+
+def _run_name(options: argparse.Namespace, surroundings: dict[str, str]) -> str:
+    """Date, commit and what was left out, so that a partial run never looks like a whole one."""
+    parts = [surroundings["date"][:16].replace(":", ""), surroundings["commit"]]
+    parts += options.only or []
+    parts += [flag for flag in ("quick", "no_kafka", "kafka_twice") if getattr(options, flag)]
+    return re.sub(r"[^A-Za-z0-9-]+", "-", "-".join(parts))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""Exercises `strandline.Log` in a process of its own, beside a plain write-and-fdatasync loop and beside the TCP log.
+
+The appends are durable each way. The reads go over single-record batches, and every value is compared with the written
+one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.clients.turn import finish, task, wait_for_sign
+from bench.tcp_log import APPEND, FETCH
+
+try:
+    from strandline import Log
+except ImportError:  # The loop and the TCP log can be measured before there is a library, or without it.
+    Log = None
+
+VALUE_BYTES = 100
+BUILDERS = 4_096
+"""Callers that append at once while the log to be read is built: one flush then serves thousands of appends."""
+
+
+def value_of(offset: int) -> bytes:
+    return b"%-*d" % (VALUE_BYTES, offset)
+
+
+def plain_appends_per_s(directory: Path, count: int) -> float:
+    """What the disk allows a single writer: write, fdatasync, next."""
+    descriptor = os.open(directory / "plain.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        start = time.perf_counter()
+        for offset in range(count):
+            os.write(descriptor, value_of(offset))
+            os.fdatasync(descriptor)
+        return count / (time.perf_counter() - start)
+    finally:
+        os.close(descriptor)
+
+
+async def log_appends_per_s(directory: Path, count: int, *, callers: int) -> float:
+    async with Log(directory / f"callers-{callers}") as log:
+
+        async def caller(appends: int) -> None:
+            for offset in range(appends):
+                await log.append(value_of(offset))
+
+        start = time.perf_counter()
+        await asyncio.gather(*(caller(count // callers) for _ in range(callers)))
+        return count // callers * callers / (time.perf_counter() - start)
+
+
+def tcp_log_per_s(directory: Path, count: int) -> tuple[float, float]:
+    """Appends and fetches per second of the TCP log with its one client."""
+    command = [sys.executable, "-m", "bench.tcp_log", str(directory / "tcp.log")]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    try:
+        with socket.create_connection(("127.0.0.1", int(server.stdout.readline()))) as client:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            answers = client.makefile("rb")
+            start = time.perf_counter()
+            for offset in range(count):
+                client.sendall(struct.pack(">BI", APPEND, VALUE_BYTES) + value_of(offset))
+                assert struct.unpack(">Q", answers.read(8)) == (offset,)
+            appends_per_s = count / (time.perf_counter() - start)
+            offsets = random.Random(1).choices(range(count), k=max(count, 20_000))
+            start = time.perf_counter()
+            for offset in offsets:
+                client.sendall(struct.pack(">BQ", FETCH, offset))
+                (length,) = struct.unpack(">I", answers.read(4))
+                assert answers.read(length) == value_of(offset)
+            return appends_per_s, len(offsets) / (time.perf_counter() - start)
+    finally:
+        server.wait(10)
+        server.stdout.close()
+
+
+async def reads_per_s(directory: Path, batches: int, reads: int) -> dict[str, float]:
+    async with Log(directory / "reads") as log:
+        numbers = iter(range(batches))
+
+        async def builder() -> None:
+            for number in numbers:
+                # The log hands offsets out in the order of the calls, so the number becomes the offset.
+                await log.append(value_of(number))
+
+        await asyncio.gather(*(builder() for _ in range(BUILDERS)))
+
+        expected = [value_of(offset) for offset in range(batches)]
+        start = time.perf_counter()
+        offset = 0
+        async for record in log.scan(0):
+            if record.value != expected[offset]:
+                raise SystemExit(f"offset {offset} holds {record.value!r}")
+            offset += 1
+            if offset == batches:
+                break
+        measured = {"sequential_per_s": batches / (time.perf_counter() - start)}
+
+        offsets = random.Random(1).choices(range(batches), k=reads)
+        start = time.perf_counter()
+        for offset in offsets:
+            record = await log.read(offset)
+            if record.value != expected[offset]:
+                raise SystemExit(f"offset {offset} holds {record.value!r}")
+        measured["random_per_s"] = reads / (time.perf_counter() - start)
+
+        read_nowait: Any = getattr(log, "read_nowait", None)
+        if read_nowait is not None:
+            start = time.perf_counter()
+            for offset in offsets:
+                record = read_nowait(offset)
+                if record is None or record.value != expected[offset]:
+                    raise SystemExit(f"offset {offset} holds {record!r}")
+            measured["random_nowait_per_s"] = reads / (time.perf_counter() - start)
+        return measured
+
+
+def main() -> None:
+    options = task()
+    directory = Path(options["directory"])
+    directory.mkdir(parents=True)
+    wait_for_sign()
+    if options["part"] == "reads":
+        finish(**asyncio.run(reads_per_s(directory, options["batches"], options["reads"])))
+        return
+    count = options["appends"]
+    tcp_appends, tcp_fetches = tcp_log_per_s(directory, count)
+    result = {"plain": plain_appends_per_s(directory, count), "tcp_appends": tcp_appends, "tcp_fetches": tcp_fetches}
+    if Log is not None:
+        result["one"] = asyncio.run(log_appends_per_s(directory, count, callers=1))
+        result["many"] = asyncio.run(log_appends_per_s(directory, count * 16, callers=64))
+    finish(**result)
+
+
+if __name__ == "__main__":
+    main()

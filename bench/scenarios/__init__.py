@@ -1,0 +1,56 @@
+"""One module per scenario, each with NAME, SUMMARY and `run(stage) -> list[Figure]`.
+
+The order below is the order of a full run: first what the warmed pair of brokers serves, then what needs brokers of its
+own, last what needs none. A scenario leaves no topic behind and depends on no other.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, cast
+
+from bench.figures import Figure
+from bench.scenarios import (
+    cold_read,
+    fanout,
+    fetch_1k,
+    flush_ack,
+    idle,
+    idle_connections,
+    library,
+    many_partitions,
+    memory,
+    metadata,
+    one_record,
+    produce_1k,
+    produce_100_lz4,
+    startup,
+)
+from bench.stage import Stage
+
+
+class Scenario(Protocol):
+    NAME: str
+    SUMMARY: str
+
+    def run(self, stage: Stage) -> list[Figure]: ...
+
+
+SCENARIOS: dict[str, Scenario] = {
+    module.NAME: cast(Scenario, module)
+    for module in (
+        produce_1k,
+        produce_100_lz4,
+        fetch_1k,
+        one_record,
+        fanout,
+        metadata,
+        memory,
+        startup,
+        idle,
+        idle_connections,
+        flush_ack,
+        cold_read,
+        many_partitions,
+        library,
+    )
+}

@@ -1,0 +1,145 @@
+"""The stage on which scenarios run: which brokers there are, how many rounds, and the turn-taking between brokers."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from bench.brokers import KAFKA, STRANDLINE, Broker, start_kafka, start_strandline
+from bench.figures import Figure, Samples, Target
+from bench.warm_up import warm_up
+
+CACHE = Path(__file__).resolve().parent.parent / ".cache" / "bench"
+ASYNC_FLUSH = {"flush.mode": "async"}
+
+
+class Starter(Protocol):
+    def __call__(
+        self, root: Path, *, settings: Mapping[str, str] | None, open_files_max: int | None, name: str, wait: bool
+    ) -> Broker: ...
+
+
+@dataclass
+class Stage:
+    rounds: int = 5
+    warm_rounds: int = 3
+    quick: bool = False
+    with_kafka: bool = True
+    kafka_twice: bool = False
+    """Kafka also plays Strandline's part. Every ratio should then be 1: what it differs by is the noise."""
+    say: Callable[[str], None] = print
+    remarks: list[str] = field(default_factory=list)
+    commands: dict[str, str] = field(default_factory=dict)
+    _shared: list[Broker] = field(default_factory=list)
+    _alive: list[Broker] = field(default_factory=list)
+    _root: Path | None = None
+
+    def scaled(self, full: int, quick: int) -> int:
+        """The size of a piece of work: `full` gives figures to publish, `quick` only shows that the scenario runs."""
+        return quick if self.quick else full
+
+    @property
+    def root(self) -> Path:
+        """A directory of this run on the disk of the work tree, because /tmp may be memory."""
+        if self._root is None:
+            CACHE.mkdir(parents=True, exist_ok=True)
+            self._root = Path(tempfile.mkdtemp(prefix="run-", dir=CACHE))
+        return self._root
+
+    def starters(self) -> dict[str, Starter]:
+        starters: dict[str, Starter] = {STRANDLINE: start_kafka if self.kafka_twice else start_strandline}
+        if self.with_kafka:
+            starters[KAFKA] = start_kafka
+        return starters
+
+    def start(
+        self,
+        name: str,
+        *,
+        settings: Mapping[str, str] | None = None,
+        open_files_max: int | None = None,
+        wait: bool = True,
+    ) -> Broker:
+        """Start one broker by the name of its column; settings are Strandline's and Kafka stays stock."""
+        starter = self.starters()[name]
+        root = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.root)) / "node"
+        wanted = settings if starter is start_strandline else None
+        broker = starter(root, settings=wanted, open_files_max=open_files_max, name=name, wait=wait)
+        self._alive.append(broker)
+        self.commands.setdefault(name, " ".join(broker.command).replace(str(CACHE.parent.parent), "."))
+        return broker
+
+    def discard(self, broker: Broker) -> None:
+        broker.stop()
+        self.remarks.extend(f"{broker.name}: {line}" for line in broker.stalls())
+        broker.discard()
+        if broker in self._alive:
+            self._alive.remove(broker)
+
+    def shared_pair(self) -> list[Broker]:
+        """The warmed brokers that most scenarios use: `flush.mode=async`, which is what Kafka's default does."""
+        if not self._shared:
+            self._shared = [self.start(name, settings=ASYNC_FLUSH) for name in self.starters()]
+            warm_up(self._shared, rounds=self.warm_rounds, quick=self.quick, say=self.say)
+        return self._shared
+
+    @contextmanager
+    def fresh_pair(
+        self, *, settings: Mapping[str, str] | None = None, open_files_max: int | None = None
+    ) -> Iterator[list[Broker]]:
+        """Brokers of the scenario's own, alone on the machine: the shared pair is put away first."""
+        self.put_shared_pair_away()
+        brokers = []
+        try:
+            for name in self.starters():
+                brokers.append(self.start(name, settings=settings or ASYNC_FLUSH, open_files_max=open_files_max))
+            yield brokers
+        finally:
+            for broker in brokers:
+                self.discard(broker)
+
+    def put_shared_pair_away(self) -> None:
+        for broker in self._shared:
+            self.discard(broker)
+        self._shared = []
+
+    def take_turns(
+        self,
+        brokers: Sequence[Broker],
+        work: Callable[[Broker], dict[str, float]],
+        *,
+        rounds: int | None = None,
+        warm_rounds: int | None = None,
+    ) -> Samples:
+        """Do the same work on each broker in turn, A B A B, and keep what the rounds after the warm ones measured."""
+        samples = Samples()
+        warm = self.warm_rounds if warm_rounds is None else warm_rounds
+        for number in range(warm + (rounds or self.rounds)):
+            for broker in brokers:
+                measured = work(broker)
+                kind = "warm" if number < warm else "round"
+                self.say(f"  {kind} {number + 1} {broker.name:10} " + _in_words(measured))
+                if number >= warm:
+                    samples.add(broker.name, measured)
+        return samples
+
+    def close(self) -> None:
+        for broker in list(self._alive):
+            self.discard(broker)
+        if self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+
+
+def beside_kafka(samples: Samples, metric: str, name: str, unit: str, target: Target | None, note: str = "") -> Figure:
+    """The figure of one metric, Strandline's samples beside Kafka's."""
+    ours, theirs = samples.of(STRANDLINE, metric), samples.of(KAFKA, metric)
+    return Figure(name, unit, ours, theirs, target=target, note=note)
+
+
+def _in_words(measured: dict[str, float]) -> str:
+    return "  ".join(f"{metric} {number:.4g}" for metric, number in measured.items())
