@@ -30,7 +30,7 @@ class Recorder:
             self._ops.append(op)
             if op.f == "send" and op.outcome == "ok":
                 self._acknowledged += 1
-                self._changed.notify_all()
+            self._changed.notify_all()
 
     @property
     def acknowledged(self) -> int:
@@ -43,6 +43,20 @@ class Recorder:
         with self._changed:
             if not self._changed.wait_for(lambda: self._acknowledged >= count, timeout_s):
                 raise TimeoutError(f"{self._acknowledged} of {count} sends acknowledged within {timeout_s:g} s")
+
+    def wait_op(self, wanted: Callable[[Op], bool], *, timeout_s: float) -> Op:
+        """Waits for the next operation that is `wanted`; what completed before the call does not count."""
+        with self._changed:
+            seen = len(self._ops)
+            deadline_ns = self.now_ns() + int(timeout_s * 1e9)
+            while True:
+                for op in self._ops[seen:]:
+                    if wanted(op):
+                        return op
+                seen = len(self._ops)
+                remaining_s = (deadline_ns - self.now_ns()) / 1e9
+                if remaining_s <= 0 or not self._changed.wait(remaining_s):
+                    raise TimeoutError(f"no such operation completed within {timeout_s:g} s")
 
     def ops(self) -> list[Op]:
         """The history so far, in the order of completion."""
