@@ -1,7 +1,7 @@
 """The five codecs of a record batch: none, gzip, snappy, lz4 and zstd, each with a hard limit on what comes out.
 
-A megabyte of zeros fits into a hundred bytes, so a payload is never inflated on trust: a codec either states its size
-before the work (snappy) or is read in pieces that stop at `size_bytes_max` (gzip, lz4, zstd). The libraries are imported
+Megabytes of zeros fit into a hundred bytes, so a payload is never inflated on trust: a codec either states its size
+before the work (snappy) or is read in pieces that stop at `size_bytes_max` (gzip, lz4, zstd). Libraries are imported
 on first use, because a broker that never opens a batch needs none of them.
 
 Why three packages and zlib, and not cramjam for all: docs/decisions/0003-one-decoder.md.

@@ -1,5 +1,4 @@
-# C types for _scan.py. Cython reads this file when it compiles the plain Python text beside it.
-# cython: language_level=3
+# C types for _scan.py: Cython reads this file when it compiles the plain Python text beside it.
 
 cimport cython
 
@@ -12,28 +11,33 @@ cpdef bint is_compiled()
 cdef (uint64, Py_ssize_t) varint_raw(const unsigned char[::1] payload, Py_ssize_t position, int bytes_max) except *
 
 @cython.locals(length=int64)
-cdef Py_ssize_t skip_headers(
+cdef Py_ssize_t scan_headers(
     const unsigned char[::1] payload, Py_ssize_t position, Py_ssize_t count, Py_ssize_t record_end
 ) except -1
 
 @cython.locals(
-    end=Py_ssize_t, position=Py_ssize_t, record_end=Py_ssize_t, row=Py_ssize_t,
-    length=int64, delta=uint64, timestamp_delta=int64, offset_delta=int64, offset_delta_min=int64,
+    record_end=Py_ssize_t, row=Py_ssize_t, length=int64, delta=uint64, timestamp_delta=int64, offset_delta=int64,
+    offset_delta_min=int64,
 )
 cpdef Py_ssize_t scan_records(
     const unsigned char[::1] payload,
+    Py_ssize_t position,
+    Py_ssize_t end,
     Py_ssize_t count,
     int64 base_offset,
     int64 last_offset_delta,
     int64 base_timestamp,
-    int64 timestamp_delta_min,
-    int64 timestamp_delta_max,
-    int64[::1] offsets,
-    int64[::1] timestamps,
-    int[::1] key_start,
-    int[::1] key_length,
-    int[::1] value_start,
-    int[::1] value_length,
-    int[::1] header_start,
-    int[::1] header_count,
+    int64[::1] wide,
+    int[::1] narrow,
+) except -1
+
+@cython.locals(
+    payload="const unsigned char[::1]", wide="long long[::1]", narrow="int[::1]",
+    size=Py_ssize_t, header_bytes=Py_ssize_t, overhead_bytes=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t,
+    rows=Py_ssize_t, row=Py_ssize_t, count=Py_ssize_t, magic=int, attributes=int, append_time=int,
+    base_offset=int64, batch_length=int64, last_offset_delta=int64, base_timestamp=int64, max_timestamp=int64,
+    key_start=Py_ssize_t, key_length=Py_ssize_t, value_start=Py_ssize_t, value_length=Py_ssize_t, header_count=Py_ssize_t,
+)
+cpdef Py_ssize_t read_plain_batches(
+    bytes source, Py_ssize_t position, list records, bint check_crc, Py_ssize_t records_max
 ) except -1

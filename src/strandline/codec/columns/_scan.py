@@ -1,4 +1,4 @@
-"""The hot loop of the one decoder: the bytes of a records section to positions, one row per record.
+"""The hot loops of the one decoder: the bytes of records to positions, and whole plain batches to records.
 
 This file is both twins. Uncompiled it is plain Python; Cython compiles the very same text with the C types of
 `_scan.pxd` beside it, and the extension then shadows this file on import. Keep to ints, indexing and fixed-size output,
@@ -12,9 +12,30 @@ A record, all numbers zigzag varints:
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import MutableSequence, Sequence
 
+from crc32c import crc32c
+
+from strandline.codec.columns.batch import (
+    APPEND_TIME_BIT,
+    CODEC_MASK,
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    RECORD_BYTES_MIN,
+    Record,
+    read_headers,
+)
 from strandline.errors import CorruptBatch
+
+SOURCE_DIGEST = ""
+"""Filled in by the build, so that a test can tell an extension that is older than this text."""
+
+unpack_header = HEADER.unpack_from
+new_tuple = tuple.__new__
 
 
 def is_compiled() -> bool:
@@ -38,58 +59,44 @@ def varint_raw(payload: Sequence[int], position: int, bytes_max: int) -> tuple[i
         shift += 7
 
 
-def skip_headers(payload: Sequence[int], position: int, count: int, record_end: int) -> int:
+def scan_headers(payload: Sequence[int], position: int, count: int, record_end: int) -> int:
     """Walk `count` headers and return the position after them; none may leave its record."""
     for _ in range(count):
         length = payload[position]
         position += 1
         if length >= 0x80:
             length, position = varint_raw(payload, position - 1, 5)
-        if length & 1:
-            raise CorruptBatch(f"a header key at {position} has a negative length")
-        length >>= 1
-        if length > record_end - position:
-            raise CorruptBatch(f"a header key at {position} leaves its record")
-        position += length
+        if length & 1 or length >> 1 > record_end - position:
+            raise CorruptBatch(f"a header key at {position} is null or leaves its record")
+        position += length >> 1
 
         length = payload[position]
         position += 1
         if length >= 0x80:
             length, position = varint_raw(payload, position - 1, 5)
-        if length & 1:
-            if length != 1:
-                raise CorruptBatch(f"a header value at {position} has a negative length")
-        else:
-            length >>= 1
-            if length > record_end - position:
+        if length != 1:
+            if length & 1 or length >> 1 > record_end - position:
                 raise CorruptBatch(f"a header value at {position} leaves its record")
-            position += length
+            position += length >> 1
     return position
 
 
 def scan_records(
     payload: Sequence[int],
+    position: int,
+    end: int,
     count: int,
     base_offset: int,
     last_offset_delta: int,
     base_timestamp: int,
-    timestamp_delta_min: int,
-    timestamp_delta_max: int,
-    offsets: MutableSequence[int],
-    timestamps: MutableSequence[int],
-    key_start: MutableSequence[int],
-    key_length: MutableSequence[int],
-    value_start: MutableSequence[int],
-    value_length: MutableSequence[int],
-    header_start: MutableSequence[int],
-    header_count: MutableSequence[int],
+    wide: MutableSequence[int],
+    narrow: MutableSequence[int],
 ) -> int:
-    """Fill `count` rows of the columns and return the position after the last record.
+    """Fill `count` rows of every column from `payload[position:end]` and return the position after the last record.
 
-    The columns must have `count` rows already, and the limits for the timestamp delta must keep the sum within 64 bits.
+    `wide` holds offsets and timestamps, `narrow` key start, key length, value start, value length, header start and
+    header count, column after column, `count` rows each: two buffers to open per batch are cheaper than eight.
     """
-    end = len(payload)
-    position = 0
     offset_delta_min = 0
     for row in range(count):
         length = payload[position]
@@ -106,9 +113,14 @@ def scan_records(
         if delta >= 0x80:
             delta, position = varint_raw(payload, position - 1, 10)
         timestamp_delta = (delta >> 1) ^ -(delta & 1)
-        if timestamp_delta < timestamp_delta_min or timestamp_delta > timestamp_delta_max:
+        # The sum must stay within 64 bits, and so must each side of this comparison.
+        if (
+            timestamp_delta > 0x7FFFFFFFFFFFFFFF - base_timestamp
+            if base_timestamp > 0
+            else timestamp_delta < -0x7FFFFFFFFFFFFFFF - base_timestamp
+        ):
             raise CorruptBatch(f"record {row} has a timestamp that overflows")
-        timestamps[row] = base_timestamp + timestamp_delta
+        wide[count + row] = base_timestamp + timestamp_delta
 
         delta = payload[position]
         position += 1
@@ -119,52 +131,122 @@ def scan_records(
         if delta & 1 or offset_delta < offset_delta_min or offset_delta > last_offset_delta:
             raise CorruptBatch(f"record {row} has an offset delta out of order or beyond {last_offset_delta}")
         offset_delta_min = offset_delta + 1
-        offsets[row] = base_offset + offset_delta
+        wide[row] = base_offset + offset_delta
 
         length = payload[position]
         position += 1
         if length >= 0x80:
             length, position = varint_raw(payload, position - 1, 5)
-        key_start[row] = position
-        if length & 1:
-            if length != 1:
-                raise CorruptBatch(f"record {row} has a negative key length")
-            key_length[row] = -1
+        narrow[row] = position
+        if length == 1:
+            narrow[count + row] = -1
         else:
-            length >>= 1
-            if length > record_end - position:
+            if length & 1 or length >> 1 > record_end - position:
                 raise CorruptBatch(f"the key of record {row} leaves its record")
-            key_length[row] = length
-            position += length
+            narrow[count + row] = length >> 1
+            position += length >> 1
 
         length = payload[position]
         position += 1
         if length >= 0x80:
             length, position = varint_raw(payload, position - 1, 5)
-        value_start[row] = position
-        if length & 1:
-            if length != 1:
-                raise CorruptBatch(f"record {row} has a negative value length")
-            value_length[row] = -1
+        narrow[2 * count + row] = position
+        if length == 1:
+            narrow[3 * count + row] = -1
         else:
-            length >>= 1
-            if length > record_end - position:
+            if length & 1 or length >> 1 > record_end - position:
                 raise CorruptBatch(f"the value of record {row} leaves its record")
-            value_length[row] = length
-            position += length
+            narrow[3 * count + row] = length >> 1
+            position += length >> 1
 
         length = payload[position]
         position += 1
         if length >= 0x80:
             length, position = varint_raw(payload, position - 1, 5)
-        header_start[row] = position
+        narrow[4 * count + row] = position
+        narrow[5 * count + row] = length >> 1
         if length:
             # A header takes two bytes at least, so a lying count ends here and not after a long walk.
             if length & 1 or length > record_end - position:
                 raise CorruptBatch(f"record {row} has an impossible number of headers")
-            length >>= 1
-            header_count[row] = length
-            position = skip_headers(payload, position, length, record_end)
+            position = scan_headers(payload, position, length >> 1, record_end)
         if position != record_end:
             raise CorruptBatch(f"record {row} ends at {position}, its length says {record_end}")
+    return position
+
+
+def read_plain_batches(source: bytes, position: int, records: list[Record], check_crc: bool, records_max: int) -> int:
+    """Append the records of whole, sound, uncompressed batches to `records`; return the position of the next batch.
+
+    This is the short way for logs of small batches, where columns would cost more than what they hold. It stops, and
+    says nothing, before the first batch that is compressed, damaged or cut short: `decode_batch` knows what to do then.
+    """
+    payload = source
+    size = len(source)
+    header_bytes = HEADER_BYTES
+    overhead_bytes = LOG_OVERHEAD_BYTES
+    rows = 16
+    wide = array("q", bytes(2 * 8 * rows))
+    narrow = array("i", bytes(6 * 4 * rows))
+    while size - position >= header_bytes and len(records) < records_max:
+        (
+            base_offset,
+            batch_length,
+            _,
+            magic,
+            crc,
+            attributes,
+            last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            _,
+            _,
+            _,
+            count,
+        ) = unpack_header(source, position)
+        start = position + header_bytes
+        end = position + overhead_bytes + batch_length
+        if magic != MAGIC or attributes & CODEC_MASK or end < start or end > size:
+            break
+        if base_offset < 0 or last_offset_delta < 0 or base_offset > 0x7FFFFFFFFFFFFFFF - last_offset_delta:
+            break
+        if count < 0 or count > last_offset_delta + 1 or count > (end - start) // RECORD_BYTES_MIN:
+            break
+        if check_crc and crc32c(source[position + CRC_START : end]) != crc:
+            break
+        if count > rows:
+            rows = count
+            wide = array("q", bytes(2 * 8 * rows))
+            narrow = array("i", bytes(6 * 4 * rows))
+        append_time = attributes & APPEND_TIME_BIT
+        if append_time:
+            base_timestamp = 0
+        try:
+            if (
+                scan_records(payload, start, end, count, base_offset, last_offset_delta, base_timestamp, wide, narrow)
+                != end
+            ):
+                break
+        except (CorruptBatch, IndexError):
+            # The strict way will say what is wrong with this batch; the records before it are good.
+            break
+        for row in range(count):
+            key_start = narrow[row]
+            key_length = narrow[count + row]
+            value_start = narrow[2 * count + row]
+            value_length = narrow[3 * count + row]
+            header_count = narrow[5 * count + row]
+            records.append(
+                new_tuple(
+                    Record,
+                    (
+                        wide[row],
+                        max_timestamp if append_time else wide[count + row],
+                        None if key_length < 0 else source[key_start : key_start + key_length],
+                        None if value_length < 0 else source[value_start : value_start + value_length],
+                        read_headers(source, narrow[4 * count + row], header_count) if header_count else (),
+                    ),
+                )
+            )
+        position = end
     return position

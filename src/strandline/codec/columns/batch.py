@@ -1,8 +1,7 @@
 """What a decoded batch is made of: its header, its columns, and a record for those who want one at a time.
 
-Columns are `array.array`s (64-bit offsets and timestamps, 32-bit positions), so they need neither NumPy nor Arrow, and
-both wrap them without a copy through the buffer protocol: `numpy.frombuffer(columns.offsets, "q")`,
-`pyarrow.py_buffer(columns.offsets)`.
+Columns are typed views of two arrays (64-bit offsets and timestamps, 32-bit positions), so they need neither NumPy nor
+Arrow, and both wrap them without a copy: `numpy.asarray(columns.offsets)`, `pyarrow.py_buffer(columns.offsets)`.
 """
 
 from __future__ import annotations
@@ -25,6 +24,9 @@ CRC_OFFSET = 17
 CRC_START = 21
 """The CRC covers attributes to end; base offset and leader epoch lie outside, so that a broker can set them."""
 
+RECORD_BYTES_MIN = 7
+"""Length, attributes, two deltas, two lengths and a header count, a byte each."""
+
 CODEC_MASK = 0x07
 APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
@@ -37,7 +39,7 @@ Header: TypeAlias = tuple[str, bytes | None]
 
 
 class Record(NamedTuple):
-    """One record. A header's key is text; what is no UTF-8 in it appears as U+FFFD, as Kafka's own consumer shows it."""
+    """One record. A header's key is text; what is no UTF-8 in it appears as U+FFFD, as Kafka's consumer shows it."""
 
     offset: int = -1
     timestamp_ms: int = NO_TIMESTAMP
@@ -113,25 +115,22 @@ class Columns:
         self,
         header: BatchHeader,
         payload: Buffer,
-        offsets: array[int],
-        timestamps: array[int],
-        key_start: array[int],
-        key_length: array[int],
-        value_start: array[int],
-        value_length: array[int],
-        header_start: array[int],
-        header_count: array[int],
+        wide: array[int],
+        narrow: array[int],
     ) -> None:
+        count = header.record_count
         self.header = header
         self.payload = payload
-        self.offsets = offsets
-        self.timestamps = timestamps
-        self.key_start = key_start
-        self.key_length = key_length
-        self.value_start = value_start
-        self.value_length = value_length
-        self.header_start = header_start
-        self.header_count = header_count
+        wide_view: memoryview[int] = memoryview(wide)
+        self.offsets = wide_view[:count]
+        self.timestamps = wide_view[count:]
+        narrow_view: memoryview[int] = memoryview(narrow)
+        self.key_start = narrow_view[:count]
+        self.key_length = narrow_view[count : 2 * count]
+        self.value_start = narrow_view[2 * count : 3 * count]
+        self.value_length = narrow_view[3 * count : 4 * count]
+        self.header_start = narrow_view[4 * count : 5 * count]
+        self.header_count = narrow_view[5 * count :]
 
     def __len__(self) -> int:
         return self.header.record_count
@@ -188,7 +187,7 @@ class Columns:
 
     def headers(self, row: int) -> tuple[Header, ...]:
         count = self.header_count[row]
-        return _read_headers(self.payload, self.header_start[row], count) if count else ()
+        return read_headers(self.payload, self.header_start[row], count) if count else ()
 
     def record(self, row: int) -> Record:
         return Record(self.offsets[row], self.timestamps[row], self.key(row), self.value(row), self.headers(row))
@@ -213,7 +212,7 @@ class Columns:
                 timestamp,
                 None if key_length < 0 else payload[key_start : key_start + key_length],
                 None if value_length < 0 else payload[value_start : value_start + value_length],
-                _read_headers(payload, header_start, header_count) if header_count else (),
+                read_headers(payload, header_start, header_count) if header_count else (),
             )
 
     def __iter__(self) -> Iterator[Record]:
@@ -231,17 +230,14 @@ class Columns:
 
     def first_of_max_timestamp(self) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record with the largest timestamp; none in an empty batch."""
-        if not self.timestamps:
-            return None
-        timestamp = max(self.timestamps)
-        return self.offsets[self.timestamps.index(timestamp)], timestamp
+        return self.first_at_or_after(max(self.timestamps)) if len(self.timestamps) else None
 
 
 def _cut(payload: Buffer, start: int, length: int) -> bytes | None:
     return None if length < 0 else bytes(payload[start : start + length])
 
 
-def _read_headers(payload: Buffer, position: int, count: int) -> tuple[Header, ...]:
+def read_headers(payload: Buffer, position: int, count: int) -> tuple[Header, ...]:
     """Headers that the scan has already walked and found sound."""
     headers: list[Header] = []
     for _ in range(count):

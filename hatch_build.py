@@ -1,0 +1,125 @@
+"""Build hook: compile the hot loop of the decoder where a C compiler is at hand, and do without it where none is.
+
+`src/strandline/codec/columns/_scan.py` runs as plain Python everywhere. This hook lets Cython compile the same text to
+an extension that shadows it. A wheel built with a compiler carries the extension, an editable install gets it beside
+the source, and without a compiler the build goes on and says so. Run as a script, it builds the extension in place
+again, which every change to `_scan.py` or `_scan.pxd` needs (a test notices a stale one).
+
+`STRANDLINE_COMPILE=0` never compiles; `STRANDLINE_COMPILE=1` fails if compiling fails, for those who publish wheels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+PACKAGE = "strandline.codec.columns"
+MODULE = f"{PACKAGE}._scan"
+SOURCE_DIR = Path(__file__).parent / "src" / Path(*PACKAGE.split("."))
+DIRECTIVES = {
+    "language_level": "3",
+    # Bounds stay checked: the decoder reads bytes that strangers sent, and an IndexError is part of its contract.
+    "boundscheck": True,
+    "wraparound": False,
+    "initializedcheck": False,
+    # The types come from _scan.pxd; the annotations are for mypy and would mean Python objects here.
+    "annotation_typing": False,
+}
+
+
+class CannotCompile(Exception):
+    """No Cython, no compiler, or no headers: the plain twin is used."""
+
+
+class CustomBuildHook(BuildHookInterface[Any]):
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        mode = os.environ.get("STRANDLINE_COMPILE", "auto")
+        if self.target_name != "wheel" or mode == "0":
+            return
+        self.objects = tempfile.TemporaryDirectory()
+        try:
+            extension = compile_scan(Path(self.objects.name))
+        except CannotCompile as error:
+            if mode == "1":
+                raise
+            self.app.display_warning(f"strandline: the decoder stays plain Python and is slower ({error})")
+            return
+        if version == "editable":
+            shutil.copy(extension, SOURCE_DIR / extension.name)
+            return
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        build_data["force_include"][str(extension)] = str(Path(*PACKAGE.split("."), extension.name))
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if hasattr(self, "objects"):
+            self.objects.cleanup()
+
+
+def source_digest() -> str:
+    """What an extension remembers of the text it was made from."""
+    text = (SOURCE_DIR / "_scan.py").read_bytes() + (SOURCE_DIR / "_scan.pxd").read_bytes()
+    return hashlib.sha256(text).hexdigest()
+
+
+def compile_scan(directory: Path) -> Path:
+    """Compile `_scan` within `directory` and return the extension's path."""
+    try:
+        from Cython.Build import cythonize
+        from setuptools import Distribution, Extension  # type: ignore[import-untyped]
+        from setuptools.command.build_ext import build_ext  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise CannotCompile(f"{error}") from error
+
+    package_dir = directory / Path(*PACKAGE.split("."))
+    package_dir.mkdir(parents=True)
+    for parent in (package_dir, *package_dir.parents[: PACKAGE.count(".")]):
+        (parent / "__init__.py").touch()
+    text = (SOURCE_DIR / "_scan.py").read_text().replace('SOURCE_DIGEST = ""', f'SOURCE_DIGEST = "{source_digest()}"')
+    (package_dir / "_scan.py").write_text(text)
+    shutil.copy(SOURCE_DIR / "_scan.pxd", package_dir)
+
+    working_directory = os.getcwd()
+    os.chdir(directory)
+    try:
+        extensions = cythonize(  # type: ignore[no-untyped-call]
+            [Extension(MODULE, [str(Path(*MODULE.split(".")).with_suffix(".py"))], extra_compile_args=["-O2", "-g0"])],
+            compiler_directives=DIRECTIVES,
+            quiet=True,
+        )
+        command = build_ext(Distribution({"name": "strandline", "ext_modules": extensions}))
+        command.build_lib = str(directory / "lib")
+        command.build_temp = str(directory / "objects")
+        command.ensure_finalized()
+        command.run()
+    # Whatever stops a compiler (none there, no headers, no memory) must not stop an installation, and setuptools
+    # raises SystemExit for some of it. The reason is shown to the user by the caller.
+    except (Exception, SystemExit) as error:
+        raise CannotCompile(f"{type(error).__name__}: {error}") from error
+    finally:
+        os.chdir(working_directory)
+    return directory / "lib" / Path(*PACKAGE.split(".")) / f"_scan{sysconfig.get_config_var('EXT_SUFFIX')}"
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            extension = compile_scan(Path(directory))
+        except CannotCompile as error:
+            print(f"not compiled, the plain twin is used: {error}", file=sys.stderr)
+            return 1
+        shutil.copy(extension, SOURCE_DIR / extension.name)
+    print(f"compiled {extension.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
