@@ -1,0 +1,21 @@
+"""kafka-python against the scenario table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.clients.kafka_python_client import KafkaPythonClient
+from tests.clients.scenarios import SCENARIOS
+
+
+@pytest.fixture(scope="module")
+def client(bootstrap: str) -> Iterator[KafkaPythonClient]:
+    client = KafkaPythonClient(bootstrap)
+    yield client
+    client.close()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_scenario(client: KafkaPythonClient, topic: str, scenario: str) -> None:
+    SCENARIOS[scenario](client, topic)
