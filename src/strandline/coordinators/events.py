@@ -89,7 +89,7 @@ class LeaveGroup:
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """Topics and partitions are known to exist, and topics carry their name: the handler has seen to both."""
+    """Topics and partitions are known to exist, and topics carry name and id: the handler has seen to both."""
 
     token: Token
     request: OffsetCommitRequest
@@ -98,7 +98,7 @@ class CommitOffsets:
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsets:
-    """One group of an OffsetFetch; topics of None asks for every offset of the group."""
+    """One group of an OffsetFetch; topics of None asks for every offset of the group. Topics carry name and id."""
 
     token: Token
     request: OffsetFetchRequestGroup

@@ -2,8 +2,9 @@
 
     key    int16 type (1 offset commit, 2 group metadata) + body       value  int16 version + body, or null = tombstone
 
-Values are written in the highest version that is not flexible (3), as Kafka does, so that older tools read them. An
-offset with an expiry of its own (OffsetCommit 2-4 with a retention time) is the exception: only version 1 carries it.
+The versions are those that Kafka 4.3 writes. An offset is stored with the id of its topic (version 4), so that a topic
+made again under an old name does not inherit positions; an offset with an expiry of its own (OffsetCommit 2-4 with a
+retention time) needs version 1, which has neither id nor leader epoch.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from strandline.coordinators.classic_group import ClassicGroup, GroupState, Memb
 from strandline.coordinators.events import Record
 
 GROUP_METADATA_VERSION = 3
-OFFSET_COMMIT_VERSION = 3
+OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_WITH_EXPIRY_VERSION = 1
 
 

@@ -6,6 +6,7 @@ An offset is stored as the value of its record, so that nothing can be in memory
 from __future__ import annotations
 
 from collections.abc import Iterator
+from uuid import UUID
 
 from strandline.codec.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestPartition
 from strandline.codec.messages.offset_commit_response import (
@@ -26,6 +27,7 @@ from strandline.coordinators.group_records import offset_commit_record, offset_t
 from strandline.coordinators.rebalance import restart_session
 from strandline.coordinators.turn import Turn
 from strandline.errors import ErrorCode
+from strandline.ids import ZERO_UUID
 
 NO_OFFSET = -1
 GROUP_ID_NOT_FOUND_FROM_VERSION = 9
@@ -37,6 +39,13 @@ class CommittedOffsets:
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
         return self._by_group.get(group_id, {}).get(topic, {}).get(partition)
+
+    def current(self, group_id: str, topic: str, topic_id: UUID, partition: int) -> OffsetCommitValue | None:
+        """As `get`, but an offset of another topic that had the same name is none; the zero id fits every topic."""
+        value = self.get(group_id, topic, partition)
+        if value is not None and ZERO_UUID != value.topic_id != topic_id != ZERO_UUID:
+            return None
+        return value
 
     def has_any(self, group_id: str) -> bool:
         return group_id in self._by_group
@@ -104,12 +113,14 @@ def commit(offsets: CommittedOffsets, group: ClassicGroup, event: CommitOffsets,
             else:
                 value = OffsetCommitValue(
                     offset=partition.committed_offset,
-                    # Only the version without an expiry can hold an epoch, and memory must equal the log.
-                    leader_epoch=partition.committed_leader_epoch if expire_timestamp == -1 else -1,
                     metadata=partition.committed_metadata or "",
                     commit_timestamp=turn.now_ms,
                     expire_timestamp=expire_timestamp,
                 )
+                if expire_timestamp == -1:
+                    # The record of an offset with an expiry has no room for these, and memory must equal the log.
+                    value.leader_epoch = partition.committed_leader_epoch
+                    value.topic_id = topic.topic_id
                 offsets.put(group.group_id, topic.name, partition.partition_index, value)
                 records.append(offset_commit_record(group.group_id, topic.name, partition.partition_index, value))
             answered.partitions.append(
@@ -152,20 +163,21 @@ def fetched(offsets: CommittedOffsets, request: OffsetFetchRequestGroup) -> Offs
     response = OffsetFetchResponseGroup(group_id=request.group_id)
     if request.topics is None:
         for name, partitions in offsets.of_group(request.group_id):
-            response.topics.append(
-                OffsetFetchResponseTopics(
-                    name=name, partitions=[fetched_partition(index, value) for index, value in partitions.items()]
-                )
-            )
+            # Offsets of an earlier topic of that name stand apart; whoever knows which one lives drops the others.
+            by_id: dict[UUID, OffsetFetchResponseTopics] = {}
+            for index, value in partitions.items():
+                topic = by_id.setdefault(value.topic_id, OffsetFetchResponseTopics(name=name, topic_id=value.topic_id))
+                topic.partitions.append(fetched_partition(index, value))
+            response.topics.extend(by_id.values())
         return response
-    for topic in request.topics:
+    for asked in request.topics:
         response.topics.append(
             OffsetFetchResponseTopics(
-                name=topic.name,
-                topic_id=topic.topic_id,
+                name=asked.name,
+                topic_id=asked.topic_id,
                 partitions=[
-                    fetched_partition(index, offsets.get(request.group_id, topic.name, index))
-                    for index in topic.partition_indexes
+                    fetched_partition(index, offsets.current(request.group_id, asked.name, asked.topic_id, index))
+                    for index in asked.partition_indexes
                 ],
             )
         )

@@ -1,0 +1,103 @@
+"""Finds the shard of a group and runs it: which partition of `__consumer_offsets`, loaded or not, led here or not.
+
+A shard is loaded when the first request for one of its groups comes; `hosted_shard` does the work from there on.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from strandline.broker.hosted_shard import HostedShard, InternalPartition, Request, waiting_of
+from strandline.broker_settings import BrokerSettings
+from strandline.coordinators.events import TopicDeleted
+from strandline.coordinators.group_config import GroupConfig
+from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
+from strandline.errors import ErrorCode
+from strandline.runtime import Runtime
+
+
+def group_config(settings: BrokerSettings) -> GroupConfig:
+    return GroupConfig(
+        min_session_timeout_ms=settings.group_min_session_timeout_ms,
+        max_session_timeout_ms=settings.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        group_size_max=settings.group_max_size,
+        offset_metadata_size_max=settings.offset_metadata_max_bytes,
+    )
+
+
+class OffsetsTopic(Protocol):
+    """`__consumer_offsets` as this node sees it."""
+
+    def partition_count(self) -> int:
+        """Of the topic if it exists, else what it will be created with."""
+
+    def partition(self, index: int) -> InternalPartition | None:
+        """The partition if this node leads it."""
+
+    def create(self) -> None:
+        """Have the topic created if it does not exist; returns at once."""
+
+
+class GroupDriver:
+    def __init__(self, runtime: Runtime, config: GroupConfig, topic: OffsetsTopic) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._topic = topic
+        self._hosted: dict[int, HostedShard] = {}
+        self._closed = False
+
+    def partition_index(self, group_id: str) -> int:
+        """The partition whose leader coordinates the group; FindCoordinator answers with that leader."""
+        return partition_of_group(group_id, partition_count=self._topic.partition_count())
+
+    def ensure_topic(self) -> None:
+        self._topic.create()
+
+    def submit(self, group_id: str, event: Request) -> None:
+        """Hand a request to the group's shard; its token, a `Waiting`, is answered or refused exactly once."""
+        waiting = waiting_of(event.token)
+        if self._closed:
+            waiting.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        index = self.partition_index(group_id)
+        hosted = self._hosted.get(index) or self._host(index)
+        if hosted is None:
+            waiting.refuse(ErrorCode.NOT_COORDINATOR)
+        elif hosted.is_loading:
+            waiting.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        else:
+            hosted.submit(event)
+
+    def on_topic_deleted(self, name: str) -> None:
+        """Let go of a deleted topic's offsets. A shard that is not loaded keeps them; the topic id makes them void."""
+        for hosted in list(self._hosted.values()):
+            if not hosted.is_loading:
+                hosted.step(TopicDeleted(name))
+
+    def stop_leading(self, index: int) -> None:
+        """Another node coordinates these groups now; whoever waits here has to find it."""
+        hosted = self._hosted.get(index)
+        if hosted is not None:
+            hosted.close(ErrorCode.NOT_COORDINATOR)
+
+    def close(self) -> None:
+        self._closed = True
+        for hosted in list(self._hosted.values()):
+            hosted.flush()
+            hosted.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, keep_held=True)
+
+    def _host(self, index: int) -> HostedShard | None:
+        partition = self._topic.partition(index)
+        if partition is None:
+            return None
+        hosted = HostedShard(
+            f"{CONSUMER_OFFSETS_TOPIC}-{index}",
+            self._runtime,
+            self._config,
+            partition,
+            on_closed=lambda: self._hosted.pop(index, None),
+        )
+        self._hosted[index] = hosted
+        hosted.load_more()
+        return self._hosted.get(index)

@@ -1,0 +1,273 @@
+"""One shard at work: its appends under way, the replies held for them, its timers, and who is parked.
+
+Records that the shard asks for within one turn of the loop go into one batch, and a reply leaves when every batch
+before it is committed. When an append fails, the shard knows more than the log does: all who wait are refused, and
+the driver lets go of the shard.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from strandline.codec.columns import Record as BatchRecord
+from strandline.codec.columns import decode_batch, encode_batch
+from strandline.coordinators.call import Waiting
+from strandline.coordinators.events import (
+    Append,
+    CancelTimer,
+    CommitOffsets,
+    Effect,
+    Event,
+    FetchOffsets,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Loaded,
+    Record,
+    Reply,
+    Response,
+    StartTimer,
+    SyncGroup,
+    TimerFired,
+    TimerKey,
+    Token,
+)
+from strandline.coordinators.group_config import GroupConfig
+from strandline.coordinators.group_shard import GroupShard
+from strandline.coordinators.replay import Replay
+from strandline.errors import BatchTooLarge, DiskFailed, ErrorCode, NotLeader, StrandlineError
+from strandline.runtime import Runtime, TimerHandle
+
+log = logging.getLogger("strandline.groups")
+
+BATCH_BYTES_MAX = 512 * 1024
+"""Payload after which a batch is closed. A single record may be larger; the partition then judges it."""
+
+LOAD_RECORDS_PER_TURN_MAX = 500
+"""Records replayed before the loop may serve others; a shard can hold millions."""
+
+Request = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets | FetchOffsets
+"""The events that somebody waits for."""
+
+
+class InternalPartition(Protocol):
+    """What a partition that this node leads offers to its coordinator."""
+
+    def append_internal(self, batch: bytes, on_committed: Callable[[Exception | None], None]) -> None:
+        """Append one batch and call back when it is below the high watermark, or will never be."""
+
+    def read_all(self) -> Iterator[bytes]:
+        """Every batch from the log start to the end."""
+
+
+class HostedShard:
+    """One shard with everything it waits for: appends under way, replies held for them, timers, parked requests."""
+
+    def __init__(
+        self,
+        name: str,
+        runtime: Runtime,
+        config: GroupConfig,
+        partition: InternalPartition,
+        *,
+        on_closed: Callable[[], object],
+    ) -> None:
+        self.name = name
+        self.shard = GroupShard(config, runtime.random)
+        self.is_loading = True
+        self._runtime = runtime
+        self._partition = partition
+        self._on_closed = on_closed
+        self._closed = False
+        self._batches = partition.read_all()
+        self._replay = Replay()
+        self._timers: dict[TimerKey, _Timer] = {}
+        self._parked: dict[Token, None] = {}
+        """Requests that the shard has not answered yet."""
+        self._held: deque[tuple[int, Waiting, Response]] = deque()
+        """Answers that wait until the append with this number is committed."""
+        self._unwritten: list[Record] = []
+        self._append_number = 0
+        self._committed_number = 0
+        self._events: deque[Event] = deque()
+        self._is_stepping = False
+
+    # ---- events in
+
+    def load_more(self) -> None:
+        if self._closed:
+            return
+        loaded = 0
+        try:
+            for batch in self._batches:
+                columns = decode_batch(batch)
+                self.shard.load(self._replay.records_of(columns))
+                loaded += columns.count
+                if loaded >= LOAD_RECORDS_PER_TURN_MAX:
+                    self._runtime.call_soon(self.load_more)
+                    return
+        except (StrandlineError, OSError) as error:
+            log.error("%s cannot be loaded, its groups are not served: %s", self.name, error)
+            self.close(ErrorCode.NOT_COORDINATOR)
+            return
+        self.is_loading = False
+        self.step(Loaded())
+
+    def submit(self, event: Request) -> None:
+        self._parked[event.token] = None
+        self.step(event)
+
+    def step(self, event: Event) -> None:
+        # An answer can make its connection hand us the next request at once. Its turn comes when the effects of this
+        # event are all done, for the shard has counted on that.
+        self._events.append(event)
+        if self._is_stepping:
+            return
+        self._is_stepping = True
+        try:
+            while self._events and not self._closed:
+                for effect in self.shard.step(self._events.popleft(), self._runtime.now_ms()):
+                    self._perform(effect)
+        finally:
+            self._is_stepping = False
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Reply(token=token, response=response):
+                self._reply(token, response)
+            case Append(records=records):
+                if not self._unwritten:
+                    self._append_number += 1
+                    self._runtime.call_soon(self.flush)
+                self._unwritten.extend(records)
+            case StartTimer(key=key, delay_ms=delay_ms):
+                self._start_timer(key, delay_ms / 1000)
+            case CancelTimer(key=key):
+                self._cancel_timer(key)
+
+    # ---- appends and the replies that wait for them
+
+    def _reply(self, token: Token, response: Response) -> None:
+        del self._parked[token]
+        if self._append_number == self._committed_number:
+            waiting_of(token).answer(response)
+        else:
+            self._held.append((self._append_number, waiting_of(token), response))
+
+    def flush(self) -> None:
+        """Append what the shard asked for since the last turn of the loop."""
+        if self._closed or not self._unwritten:
+            return
+        records, self._unwritten = self._unwritten, []
+        number = self._append_number
+        now_ms = self._runtime.now_ms()
+        batches = [
+            encode_batch([BatchRecord(timestamp_ms=now_ms, key=key, value=value) for key, value in part])
+            for part in _batches_of(records)
+        ]
+        try:
+            for batch in batches[:-1]:
+                self._partition.append_internal(batch, self._on_part_committed)
+            self._partition.append_internal(batches[-1], lambda error: self._on_committed(number, error))
+        except (StrandlineError, OSError) as error:
+            self._fail(error)
+
+    def _on_part_committed(self, error: Exception | None) -> None:
+        if error is not None:
+            self._fail(error)
+
+    def _on_committed(self, number: int, error: Exception | None) -> None:
+        if error is not None:
+            self._fail(error)
+            return
+        self._committed_number = max(self._committed_number, number)
+        while self._held and self._held[0][0] <= self._committed_number:
+            _, waiting, response = self._held.popleft()
+            waiting.answer(response)
+
+    def _fail(self, error: Exception) -> None:
+        if not self._closed:
+            log.warning("%s: an append failed, its groups are loaded anew: %s", self.name, error)
+            self.close(refusal_for(error))
+
+    def close(self, code: ErrorCode, *, keep_held: bool = False) -> None:
+        """Stop serving and refuse whoever waits; with `keep_held` answers still leave when their append commits."""
+        if self._closed:
+            return
+        self._closed = True
+        self._on_closed()
+        for key in list(self._timers):
+            self._cancel_timer(key)
+        parked, self._parked = list(self._parked), {}
+        if not keep_held:
+            held, self._held = self._held, deque()
+            for _, waiting, _ in held:
+                waiting.refuse(code)
+        for token in parked:
+            waiting_of(token).refuse(code)
+
+    # ---- timers
+
+    def _start_timer(self, key: TimerKey, delay_s: float) -> None:
+        due = self._runtime.monotonic() + delay_s
+        timer = self._timers.get(key)
+        if timer is not None and timer.wakes <= due:
+            # A session starts again with every heartbeat. The handle that runs will see, when it wakes, that it is
+            # not time yet; that is cheaper than a new handle each time.
+            timer.due = due
+            return
+        self._cancel_timer(key)
+        self._timers[key] = _Timer(due, self._runtime.call_later(delay_s, self._wake, key))
+
+    def _cancel_timer(self, key: TimerKey) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.handle.cancel()
+
+    def _wake(self, key: TimerKey) -> None:
+        timer = self._timers.pop(key)
+        remaining_s = timer.due - timer.wakes
+        if remaining_s > 0:
+            self._start_timer(key, max(timer.due - self._runtime.monotonic(), 0.0))
+        else:
+            self.step(TimerFired(key))
+
+
+class _Timer:
+    __slots__ = ("due", "handle", "wakes")
+
+    def __init__(self, due: float, handle: TimerHandle) -> None:
+        self.due = due
+        self.wakes = due
+        self.handle = handle
+
+
+def refusal_for(error: Exception) -> ErrorCode:
+    """What a client is told whose request was lost with a failed append; each makes it try again, but the last."""
+    if isinstance(error, NotLeader | DiskFailed | OSError):
+        return ErrorCode.NOT_COORDINATOR
+    if isinstance(error, BatchTooLarge):
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def waiting_of(token: Token) -> Waiting:
+    waiting: Waiting = token  # type: ignore[assignment]  # The shard does not look into tokens; we made them.
+    return waiting
+
+
+def _batches_of(records: list[Record]) -> Iterator[list[Record]]:
+    part: list[Record] = []
+    size = 0
+    for record in records:
+        record_size = len(record.key) + len(record.value or b"")
+        if part and size + record_size > BATCH_BYTES_MAX:
+            yield part
+            part, size = [], 0
+        part.append(record)
+        size += record_size
+    if part:
+        yield part

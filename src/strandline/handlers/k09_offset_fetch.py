@@ -1,0 +1,187 @@
+"""OffsetFetch, versions 1-10: committed offsets of one group (1-7) or many (8+), by topic name or topic id (10).
+
+Null topics ask for all offsets of a group (2+). `require_stable` (7+) is always granted: an answer waits until every
+commit before it is below the high watermark, and no transactional commit can be open yet. Member epochs of the newer
+consumer protocol (9+) come with that protocol.
+"""
+
+from __future__ import annotations
+
+from strandline.codec.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from strandline.codec.messages.offset_fetch_response import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from strandline.coordinators.call import Call
+from strandline.coordinators.events import FetchOffsets, Response
+from strandline.coordinators.offsets import NO_OFFSET
+from strandline.errors import ErrorCode
+from strandline.handlers.group_context import GroupContext
+from strandline.ids import ZERO_UUID
+
+GROUP_ERROR_FROM_VERSION = 2
+GROUPS_FROM_VERSION = 8
+TOPIC_ID_FROM_VERSION = 10
+
+
+def handle(context: GroupContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
+    groups = request.groups if context.api_version >= GROUPS_FROM_VERSION else [single_group(request)]
+    call = Call(context.reply, refusal=lambda code: OffsetFetchResponse(error_code=code))
+    gathering = Gathering(context, call, groups)
+    for index, group in enumerate(groups):
+        gathering.ask(index, group)
+    gathering.maybe_finish()
+    response: OffsetFetchResponse | None = call.collect()
+    return response
+
+
+def single_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    topics = request.topics
+    return OffsetFetchRequestGroup(
+        group_id=request.group_id,
+        topics=None
+        if topics is None
+        else [OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in topics],
+    )
+
+
+class Gathering:
+    """Groups of one request may live in different shards; the answer leaves when the last of them has spoken."""
+
+    def __init__(self, context: GroupContext, call: Call, groups: list[OffsetFetchRequestGroup]) -> None:
+        self.context = context
+        self.call = call
+        self.answers: list[OffsetFetchResponseGroup | None] = [None] * len(groups)
+        self.missing = len(groups)
+        self.is_asking = True
+
+    def ask(self, index: int, group: OffsetFetchRequestGroup) -> None:
+        refused = resolve(self.context, group)
+        part = GroupPart(self, index, group, refused)
+        self.context.node.groups.submit(group.group_id, FetchOffsets(part, group))
+
+    def put(self, index: int, answer: OffsetFetchResponseGroup) -> None:
+        self.answers[index] = answer
+        self.missing -= 1
+        if not self.is_asking:
+            self.maybe_finish()
+
+    def maybe_finish(self) -> None:
+        self.is_asking = False
+        if self.missing == 0:
+            answers = [answer for answer in self.answers if answer is not None]
+            if self.context.api_version >= GROUPS_FROM_VERSION:
+                self.call.answer(OffsetFetchResponse(groups=answers))
+            else:
+                self.call.answer(single_response(answers[0], self.context.api_version))
+
+
+class GroupPart:
+    """The token of one group's fetch."""
+
+    __slots__ = ("_gathering", "_group", "_index", "_refused")
+
+    def __init__(
+        self,
+        gathering: Gathering,
+        index: int,
+        group: OffsetFetchRequestGroup,
+        refused: list[OffsetFetchResponseTopics],
+    ) -> None:
+        self._gathering = gathering
+        self._index = index
+        self._group = group
+        self._refused = refused
+
+    def answer(self, response: Response) -> None:
+        assert isinstance(response, OffsetFetchResponseGroup)
+        if self._group.topics is None:
+            response.topics = [topic for topic in response.topics if is_current(self._gathering.context, topic)]
+        response.topics.extend(self._refused)
+        self._gathering.put(self._index, response)
+
+    def refuse(self, code: ErrorCode) -> None:
+        # Version 1 has no place for the error of a group, so the partitions are named for it to be put there.
+        topics = [without_offsets(topic, ErrorCode.NONE) for topic in self._group.topics or []]
+        if self._gathering.context.api_version >= GROUP_ERROR_FROM_VERSION:
+            topics = []
+        self._gathering.put(
+            self._index, OffsetFetchResponseGroup(group_id=self._group.group_id, error_code=code, topics=topics)
+        )
+
+
+def resolve(context: GroupContext, group: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
+    """Give the topics their name and id; topics whose id means nothing are taken out and answered by themselves."""
+    if group.topics is None:
+        return []
+    image = context.node.image
+    if context.api_version < TOPIC_ID_FROM_VERSION:
+        for topic in group.topics:
+            found = image.topic_by_name(topic.name)
+            # Offsets of a topic that is gone may still be asked for, as in Kafka: the zero id fits any.
+            topic.topic_id = ZERO_UUID if found is None else found.id
+        return []
+    known: list[OffsetFetchRequestTopics] = []
+    refused: list[OffsetFetchResponseTopics] = []
+    for topic in group.topics:
+        found = image.topic_by_id(topic.topic_id)
+        if found is None:
+            refused.append(without_offsets(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        else:
+            topic.name = found.name
+            known.append(topic)
+    group.topics = known
+    return refused
+
+
+def is_current(context: GroupContext, topic: OffsetFetchResponseTopics) -> bool:
+    """Whether an offset that the group holds belongs to the topic that has the name now; names the topic's id."""
+    found = context.node.image.topic_by_name(topic.name)
+    if found is None:
+        return context.api_version < TOPIC_ID_FROM_VERSION
+    if topic.topic_id not in (ZERO_UUID, found.id):
+        return False
+    topic.topic_id = found.id
+    return True
+
+
+def without_offsets(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, error_code=code)
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def single_response(group: OffsetFetchResponseGroup, api_version: int) -> OffsetFetchResponse:
+    partition_code = group.error_code if api_version < GROUP_ERROR_FROM_VERSION else ErrorCode.NONE
+    return OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition_code or partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ],
+    )

@@ -1,0 +1,41 @@
+"""JoinGroup, versions 0-9: enter a group, or take part in its next generation.
+
+Honoured: dynamic members (an id first from version 4), static members (5), the protocol type in the answer (7),
+skip_assignment (9). The reason of version 8 is read and not kept yet.
+"""
+
+from __future__ import annotations
+
+from strandline.codec.messages.join_group_request import JoinGroupRequest
+from strandline.codec.messages.join_group_response import JoinGroupResponse
+from strandline.coordinators.call import Call
+from strandline.coordinators.events import JoinGroup
+from strandline.errors import ErrorCode
+from strandline.handlers.group_context import GroupContext
+
+NULLABLE_PROTOCOL_NAME_FROM_VERSION = 7
+
+
+def handle(context: GroupContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
+    def refusal(code: ErrorCode) -> JoinGroupResponse:
+        return JoinGroupResponse(error_code=code, member_id=request.member_id)
+
+    def shape(response: JoinGroupResponse) -> JoinGroupResponse:
+        if response.protocol_name is None and context.api_version < NULLABLE_PROTOCOL_NAME_FROM_VERSION:
+            response.protocol_name = ""
+        return response
+
+    call = Call(context.reply, refusal=refusal, shape=shape)
+    context.node.groups.submit(
+        request.group_id,
+        JoinGroup(
+            call,
+            request,
+            api_version=context.api_version,
+            client_id=context.client_id or "",
+            # Kafka's tools know a host in the form that Java gives to an address.
+            client_host=f"/{context.client_host}",
+        ),
+    )
+    response: JoinGroupResponse | None = call.collect()
+    return response

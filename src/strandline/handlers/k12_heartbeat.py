@@ -1,0 +1,22 @@
+"""Heartbeat, versions 0-4: a member is alive, and hears whether its group rebalances."""
+
+from __future__ import annotations
+
+from strandline.codec.messages.heartbeat_request import HeartbeatRequest
+from strandline.codec.messages.heartbeat_response import HeartbeatResponse
+from strandline.coordinators.call import Call
+from strandline.coordinators.events import Heartbeat
+from strandline.errors import ErrorCode
+from strandline.handlers.group_context import GroupContext
+
+
+def handle(context: GroupContext, request: HeartbeatRequest) -> HeartbeatResponse | None:
+    call = Call(context.reply, refusal=refusal)
+    context.node.groups.submit(request.group_id, Heartbeat(call, request))
+    response: HeartbeatResponse | None = call.collect()
+    return response
+
+
+def refusal(code: ErrorCode) -> HeartbeatResponse:
+    # While the group is being loaded nobody can have lost a session: the sessions begin when the load has ended.
+    return HeartbeatResponse(error_code=ErrorCode.NONE if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code)

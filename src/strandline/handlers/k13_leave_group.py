@@ -1,0 +1,36 @@
+"""LeaveGroup, versions 0-5: one member goes (0-2), or many, also static ones by their instance id (3+).
+
+The reason of version 5 is read and not kept yet.
+"""
+
+from __future__ import annotations
+
+from strandline.codec.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from strandline.codec.messages.leave_group_response import LeaveGroupResponse
+from strandline.coordinators.call import Call
+from strandline.coordinators.events import LeaveGroup
+from strandline.errors import ErrorCode
+from strandline.handlers.group_context import GroupContext
+
+MEMBERS_FROM_VERSION = 3
+
+
+def handle(context: GroupContext, request: LeaveGroupRequest) -> LeaveGroupResponse | None:
+    if context.api_version < MEMBERS_FROM_VERSION:
+        request = LeaveGroupRequest(group_id=request.group_id, members=[MemberIdentity(member_id=request.member_id)])
+
+    def shape(response: LeaveGroupResponse) -> LeaveGroupResponse:
+        if context.api_version >= MEMBERS_FROM_VERSION:
+            return response
+        return LeaveGroupResponse(
+            error_code=response.error_code or next((member.error_code for member in response.members), 0)
+        )
+
+    call = Call(context.reply, refusal=refusal, shape=shape)
+    context.node.groups.submit(request.group_id, LeaveGroup(call, request))
+    response: LeaveGroupResponse | None = call.collect()
+    return response
+
+
+def refusal(code: ErrorCode) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=code)

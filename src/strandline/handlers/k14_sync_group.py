@@ -1,0 +1,28 @@
+"""SyncGroup, versions 0-5: the leader hands in the assignment, every member gets its part.
+
+From version 5 a member must name the protocol it believes in.
+"""
+
+from __future__ import annotations
+
+from strandline.codec.messages.sync_group_request import SyncGroupRequest
+from strandline.codec.messages.sync_group_response import SyncGroupResponse
+from strandline.coordinators.call import Call
+from strandline.coordinators.events import SyncGroup
+from strandline.errors import ErrorCode
+from strandline.handlers.group_context import GroupContext
+
+PROTOCOL_REQUIRED_FROM_VERSION = 5
+
+
+def handle(context: GroupContext, request: SyncGroupRequest) -> SyncGroupResponse | None:
+    if context.api_version >= PROTOCOL_REQUIRED_FROM_VERSION and None in (request.protocol_type, request.protocol_name):
+        return refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    call = Call(context.reply, refusal=refusal)
+    context.node.groups.submit(request.group_id, SyncGroup(call, request))
+    response: SyncGroupResponse | None = call.collect()
+    return response
+
+
+def refusal(code: ErrorCode) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=code)
