@@ -93,12 +93,14 @@ Ctrl-C stops it."""
 
 
 def _start(directory: Path, port: int, properties: dict[str, str]) -> subprocess.Popen[str]:
-    # A child process, so that whatever this command prints or waits for never holds up the node's loop.
-    command = [sys.executable, "-m", "strandline.broker", "--data", str(directory), "--listen", f"127.0.0.1:{port}"]
+    # A child process, so that whatever this command prints or waits for never holds up the node's loop. It is bound
+    # to us: if we are killed, our end of its stdin closes and it stops.
+    command = [sys.executable, "-m", "strandline.testing.bound_child", "strandline.broker"]
+    command += ["--data", str(directory), "--listen", f"127.0.0.1:{port}"]
     for key, value in properties.items():
         command += ["-X", f"{key}={value}"]
     # A session of its own: Ctrl-C reaches us alone, and we stop the node with SIGTERM, once.
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def _wait_ready(node: subprocess.Popen[str]) -> str:
