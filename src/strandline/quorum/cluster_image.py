@@ -70,6 +70,12 @@ class Topic:
     partitions: list[PartitionImage] = dataclasses.field(default_factory=list)
     config_overrides: dict[str, str] = dataclasses.field(default_factory=dict)
     version: int = dataclasses.field(default=0, compare=False)
+    answers: dict[Any, Any] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+    """Encoded answers about this topic, kept by whoever made them for as long as the version stands."""
+
+    def changed(self, version: int) -> None:
+        self.version = version
+        self.answers.clear()
 
 
 @dataclasses.dataclass(slots=True)
@@ -243,7 +249,7 @@ class ClusterImage:
     def _clear_elr(self, record: ClearElrRecord) -> None:
         # An empty name means every topic.
         for topic in [self.topics[record.topic_name]] if record.topic_name else self.topics.values():
-            topic.version = self.version
+            topic.changed(self.version)
             for partition in topic.partitions:
                 partition.eligible_leader_replicas = partition.last_known_elr = None
 
@@ -251,7 +257,7 @@ class ClusterImage:
         topic = self._topics_by_id.get(topic_id)
         if topic is None:
             raise CorruptLog(f"metadata log: a record names topic id {topic_id}, which is not there")
-        topic.version = self.version
+        topic.changed(self.version)
         return topic
 
     # Configs, features, producer ids.
@@ -266,7 +272,7 @@ class ClusterImage:
         topic = self.topics.get(record.resource_name) if record.resource_type == RESOURCE_TOPIC else None
         if topic is not None:
             topic.config_overrides = overrides
-            topic.version = self.version
+            topic.changed(self.version)
         if not overrides:
             del self.configs[resource]
 

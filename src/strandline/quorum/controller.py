@@ -175,7 +175,11 @@ class Controller:
 
     def create_internal_topic(self, name: str) -> tuple[list[Any], CreatedTopic | RequestError]:
         """`__consumer_offsets` with the node's settings for it."""
-        records, outcomes = self.create_topics([internal_topic(name, image=self._image, config=self._config)])
+        try:
+            topic = internal_topic(name, image=self._image, config=self._config)
+        except RequestError as refusal:
+            return [], refusal
+        records, outcomes = self.create_topics([topic])
         return records, outcomes[0]
 
     def _check_name_is_free(self, name: str, keys_taken: dict[str, str]) -> None:

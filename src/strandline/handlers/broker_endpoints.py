@@ -1,0 +1,17 @@
+"""Where clients reach a broker: ourselves as advertised, others as they registered."""
+
+from __future__ import annotations
+
+from strandline.handlers.context import Node
+
+
+def endpoint_of(node: Node, broker_id: int) -> tuple[str, int] | None:
+    """Host and port of a broker that is registered and not fenced, else None."""
+    broker = node.image.brokers.get(broker_id)
+    if broker is None or broker.registration.fenced:
+        return None
+    if broker_id == node.node_id:
+        # What is in the log may be from an earlier start, with another port.
+        return node.advertised()
+    endpoints = broker.registration.end_points
+    return (endpoints[0].host, endpoints[0].port) if endpoints else None

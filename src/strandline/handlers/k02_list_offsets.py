@@ -1,0 +1,159 @@
+"""ListOffsets (2), versions 1-11: the first and last offset of a partition, or the first at or after a time.
+
+Honoured: earliest, latest (up to the last stable offset for read_committed), a timestamp, max timestamp (7+), earliest
+local (8+), latest tiered (9+) and earliest pending upload (11+), which without tiers are the earliest and twice
+"none"; leader epochs (4+). Not yet: a replica id is ignored, and nothing waits, so neither does the timeout.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, cast
+
+from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
+from strandline.codec.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from strandline.errors import ErrorCode, StrandlineError, error_code
+from strandline.handlers.context import Node, RequestContext
+
+API_KEY = 2
+VERSIONS = (1, 11)
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+READ_COMMITTED = 1
+
+_FIRST_VERSION_OF = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by time."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+FoundOffset = Callable[[TimestampOffset | None, BaseException | None], object]
+
+
+class PartitionView(Protocol):
+    """What is asked of a partition here."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    def check_leader_epoch(self, epoch: int) -> None: ...
+    def epoch_of(self, offset: int) -> int:
+        """The leader epoch that wrote `offset`; -1 if unknown."""
+
+    def offset_for_timestamp(self, timestamp: int, callback: FoundOffset) -> None:
+        """Find the first record at or after `timestamp`; `callback(found or None, error or None)`, perhaps later."""
+
+    def max_timestamp_offset(self, callback: FoundOffset) -> None:
+        """Find the first record with the largest timestamp; `callback(found or None, error or None)`, perhaps later."""
+
+
+def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | None:
+    times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    look_up = _LookUp(context, read_committed=request.isolation_level == READ_COMMITTED)
+    for topic in request.topics:
+        answers = ListOffsetsTopicResponse(name=topic.name)
+        look_up.response.topics.append(answers)
+        for asked in topic.partitions:
+            answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+            answers.partitions.append(answer)
+            if times[topic.name, asked.partition_index] > 1:
+                answer.error_code = ErrorCode.INVALID_REQUEST
+            else:
+                look_up.answer_partition(topic.name, asked, answer)
+    return look_up.finish()
+
+
+class _LookUp:
+    """One request under way: the answer as far as it is known, and how many look-ups are still out."""
+
+    def __init__(self, context: RequestContext, *, read_committed: bool) -> None:
+        self._context = context
+        self._read_committed = read_committed
+        self._open = 0
+        self._all_asked = False
+        self.response = ListOffsetsResponse()
+
+    def finish(self) -> ListOffsetsResponse | None:
+        self._all_asked = True
+        return self.response if self._open == 0 else None
+
+    def answer_partition(self, topic: str, asked: ListOffsetsPartition, answer: ListOffsetsPartitionResponse) -> None:
+        # Only times from 0 on are times; below, each number has its meaning from some version on.
+        if asked.timestamp < 0 and self._context.api_version < _FIRST_VERSION_OF.get(asked.timestamp, 0x7FFF):
+            answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+            return
+        partition = cast("PartitionView | None", self._context.node.partition(topic, asked.partition_index))
+        if partition is None:
+            answer.error_code = _why_absent(self._context.node, topic, asked.partition_index)
+            return
+        try:
+            partition.check_leader_epoch(asked.current_leader_epoch)
+            self._find(partition, asked.timestamp, answer)
+        except StrandlineError as error:
+            answer.error_code = error_code(error)
+
+    def _find(self, partition: PartitionView, timestamp: int, answer: ListOffsetsPartitionResponse) -> None:
+        if timestamp == LATEST:
+            answer.offset = self._end_offset(partition)
+            answer.leader_epoch = partition.leader_epoch
+        elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+            answer.offset = partition.log_start_offset
+            answer.leader_epoch = partition.epoch_of(answer.offset)
+        elif timestamp == MAX_TIMESTAMP:
+            partition.max_timestamp_offset(self._expect(partition, answer))
+        elif timestamp >= 0:
+            partition.offset_for_timestamp(timestamp, self._expect(partition, answer))
+
+    def _end_offset(self, partition: PartitionView) -> int:
+        """What is not committed does not exist for a client: an election could still take it back."""
+        return partition.last_stable_offset if self._read_committed else partition.high_watermark
+
+    def _expect(self, partition: PartitionView, answer: ListOffsetsPartitionResponse) -> FoundOffset:
+        self._open += 1
+
+        def on_found(found: TimestampOffset | None, error: BaseException | None) -> None:
+            if error is not None:
+                answer.error_code = error_code(error)
+            elif found is not None and found.offset < self._end_offset(partition):
+                answer.offset, answer.timestamp, answer.leader_epoch = found
+            self._open -= 1
+            if self._open == 0 and self._all_asked:
+                self._context.reply(self.response)
+
+        return on_found
+
+
+def _why_absent(node: Node, topic: str, index: int) -> ErrorCode:
+    partition = node.image.partition(topic, index)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    # We should lead it and cannot: its log failed.
+    return ErrorCode.KAFKA_STORAGE_ERROR if partition.leader == node.node_id else ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,0 +1,61 @@
+"""ApiVersions (18), versions 0-4: what this node speaks, told from the table that dispatches.
+
+Honoured: every version; features that are finalised in the metadata log.
+Traps: the table advertises Produce from version 0 although 0-2 are refused, because librdkafka will not talk to a
+broker that does not (KAFKA-18659). A version above ours is answered in the format of version 0, with
+UNSUPPORTED_VERSION and the list, so that the client can ask again (`unsupported_version`).
+"""
+
+from __future__ import annotations
+
+import re
+
+from strandline.codec.messages.api_versions_request import ApiVersionsRequest
+from strandline.codec.messages.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from strandline.errors import ErrorCode
+from strandline.handlers.context import Node, RequestContext
+from strandline.quorum.cluster_image import METADATA_VERSION
+from strandline.quorum.controller import METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL_MIN
+
+API_KEY = 18
+VERSIONS = (0, 4)
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if context.api_version >= 3 and not (
+        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    node = context.node
+    return ApiVersionsResponse(
+        api_keys=_api_keys(node),
+        supported_features=[
+            SupportedFeatureKey(
+                name=METADATA_VERSION, min_version=METADATA_VERSION_LEVEL_MIN, max_version=METADATA_VERSION_LEVEL
+            )
+        ],
+        finalized_features_epoch=node.image.applied_offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in sorted(node.image.features.items())
+        ],
+    )
+
+
+def unsupported_version(node: Node) -> ApiVersionsResponse:
+    """The answer to a version that we do not know; to be encoded as version 0, whatever was asked."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_api_keys(node))
+
+
+def _api_keys(node: Node) -> list[ApiVersion]:
+    return [
+        ApiVersion(api_key=key, min_version=route.advertised_min, max_version=route.version_max)
+        for key, route in sorted(node.routes.items())
+    ]
