@@ -198,6 +198,9 @@ class Story:
         assert isinstance(self.last, LeaveGroupResponse)
         return [ErrorCode(member.error_code) for member in self.last.members]
 
+    def step_leave_with_no_members(self) -> None:
+        self.step(LeaveGroup(self.call("admin"), LeaveGroupRequest(group_id=self.group)))
+
     def commit(
         self,
         name: str,
