@@ -1,4 +1,4 @@
-"""OffsetCommit, versions 2-10: a group's positions, by topic name (2-9) or topic id (10).
+"""OffsetCommit (8), versions 2-10: a group's positions, by topic name (2-9) or topic id (10).
 
 Honoured: generation and member checks, leader epochs (6), static members (7), retention times of versions 2-4 as an
 expiry of the offset. Member epochs of the newer consumer protocol come with that protocol.
@@ -16,12 +16,15 @@ from strandline.coordinators.call import Call
 from strandline.coordinators.events import CommitOffsets
 from strandline.coordinators.offsets import refuse_commit
 from strandline.errors import ErrorCode
-from strandline.handlers.group_context import GroupContext
+from strandline.handlers.context import RequestContext
+
+API_KEY = 8
+VERSIONS = (2, 10)
 
 TOPIC_ID_FROM_VERSION = 10
 
 
-def handle(context: GroupContext, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
+def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
     refused = OffsetCommitResponse()
     known = [known_part for topic in request.topics if (known_part := resolve(context, topic, refused)) is not None]
     if not known:
@@ -38,7 +41,7 @@ def handle(context: GroupContext, request: OffsetCommitRequest) -> OffsetCommitR
 
 
 def resolve(
-    context: GroupContext, topic: OffsetCommitRequestTopic, refused: OffsetCommitResponse
+    context: RequestContext, topic: OffsetCommitRequestTopic, refused: OffsetCommitResponse
 ) -> OffsetCommitRequestTopic | None:
     """The part of `topic` that exists, with name and id filled in; the rest is put into `refused`."""
     by_id = context.api_version >= TOPIC_ID_FROM_VERSION

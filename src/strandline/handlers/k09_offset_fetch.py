@@ -1,4 +1,4 @@
-"""OffsetFetch, versions 1-10: committed offsets of one group (1-7) or many (8+), by topic name or topic id (10).
+"""OffsetFetch (9), versions 1-10: committed offsets of one group (1-7) or many (8+), by topic name or topic id (10).
 
 Null topics ask for all offsets of a group (2+). `require_stable` (7+) is always granted: an answer waits until every
 commit before it is below the high watermark, and no transactional commit can be open yet. Member epochs of the newer
@@ -24,15 +24,18 @@ from strandline.coordinators.call import Call
 from strandline.coordinators.events import FetchOffsets, Response
 from strandline.coordinators.offsets import NO_OFFSET
 from strandline.errors import ErrorCode
-from strandline.handlers.group_context import GroupContext
+from strandline.handlers.context import RequestContext
 from strandline.ids import ZERO_UUID
+
+API_KEY = 9
+VERSIONS = (1, 10)
 
 GROUP_ERROR_FROM_VERSION = 2
 GROUPS_FROM_VERSION = 8
 TOPIC_ID_FROM_VERSION = 10
 
 
-def handle(context: GroupContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
+def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
     groups = request.groups if context.api_version >= GROUPS_FROM_VERSION else [single_group(request)]
     call = Call(context.reply, refusal=lambda code: OffsetFetchResponse(error_code=code))
     gathering = Gathering(context, call, groups)
@@ -56,7 +59,7 @@ def single_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 class Gathering:
     """Groups of one request may live in different shards; the answer leaves when the last of them has spoken."""
 
-    def __init__(self, context: GroupContext, call: Call, groups: list[OffsetFetchRequestGroup]) -> None:
+    def __init__(self, context: RequestContext, call: Call, groups: list[OffsetFetchRequestGroup]) -> None:
         self.context = context
         self.call = call
         self.answers: list[OffsetFetchResponseGroup | None] = [None] * len(groups)
@@ -118,7 +121,7 @@ class GroupPart:
         )
 
 
-def resolve(context: GroupContext, group: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
+def resolve(context: RequestContext, group: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
     """Give the topics their name and id; topics whose id means nothing are taken out and answered by themselves."""
     if group.topics is None:
         return []
@@ -142,7 +145,7 @@ def resolve(context: GroupContext, group: OffsetFetchRequestGroup) -> list[Offse
     return refused
 
 
-def is_current(context: GroupContext, topic: OffsetFetchResponseTopics) -> bool:
+def is_current(context: RequestContext, topic: OffsetFetchResponseTopics) -> bool:
     """Whether an offset that the group holds belongs to the topic that has the name now; names the topic's id."""
     found = context.node.image.topic_by_name(topic.name)
     if found is None:

@@ -1,4 +1,4 @@
-"""JoinGroup, versions 0-9: enter a group, or take part in its next generation.
+"""JoinGroup (11), versions 0-9: enter a group, or take part in its next generation.
 
 Honoured: dynamic members (an id first from version 4), static members (5), the protocol type in the answer (7),
 skip_assignment (9). The reason of version 8 is read and not kept yet.
@@ -11,12 +11,15 @@ from strandline.codec.messages.join_group_response import JoinGroupResponse
 from strandline.coordinators.call import Call
 from strandline.coordinators.events import JoinGroup
 from strandline.errors import ErrorCode
-from strandline.handlers.group_context import GroupContext
+from strandline.handlers.context import RequestContext
+
+API_KEY = 11
+VERSIONS = (0, 9)
 
 NULLABLE_PROTOCOL_NAME_FROM_VERSION = 7
 
 
-def handle(context: GroupContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
+def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
     def refusal(code: ErrorCode) -> JoinGroupResponse:
         return JoinGroupResponse(error_code=code, member_id=request.member_id)
 

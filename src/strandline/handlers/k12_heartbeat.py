@@ -1,4 +1,4 @@
-"""Heartbeat, versions 0-4: a member is alive, and hears whether its group rebalances."""
+"""Heartbeat (12), versions 0-4: a member is alive, and hears whether its group rebalances."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from strandline.codec.messages.heartbeat_response import HeartbeatResponse
 from strandline.coordinators.call import Call
 from strandline.coordinators.events import Heartbeat
 from strandline.errors import ErrorCode
-from strandline.handlers.group_context import GroupContext
+from strandline.handlers.context import RequestContext
+
+API_KEY = 12
+VERSIONS = (0, 4)
 
 
-def handle(context: GroupContext, request: HeartbeatRequest) -> HeartbeatResponse | None:
+def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | None:
     call = Call(context.reply, refusal=refusal)
     context.node.groups.submit(request.group_id, Heartbeat(call, request))
     response: HeartbeatResponse | None = call.collect()

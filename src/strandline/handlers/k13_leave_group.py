@@ -1,4 +1,4 @@
-"""LeaveGroup, versions 0-5: one member goes (0-2), or many, also static ones by their instance id (3+).
+"""LeaveGroup (13), versions 0-5: one member goes (0-2), or many, also static ones by their instance id (3+).
 
 The reason of version 5 is read and not kept yet.
 """
@@ -10,12 +10,15 @@ from strandline.codec.messages.leave_group_response import LeaveGroupResponse
 from strandline.coordinators.call import Call
 from strandline.coordinators.events import LeaveGroup
 from strandline.errors import ErrorCode
-from strandline.handlers.group_context import GroupContext
+from strandline.handlers.context import RequestContext
+
+API_KEY = 13
+VERSIONS = (0, 5)
 
 MEMBERS_FROM_VERSION = 3
 
 
-def handle(context: GroupContext, request: LeaveGroupRequest) -> LeaveGroupResponse | None:
+def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | None:
     if context.api_version < MEMBERS_FROM_VERSION:
         request = LeaveGroupRequest(group_id=request.group_id, members=[MemberIdentity(member_id=request.member_id)])
 

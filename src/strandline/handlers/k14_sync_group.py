@@ -1,4 +1,4 @@
-"""SyncGroup, versions 0-5: the leader hands in the assignment, every member gets its part.
+"""SyncGroup (14), versions 0-5: the leader hands in the assignment, every member gets its part.
 
 From version 5 a member must name the protocol it believes in.
 """
@@ -10,12 +10,15 @@ from strandline.codec.messages.sync_group_response import SyncGroupResponse
 from strandline.coordinators.call import Call
 from strandline.coordinators.events import SyncGroup
 from strandline.errors import ErrorCode
-from strandline.handlers.group_context import GroupContext
+from strandline.handlers.context import RequestContext
+
+API_KEY = 14
+VERSIONS = (0, 5)
 
 PROTOCOL_REQUIRED_FROM_VERSION = 5
 
 
-def handle(context: GroupContext, request: SyncGroupRequest) -> SyncGroupResponse | None:
+def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | None:
     if context.api_version >= PROTOCOL_REQUIRED_FROM_VERSION and None in (request.protocol_type, request.protocol_name):
         return refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     call = Call(context.reply, refusal=refusal)
