@@ -8,6 +8,7 @@ import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.codec.columns_cases import PLAIN, RECORDS, TWINS, numbered, order_feed, using
 
 from strandline.codec.columns import (
     Columns,
@@ -19,7 +20,6 @@ from strandline.codec.columns import (
     encode_batch,
     records_of,
 )
-from tests.unit.codec.columns_cases import PLAIN, RECORDS, TWINS, numbered, order_feed, using
 
 
 @pytest.mark.parametrize("twin", TWINS)
@@ -64,7 +64,12 @@ def test_every_field_of_the_header_arrives(twin: ModuleType) -> None:
     with using(twin):
         columns = decode_batch(batch)
     assert (columns.base_offset, columns.last_offset, columns.count) == (7, 9, 3)
-    assert (columns.leader_epoch, columns.producer_id, columns.producer_epoch, columns.base_sequence) == (5, 4001, 3, 99)
+    assert (columns.leader_epoch, columns.producer_id, columns.producer_epoch, columns.base_sequence) == (
+        5,
+        4001,
+        3,
+        99,
+    )
     assert columns.is_transactional
     assert columns.is_control
     assert columns.header.delete_horizon_ms is None
@@ -78,7 +83,7 @@ def test_a_batch_without_records_keeps_its_range(twin: ModuleType) -> None:
     with using(twin):
         columns = decode_batch(batch)
         assert (len(columns), columns.last_offset, list(columns)) == (0, 49, [])
-        assert list(records_of(batch + encode_batch(order_feed(2), base_offset=50)))[0].offset == 50
+        assert next(iter(records_of(batch + encode_batch(order_feed(2), base_offset=50)))).offset == 50
     assert columns.first_at_or_after(0) is None
     assert columns.first_of_max_timestamp() is None
 
