@@ -1,0 +1,28 @@
+"""`python -m demo`: start a node, tell the story, leave nothing behind."""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import time
+
+from demo.acts import Story
+from demo.stage import Stage
+from strandline.testing import embedded
+
+
+def main() -> int:
+    seed = int(sys.argv[1]) if len(sys.argv) > 1 else random.SystemRandom().randrange(10**6)
+    stage = Stage()
+    with tempfile.TemporaryDirectory(prefix="strandline-demo-") as data:
+        begin = time.monotonic()
+        with embedded(data=data) as node:
+            stage.title("Strandline", f"a distributed log that speaks the Kafka protocol (seed {seed})")
+            ready_s = time.monotonic() - begin
+            stage.say(f"One node: process {node.pid} on {node.bootstrap}, ready {ready_s:.2f} s after it was started.")
+            return 0 if Story(node, stage, seed).play() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

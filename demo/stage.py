@@ -1,0 +1,56 @@
+"""How the story looks: sober on a terminal, and the same words in a pipe."""
+
+from __future__ import annotations
+
+import sys
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+WIDTH_MAX = 96
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.console = Console(highlight=False, soft_wrap=False)
+        self.console.width = min(self.console.width if sys.stdout.isatty() else WIDTH_MAX, WIDTH_MAX)
+        self._act = 0
+        self.lessons: list[str] = []
+
+    def title(self, name: str, subtitle: str) -> None:
+        self.console.print(Text.assemble((name, "bold"), (f"  {subtitle}", "dim")))
+
+    def act(self, title: str) -> None:
+        self._act += 1
+        self.console.print()
+        self.console.print(Text(f"{self._act}  {title}", style="bold"))
+
+    def say(self, text: str, style: str = "") -> None:
+        for line in Text(text, style=style).wrap(self.console, self.console.width - 2):
+            self.console.print("  ", line, sep="")
+
+    def table(self, columns: list[str], rows: list[list[object]]) -> None:
+        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=True, header_style="dim", show_edge=False)
+        for index, column in enumerate(columns):
+            numeric = all(isinstance(row[index], int) for row in rows)
+            drawn.add_column(column, justify="right" if numeric else "left")
+        for row in rows:
+            drawn.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+        self.console.print(Padding(drawn, (0, 0, 0, 1)))
+
+    def shown(self, lesson: str) -> None:
+        """A sentence for the end: what this act has shown."""
+        self.lessons.append(lesson)
+
+    def close(self, *, seconds: float, clean: bool) -> None:
+        self.console.print()
+        heading = f"What was shown, in {seconds:.0f} seconds" if clean else "This went wrong"
+        self.console.print(Text(heading, style="bold" if clean else "bold red"))
+        for lesson in self.lessons:
+            lines = Text(lesson).wrap(self.console, self.console.width - 5)
+            for number, line in enumerate(lines):
+                self.console.print("  - " if number == 0 else "    ", line, sep="")
+        self.console.print()
