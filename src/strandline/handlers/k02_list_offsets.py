@@ -122,15 +122,20 @@ class _LookUp:
 
     def _find(self, partition: PartitionView, timestamp: int, answer: ListOffsetsPartitionResponse) -> None:
         if timestamp == LATEST:
-            answer.offset = self._end_offset(partition)
-            answer.leader_epoch = partition.leader_epoch
+            self._set(answer, TimestampOffset(self._end_offset(partition), -1, partition.leader_epoch))
         elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-            answer.offset = partition.log_start_offset
-            answer.leader_epoch = partition.epoch_of(answer.offset)
+            start = partition.log_start_offset
+            self._set(answer, TimestampOffset(start, -1, partition.epoch_of(start)))
         elif timestamp == MAX_TIMESTAMP:
             partition.max_timestamp_offset(self._expect(partition, answer))
         elif timestamp >= 0:
             partition.offset_for_timestamp(timestamp, self._expect(partition, answer))
+
+    def _set(self, answer: ListOffsetsPartitionResponse, found: TimestampOffset) -> None:
+        answer.offset = found.offset
+        answer.timestamp = found.timestamp
+        if self._context.api_version >= 4:
+            answer.leader_epoch = found.leader_epoch
 
     def _end_offset(self, partition: PartitionView) -> int:
         """What is not committed does not exist for a client: an election could still take it back."""
@@ -143,7 +148,7 @@ class _LookUp:
             if error is not None:
                 answer.error_code = error_code(error)
             elif found is not None and found.offset < self._end_offset(partition):
-                answer.offset, answer.timestamp, answer.leader_epoch = found
+                self._set(answer, found)
             self._open -= 1
             if self._open == 0 and self._all_asked:
                 self._context.reply(self.response)

@@ -1,0 +1,152 @@
+"""A node of one for tests of handlers: a real controller, image and producer ids, and a metadata log in memory.
+
+Writes wait in `writes` until `flush`, as they would for a disk, so that a test can look at what happens in between.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from strandline.codec.message import Message, decode_exact, encode
+from strandline.config import BrokerConfig
+from strandline.errors import ErrorCode, RequestError
+from strandline.handlers.context import EncodedResponse
+from strandline.handlers.k02_list_offsets import FoundOffset, TimestampOffset
+from strandline.quorum.cluster_image import ClusterImage
+from strandline.quorum.controller import Controller
+from strandline.quorum.producer_ids import ProducerIds
+
+Done = Callable[[BaseException | None], object]
+
+
+@dataclass
+class Route:
+    api_key: int
+    name: str
+    advertised_min: int
+    version_max: int
+
+
+@dataclass
+class Records:
+    """A partition as a list of (timestamp, leader epoch); the offset is the place in the list."""
+
+    records: list[tuple[int, int]]
+    high_watermark: int
+    last_stable_offset: int
+    leader_epoch: int
+    log_start_offset: int = 0
+    held: list[Callable[[], object]] | None = None
+    """Look-ups that wait, where a test wants them to; else they are answered at once."""
+
+    def check_leader_epoch(self, epoch: int) -> None:
+        if epoch not in (-1, self.leader_epoch):
+            older = epoch < self.leader_epoch
+            raise RequestError(ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH, "epoch")
+
+    def epoch_of(self, offset: int) -> int:
+        return self.records[offset][1] if offset < len(self.records) else -1
+
+    def offset_for_timestamp(self, timestamp: int, callback: FoundOffset) -> None:
+        places = range(self.log_start_offset, len(self.records))
+        self._find(next((at for at in places if self.records[at][0] >= timestamp), None), callback)
+
+    def max_timestamp_offset(self, callback: FoundOffset) -> None:
+        places = range(self.log_start_offset, len(self.records))
+        self._find(max(places, key=lambda at: self.records[at][0], default=None), callback)
+
+    def _find(self, at: int | None, callback: FoundOffset) -> None:
+        found = None if at is None else TimestampOffset(at, *self.records[at])
+        if self.held is None:
+            callback(found, None)
+        else:
+            self.held.append(lambda: callback(found, None))
+
+
+class NodeOfOne:
+    node_id = 1
+    cluster_id = "a-cluster"
+
+    def __init__(self, *, seed: int = 5, start: bool = True, **settings: str) -> None:
+        self.config = BrokerConfig.load("", {name.replace("_", "."): value for name, value in settings.items()})
+        self.image = ClusterImage()
+        self.controller = Controller(self.image, config=self.config, rng=random.Random(seed))
+        self.partitions: dict[tuple[str, int], Records] = {}
+        self.routes = {
+            18: Route(18, "ApiVersions", 0, 4),
+            0: Route(0, "Produce", 0, 13),
+            3: Route(3, "Metadata", 0, 13),
+        }
+        self.log: list[Any] = []
+        self.writes: list[tuple[list[Any], Done]] = []
+        self.producer_ids = ProducerIds(self.controller, self.controller_write, broker_id=1, broker_epoch=1)
+        if start:
+            self.controller_write(self.controller.bootstrap(), lambda error: None)
+            self.start_broker(1)
+            self.flush()
+
+    def start_broker(self, broker_id: int, rack: str | None = None) -> None:
+        records = self.controller.register_broker(
+            broker_id,
+            epoch=len(self.log) + 1,
+            incarnation_id=uuid.UUID(int=broker_id),
+            endpoints=[("PLAINTEXT", f"host-{broker_id}", 9000 + broker_id)],
+            rack=rack,
+        )
+        self.controller_write(records, lambda error: None)
+
+    def advertised(self) -> tuple[str, int]:
+        return "127.0.0.1", 19092
+
+    def partition(self, topic: str, index: int) -> Records | None:
+        return self.partitions.get((topic, index))
+
+    def controller_write(self, records: list[Any], on_done: Done) -> None:
+        self.writes.append((records, on_done))
+
+    def flush(self) -> None:
+        """Write what waits, until nothing does."""
+        while self.writes:
+            records, on_done = self.writes.pop(0)
+            for record in records:
+                self.image.apply(record, len(self.log))
+                self.log.append(record)
+            on_done(None)
+
+    def fail(self, error: BaseException) -> None:
+        """The disk refuses everything that waits."""
+        writes, self.writes = self.writes, []
+        self.controller.revert(self.image)
+        for _, on_done in writes:
+            on_done(error)
+
+
+@dataclass
+class Context:
+    node: NodeOfOne
+    api_version: int
+    client_id: str | None = "test"
+    client_host: str = "127.0.0.1"
+    replies: list[Any] = field(default_factory=list)
+
+    def reply(self, response: Any) -> None:
+        self.replies.append(response)
+
+
+def ask(handler: Any, node: NodeOfOne, request: Message, version: int, response_class: type[Message]) -> Any:
+    """One request through a handler, both ways over the wire format, with the disk flushed if the handler waits."""
+    context = Context(node, version)
+    over_the_wire = decode_exact(type(request), version, encode(request, version))
+    response = handler.handle(context, over_the_wire)
+    if response is None:
+        node.flush()
+        assert len(context.replies) == 1, "answered exactly once"
+        response = context.replies[0]
+    else:
+        assert not context.replies
+    body = response.body if isinstance(response, EncodedResponse) else encode(response, version)
+    return decode_exact(response_class, version, body)
