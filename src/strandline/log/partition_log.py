@@ -132,6 +132,7 @@ class PartitionLog:
         self.failure: StrandlineError | None = None
         self.on_flushed: Callable[[], None] | None = None
         self.on_failed: Callable[[StrandlineError], None] | None = None
+        self.on_rolled: Callable[[], None] | None = None
         self._unsynced_directories: list[Path] = []
         self._unsynced_indexes: list[Path] = []
         self._dirty: list[Segment] = []
@@ -413,6 +414,8 @@ class PartitionLog:
             self._seal(self.active)
             self._save_snapshot()
             self._add_segment(self.log_end_offset, now_ms)
+            if self.on_rolled is not None:
+                self.on_rolled()
         except OSError as error:
             # The old segment stays the last one; what was made of the new one is found again or overwritten.
             self.active.is_active = True
@@ -510,6 +513,11 @@ class PartitionLog:
             at += 1
         return None
 
+    def segment_of(self, offset: int) -> Segment | None:
+        """The segment in which to look for `offset`."""
+        at = bisect_right(self.base_offsets, offset) - 1
+        return self.segments[at] if at >= 0 else None
+
     def _limit_position(self, at: int, limit_offset: int, may_block: bool) -> int:
         """Where in segment `at` the batches below `limit_offset` end."""
         segment = self.segments[at]
@@ -588,6 +596,17 @@ class PartitionLog:
             segment.delete()
         if self.leader_epochs.truncate_start(start_offset):
             self._save_leader_epochs()
+
+    def delete(self, target: Path) -> None:
+        """Move the directory to `target` and be offline. Readers that hold a segment go on reading it."""
+        self.disk.rename(self.directory, target)
+        self.failure = Closed(f"{self.directory} was deleted")
+        for segment in self.segments:
+            segment.abandon()
+
+    def sync_with_next_flush(self, path: Path) -> None:
+        """A small file beside the log (`partition.metadata`) that must be safe before any record is."""
+        self._unsynced_indexes.append(path)
 
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self.segments)

@@ -291,6 +291,10 @@ class Segment:
             raise ColdRead
         return int.from_bytes(data[8:12], "big") + PREFIX_SIZE
 
+    def largest_timestamp_ms(self) -> int:
+        """The largest timestamp in the segment; -1 if that is not known."""
+        return self.max_timestamp_ms if self.is_active else self.time_index.last()[0]
+
     # Holding and deleting
 
     def retain(self) -> None:
@@ -318,6 +322,13 @@ class Segment:
         for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
             path = self.path.with_suffix(suffix)
             self.disk.remove(path.with_name(path.name + DELETED_SUFFIX))
+
+    def abandon(self) -> None:
+        """The directory is being removed by somebody else; close when the last reader lets go."""
+        self.deleted = True
+        self.is_active = False
+        if self.references == 0:
+            self.open_files.forget(self)
 
     def close(self) -> None:
         self.open_files.forget(self)

@@ -1,0 +1,5 @@
+import sys
+
+from strandline.broker.main import main
+
+sys.exit(main(sys.argv[1:]))

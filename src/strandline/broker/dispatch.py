@@ -1,0 +1,181 @@
+"""From a frame to its handler, and the limits that all connections share.
+
+The table in `routes` decides what is served and what ApiVersions advertises: one place, so they cannot disagree.
+A request that cannot be read closes its connection and no other; nothing that a peer sends stops the node.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline.broker.connection import Connection, Exchange
+from strandline.broker.routes import Route
+from strandline.codec.message import decode_exact, encode
+from strandline.codec.messages.api_versions_request import ApiVersionsRequest
+from strandline.codec.wire import skip_tags
+from strandline.errors import MalformedMessage, PeerError
+from strandline.handlers.context import EncodedResponse
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+
+API_VERSIONS: Final = 18
+
+log = logging.getLogger("strandline.broker")
+
+
+class RequestContext:
+    """One request of the compiled messages, until it is answered."""
+
+    __slots__ = ("_exchange", "api_version", "client_host", "client_id", "node", "route")
+
+    def __init__(
+        self, node: Node, route: Route, exchange: Exchange, api_version: int, client_id: str | None, client_host: str
+    ) -> None:
+        self.node = node
+        self.route = route
+        self._exchange = exchange
+        self.api_version = api_version
+        self.client_id = client_id
+        self.client_host = client_host
+
+    def reply(self, response: Any) -> None:
+        body = response.body if type(response) is EncodedResponse else encode(response, self.api_version)
+        self._exchange.reply(body)
+
+
+class Dispatcher:
+    def __init__(self, node: Node, routes: dict[int, Route], *, frame_size_max: int, inbox_bytes_max: int) -> None:
+        self.node = node
+        self.routes = routes
+        self.frame_size_max = frame_size_max
+        self.inbox_bytes_max = inbox_bytes_max
+        self.inbox_bytes = 0
+        self.connections: set[Connection] = set()
+        self.connections_by_host: dict[str, int] = {}
+        self.refused = 0
+        self.ticks = 0
+        """Seconds since the start, roughly: cheap enough to be noted with every receive."""
+        self._starved: deque[Connection] = deque()
+        self._favoured: Connection | None = None
+
+    def start(
+        self,
+        connection: Connection,
+        view: memoryview,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id_size: int,
+    ) -> None:
+        """Start one request; `view` begins with the client id and is good only until this returns."""
+        route = self.routes.get(api_key)
+        if route is None:
+            self.refuse(connection, f"unknown API key {api_key}")
+            return
+        try:
+            if not route.version_min <= version <= route.version_max:
+                self._refuse_version(connection, route, version, correlation_id)
+                return
+            at = max(0, client_id_size)
+            if version >= route.flexible_from:
+                at = skip_tags(view, at)
+            route.requests += 1
+            hot = route.hot
+            if hot is not None:
+                hot(self.node, connection, view, at, version, correlation_id)
+            else:
+                self._start_cold(connection, route, view, at, version, correlation_id, client_id_size)
+        except (PeerError, IndexError) as error:
+            # IndexError: a header that ends within its tagged fields.
+            self.refuse(connection, f"{route.name} {version}: {error}")
+        except Exception:
+            # We are wrong, but one connection is what it may cost.
+            log.exception("%s %d failed", route.name, version)
+            connection.close()
+
+    def _start_cold(
+        self,
+        connection: Connection,
+        route: Route,
+        view: memoryview,
+        at: int,
+        version: int,
+        correlation_id: int,
+        client_id_size: int,
+    ) -> None:
+        handler = route.load()
+        request = decode_exact(handler.request_class, version, view[at:])
+        try:
+            client_id = str(view[:client_id_size], "utf-8") if client_id_size >= 0 else None
+        except UnicodeDecodeError as error:
+            raise MalformedMessage("a client id that is not UTF-8") from error
+        exchange = connection.begin(
+            correlation_id, flexible_header=version >= route.flexible_from and route.api_key != API_VERSIONS
+        )
+        context = RequestContext(self.node, route, exchange, version, client_id, connection.transport.peer_host)
+        response = handler.handle(context, request)
+        if response is not None:
+            context.reply(response)
+
+    def _refuse_version(self, connection: Connection, route: Route, version: int, correlation_id: int) -> None:
+        if route.api_key != API_VERSIONS:
+            self.refuse(connection, f"{route.name} has no version {version}")
+            return
+        # A newer client asks with a version we do not know: it is answered in version 0, with the list, and asks again.
+        exchange = connection.begin(correlation_id, flexible_header=False)
+        context = RequestContext(self.node, route, exchange, version, None, connection.transport.peer_host)
+        context.reply(EncodedResponse(encode(route.load().handle(context, ApiVersionsRequest()), 0)))
+
+    def refuse(self, connection: Connection, reason: str) -> None:
+        """Hang up on a peer that does not speak the protocol."""
+        self.refused += 1
+        log.info("closing the connection from %s: %s", connection.transport.peer_host, reason)
+        connection.close()
+
+    # Memory for requests that are not complete yet
+
+    def note_inbox(self, connection: Connection, change: int) -> None:
+        """An inbox grew or shrank. Beyond the budget only one connection may go on reading, so that it can finish."""
+        self.inbox_bytes += change
+        if change > 0 and self.inbox_bytes > self.inbox_bytes_max:
+            if self._favoured is None or self._favoured.closed:
+                self._favoured = connection
+            if self._favoured is not connection:
+                connection.transport.pause()
+                self._starved.append(connection)
+        elif change < 0:
+            if self._favoured is connection:
+                self._favoured = None
+            while self._starved and (self.inbox_bytes <= self.inbox_bytes_max or self._favoured is None):
+                waiting = self._starved.popleft()
+                if waiting.closed:
+                    continue
+                if self.inbox_bytes > self.inbox_bytes_max:
+                    self._favoured = waiting
+                if not waiting.paused:
+                    waiting.transport.resume()
+
+    # Connections
+
+    def welcome(self, connection: Connection) -> None:
+        host = connection.transport.peer_host
+        connection.used_at = self.ticks
+        self.connections.add(connection)
+        self.connections_by_host[host] = self.connections_by_host.get(host, 0) + 1
+
+    def forget(self, connection: Connection) -> None:
+        host = connection.transport.peer_host
+        self.connections.discard(connection)
+        left = self.connections_by_host.get(host, 0) - 1
+        if left > 0:
+            self.connections_by_host[host] = left
+        else:
+            self.connections_by_host.pop(host, None)
+
+    def close_idle(self, *, idle_s: float) -> None:
+        for connection in list(self.connections):
+            if self.ticks - connection.used_at > idle_s and connection.started is None:
+                connection.close()

@@ -1,0 +1,106 @@
+"""Accepting connections, within limits."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from typing import Final
+
+from strandline.broker.connection import Connection
+from strandline.broker.dispatch import Dispatcher
+from strandline.broker.socket_transport import ReceiveBuffer, SocketTransport
+from strandline.runtime import LoopRuntime
+
+log = logging.getLogger("strandline.broker")
+
+BACKLOG: Final = 1024
+ACCEPTS_PER_TURN_MAX: Final = 64
+BACKOFF_S: Final = 0.1
+_OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Listener:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        runtime: LoopRuntime,
+        dispatcher: Dispatcher,
+        *,
+        connections_max: int,
+        connections_per_host_max: int,
+    ) -> None:
+        self._loop = loop
+        self._runtime = runtime
+        self._dispatcher = dispatcher
+        self._connections_max = connections_max
+        self._connections_per_host_max = connections_per_host_max
+        self._buffer = ReceiveBuffer()
+        self._socket: socket.socket | None = None
+
+    def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Take the address; what was really bound (port 0 chooses one). Clients are served after `open`."""
+        family, _, _, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setblocking(False)
+        listening.bind(address)
+        self._socket = listening
+        bound = listening.getsockname()
+        return bound[0], bound[1]
+
+    def open(self) -> None:
+        assert self._socket is not None
+        self._socket.listen(BACKLOG)
+        self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+
+    def _on_acceptable(self) -> None:
+        for _ in range(ACCEPTS_PER_TURN_MAX):
+            if self._socket is None:
+                return
+            try:
+                accepted, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_DESCRIPTORS:
+                    raise
+                self._back_off(error)
+                return
+            self._welcome(accepted, address[0])
+
+    def _back_off(self, error: OSError) -> None:
+        """No descriptor is free: leave the queue to the kernel for a moment instead of spinning on it."""
+        log.warning("cannot accept connections: %s; raise `ulimit -n` or lower max.connections", error.strerror)
+        assert self._socket is not None
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.call_later(BACKOFF_S, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if self._socket is not None:
+            self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
+
+    def _welcome(self, accepted: socket.socket, host: str) -> None:
+        dispatcher = self._dispatcher
+        if len(dispatcher.connections) >= self._connections_max or (
+            dispatcher.connections_by_host.get(host, 0) >= self._connections_per_host_max
+        ):
+            dispatcher.refused += 1
+            accepted.close()
+            return
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        transport = SocketTransport(self._loop, self._runtime, accepted, self._buffer, host)
+        connection = Connection(dispatcher, transport)
+        dispatcher.welcome(connection)
+        transport.attach(connection)

@@ -1,0 +1,107 @@
+"""The process: arguments and properties in, one `ready HOST:PORT` line out, status 0 on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from strandline.config import BrokerConfig
+from strandline.errors import StrandlineError
+
+log = logging.getLogger("strandline.node")
+
+USAGE = "usage: python -m strandline.broker --data DIR [--listen HOST:PORT] [--config FILE] [-X key=value]..."
+
+
+def serve(data: Path | None, listen: str | None, config: Path | None, overrides: Mapping[str, str]) -> int:
+    """Run a node until SIGTERM or SIGINT; the exit status."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        settings = _settings(data, listen, config, overrides)
+        for warning in settings.warnings:
+            log.warning("%s", warning)
+        return _run(_serve(Path(settings.log_dirs[0]), settings))
+    except (StrandlineError, OSError) as error:
+        print(f"strandline: {error}", file=sys.stderr)
+        return 1
+
+
+def _settings(data: Path | None, listen: str | None, config: Path | None, overrides: Mapping[str, str]) -> BrokerConfig:
+    given = dict(overrides)
+    if data is not None:
+        given["log.dirs"] = str(data)
+    if listen is not None:
+        given["listeners"] = f"PLAINTEXT://{listen}"
+    content = config.read_text() if config is not None else ""
+    return BrokerConfig.load(content, given, os.environ, file_name=str(config or "server.properties"))
+
+
+def _run(main: Coroutine[Any, Any, int]) -> int:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+async def _serve(data: Path, config: BrokerConfig) -> int:
+    from strandline.broker.node import Node
+
+    _raise_descriptor_limit()
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stopping.set)
+    node = Node(data, config, loop)
+    host, port = node.start()
+    # What exists now lives as long as the node: keep the collector from walking it again and again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+    print(f"ready {_address(host, port)}", flush=True)
+    await stopping.wait()
+    await node.stop()
+    return 0
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _raise_descriptor_limit() -> None:
+    """Use as many descriptors as we are allowed: connections and segments need one each."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The plain command line, without typer: what `embedded()` and scripts start."""
+    options: dict[str, str] = {}
+    overrides: dict[str, str] = {}
+    remaining = iter(arguments)
+    for name in remaining:
+        value = next(remaining, None)
+        if name not in ("--data", "--listen", "--config", "-X") or value is None:
+            print(USAGE, file=sys.stderr)
+            return 2
+        if name == "-X":
+            key, _, setting = value.partition("=")
+            overrides[key] = setting
+        else:
+            options[name] = value
+    return serve(
+        Path(options["--data"]) if "--data" in options else None,
+        options.get("--listen"),
+        Path(options["--config"]) if "--config" in options else None,
+        overrides,
+    )

@@ -1,0 +1,249 @@
+"""A node: every part, wired. Reads from top to bottom as a start-up does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import deque
+from pathlib import Path
+from typing import Any, Final
+
+from strandline.broker.dispatch import Dispatcher
+from strandline.broker.group_driver import GroupDriver, group_config
+from strandline.broker.listener import Listener
+from strandline.broker.metadata_log import Done, MetadataLog
+from strandline.broker.replicas import Replicas
+from strandline.broker.routes import routes
+from strandline.broker.watchdog import Watchdog
+from strandline.config import BrokerConfig
+from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC
+from strandline.errors import CorruptLog, InvalidConfig
+from strandline.handlers.k00_produce import ProduceWait
+from strandline.log.disk import Disk, RealDisk
+from strandline.log.flusher import Flusher
+from strandline.log.log_directory import LogDirectory
+from strandline.partition.fetch_session import FetchSessions
+from strandline.partition.partition import Partition
+from strandline.quorum.cluster_image import ClusterImage
+from strandline.quorum.controller import Controller
+from strandline.quorum.producer_ids import ProducerIds
+from strandline.quorum.quorum_state import MetaProperties, uuid_text
+from strandline.runtime import LoopRuntime
+
+log = logging.getLogger("strandline.node")
+
+TICK_S: Final = 1.0
+DRAIN_S_MAX: Final = 10.0
+IDLE_SWEEP_TICKS: Final = 30
+EXPIRY_SWEEP_TICKS: Final = 600
+
+
+class Node:
+    def __init__(
+        self, data: Path, config: BrokerConfig, loop: asyncio.AbstractEventLoop, *, disk: Disk | None = None
+    ) -> None:
+        self.config = config
+        self.loop = loop
+        self.runtime = LoopRuntime(loop)
+        self.flusher = Flusher(self.runtime)
+        self.watchdog = Watchdog(self.runtime)
+        self.directory = LogDirectory(data, disk=disk or RealDisk(), open_files_max=config.open_files_max)
+        self.node_id = config.node_id
+        self.cluster_id, self.directory_id = self._identify()
+        self.routes = routes()
+        self.dispatcher = Dispatcher(
+            self,
+            self.routes,
+            frame_size_max=config.socket_request_max_bytes,
+            inbox_bytes_max=config.queued_max_request_bytes if config.queued_max_request_bytes >= 0 else 1 << 62,
+        )
+        self.listener = Listener(
+            loop,
+            self.runtime,
+            self.dispatcher,
+            connections_max=config.max_connections,
+            connections_per_host_max=config.max_connections_per_ip,
+        )
+        self.sessions = FetchSessions(
+            self.runtime.random, sessions_max=config.max_incremental_fetch_session_cache_slots
+        )
+        self.produce_waits: deque[ProduceWait] = deque()
+        self.metadata = MetadataLog(self.directory, self.runtime, self.flusher, node_id=self.node_id)
+        self.controller = Controller(self.metadata.image, config=config, rng=self.runtime.random)
+        self.replicas = Replicas(self)
+        self.topics = self.replicas.topics
+        self.groups = GroupDriver(self.runtime, group_config(config), _OffsetsTopic(self))
+        self.producer_ids: ProducerIds
+        self._bound: tuple[str, int] = ("", 0)
+        self._ticking: asyncio.TimerHandle | None = None
+        self._checkpointed_at = self.runtime.monotonic()
+
+    def _identify(self) -> tuple[str, uuid.UUID]:
+        """Whose directory this is; a fresh one is formatted for a new cluster."""
+        text = self.directory.read_meta_properties()
+        if text is None:
+            cluster_id = uuid_text(self._new_uuid())
+            directory_id = self._new_uuid()
+            self.directory.write_meta_properties(MetaProperties(cluster_id, self.node_id, directory_id).text())
+            return cluster_id, directory_id
+        meta = MetaProperties.parse(text)
+        if meta.node_id != self.node_id:
+            if "node.id" in self.config.given or "broker.id" in self.config.given:
+                raise InvalidConfig(
+                    f"{self.directory.path} belongs to node {meta.node_id}, and node.id is {self.node_id}: "
+                    "correct node.id, or choose another directory"
+                )
+            self.node_id = meta.node_id
+        return meta.cluster_id, meta.directory_id
+
+    def _new_uuid(self) -> uuid.UUID:
+        return uuid.UUID(int=self.runtime.random.getrandbits(128), version=4)
+
+    # Starting
+
+    def start(self) -> tuple[str, int]:
+        """Recover, register, and serve; the address that was bound."""
+        listener = self.config.client_listeners()[0]
+        self._bound = self.listener.bind(listener.host, listener.port)
+        if not self.image.features:
+            self.metadata.write_now(self.controller.bootstrap())
+        self._register(listener.name)
+        self.replicas.open_all()
+        self.metadata.on_applied = self.replicas.on_metadata
+        self.metadata.on_failed = lambda error: self.controller.revert(self.image)
+        self._write_checkpoints()
+        self.dispatcher.ticks = 0
+        self._ticking = self.loop.call_later(TICK_S, self._tick)
+        self.watchdog.start()
+        self.listener.open()
+        return self._bound
+
+    def _register(self, listener_name: str) -> None:
+        epoch = self.metadata.next_offset
+        host, port = self.advertised()
+        self.metadata.write_now(
+            self.controller.register_broker(
+                self.node_id,
+                epoch=epoch,
+                incarnation_id=self._new_uuid(),
+                endpoints=[(listener_name, host, port)],
+                log_dirs=[self.directory_id],
+                rack=self.config.broker_rack,
+            )
+        )
+        self.producer_ids = ProducerIds(
+            self.controller, self.controller_write, broker_id=self.node_id, broker_epoch=epoch
+        )
+
+    # What handlers ask
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.metadata.image
+
+    def controller_write(self, records: list[Any], on_done: Done) -> None:
+        self.metadata.write(records, on_done)
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        partitions = self.topics.get(topic)
+        return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
+
+    def advertised(self) -> tuple[str, int]:
+        for listener in self.config.advertised():
+            return listener.host, listener.port or self._bound[1]
+        return self._bound
+
+    # Every second
+
+    def _tick(self) -> None:
+        self._ticking = self.loop.call_later(TICK_S, self._tick)
+        dispatcher = self.dispatcher
+        dispatcher.ticks += 1
+        now = self.runtime.monotonic()
+        waits = self.produce_waits
+        while waits and (waits[0].done or waits[0].deadline <= now):
+            wait = waits.popleft()
+            if not wait.done:
+                wait.expire()
+        self.replicas.flush_by_time(now)
+        if (now - self._checkpointed_at) * 1000 >= self.config.log_flush_offset_checkpoint_interval_ms:
+            self._write_checkpoints()
+        if dispatcher.ticks % IDLE_SWEEP_TICKS == 0 and self.config.connections_max_idle_ms >= 0:
+            dispatcher.close_idle(idle_s=self.config.connections_max_idle_ms / 1000)
+        if dispatcher.ticks % EXPIRY_SWEEP_TICKS == 0:
+            self.replicas.expire_producers()
+
+    def _write_checkpoints(self) -> None:
+        self._checkpointed_at = self.runtime.monotonic()
+        try:
+            self.directory.write_checkpoints(self.replicas.logs())
+        except OSError as error:
+            # Checkpoints save time at the next start; a full disk must not stop the node for want of them.
+            log.warning("checkpoints could not be written: %s", error)
+
+    # Stopping
+
+    async def stop(self) -> None:
+        """Take no more requests, let those that were started finish, leave a clean directory."""
+        self.listener.close()
+        for connection in list(self.dispatcher.connections):
+            connection.transport.pause()
+        self.groups.close()
+        deadline = self.runtime.monotonic() + DRAIN_S_MAX
+        while self.runtime.monotonic() < deadline and not self._is_drained():  # noqa: ASYNC110  # many conditions, once
+            await asyncio.sleep(0.005)
+        for connection in list(self.dispatcher.connections):
+            connection.close()
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self.close()
+
+    def _is_drained(self) -> bool:
+        return (
+            self.flusher.is_idle
+            and all(wait.done for wait in self.produce_waits)
+            and not any(connection.transport.is_congested for connection in self.dispatcher.connections)
+        )
+
+    def close(self) -> None:
+        clean = True
+        for each in self.replicas.all():
+            try:
+                each.log.close()
+            except (CorruptLog, OSError) as error:
+                log.error("%r was not closed cleanly: %s", each, error)
+                clean = False
+            clean = clean and each.log.flushed_offset == each.log.log_end_offset
+        self.metadata.close()
+        self._write_checkpoints()
+        self.runtime.close()
+        self.directory.close(clean=clean and not self.replicas.offline)
+        log.info(
+            "stopped; loop stalls above 20 ms: %d, the longest %.0f ms",
+            self.watchdog.stalls,
+            self.watchdog.longest_s * 1000,
+        )
+
+
+class _OffsetsTopic:
+    """`__consumer_offsets` for the group driver."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def partition_count(self) -> int:
+        topic = self._node.image.topic_by_name(CONSUMER_OFFSETS_TOPIC)
+        return len(topic.partitions) if topic is not None else self._node.config.offsets_topic_num_partitions
+
+    def partition(self, index: int) -> Partition | None:
+        return self._node.partition(CONSUMER_OFFSETS_TOPIC, index)
+
+    def create(self) -> None:
+        records, _ = self._node.controller.create_internal_topic(CONSUMER_OFFSETS_TOPIC)
+        self._node.controller_write(records, _log_failure)
+
+
+def _log_failure(error: BaseException | None) -> None:
+    if error is not None:
+        log.error("%s could not be created: %s", CONSUMER_OFFSETS_TOPIC, error)

@@ -1,0 +1,176 @@
+"""The partitions that live on this node: opened, made and deleted as the metadata log says."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from strandline.broker import metadata_log
+from strandline.codec.messages.partition_record import PartitionRecord
+from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
+from strandline.codec.messages.topic_record import TopicRecord
+from strandline.errors import ErrorCode, StrandlineError
+from strandline.ids import TopicPartition
+from strandline.log.partition_log import PartitionLog
+from strandline.partition.partition import Partition
+from strandline.partition.producers import Producers
+from strandline.quorum.cluster_image import Topic
+from strandline.quorum.quorum_state import uuid_text
+from strandline.settings import LONG_MAX
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+
+log = logging.getLogger("strandline.node")
+
+
+class Replicas:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.topics: dict[str | bytes, list[Partition | None]] = {}
+        """By topic name and by topic id: the hot paths look up whichever the client sent."""
+        self.offline: dict[TopicPartition, StrandlineError] = {}
+        self._names: dict[bytes, str] = {}
+        self._flushed_by_time: dict[Partition, float] = {}
+
+    def all(self) -> Iterator[Partition]:
+        for key, partitions in self.topics.items():
+            if isinstance(key, str):
+                yield from (partition for partition in partitions if partition is not None)
+
+    def logs(self) -> dict[TopicPartition, tuple[PartitionLog, int]]:
+        """Every log with its high watermark, for the checkpoints."""
+        logs = {
+            TopicPartition(each.topic, each.index): (each.log, each.high_watermark)
+            for each in self.all()
+            if each.log.segments
+        }
+        metadata = self._node.metadata.log
+        logs[metadata_log.NAME] = (metadata, metadata.flushed_offset)
+        return logs
+
+    # Following the metadata
+
+    def open_all(self) -> None:
+        """After a start: open what the image says is here, put aside what it does not know."""
+        directory = self._node.directory
+        directory.remove_deleted()
+        known = {
+            TopicPartition(topic.name, index): uuid_text(topic.id)
+            for topic in self._node.image.topics.values()
+            for index in range(len(topic.partitions))
+        }
+        for name in directory.partition_directories():
+            if name == metadata_log.NAME:
+                continue
+            topic_id = directory.topic_id_of(name)
+            if name not in known or (topic_id is not None and topic_id != known[name]):
+                log.warning("%s belongs to no topic of this cluster; kept as %s", name, directory.put_aside(name).name)
+        for topic in self._node.image.topics.values():
+            self._open_topic(topic)
+
+    def on_metadata(self, records: list[Any]) -> None:
+        """Records that have just been committed."""
+        touched: dict[Any, None] = {}
+        for record in records:
+            if isinstance(record, TopicRecord | PartitionRecord):
+                touched[record.topic_id] = None
+            elif isinstance(record, RemoveTopicRecord):
+                touched.pop(record.topic_id, None)
+                self._delete_topic(record.topic_id.bytes)
+        for topic_id in touched:
+            topic = self._node.image.topic_by_id(topic_id)
+            if topic is not None:
+                self._open_topic(topic)
+
+    def _open_topic(self, topic: Topic) -> None:
+        partitions = self.topics.get(topic.name)
+        if partitions is None:
+            partitions = []
+            self.topics[topic.name] = partitions
+            self.topics[topic.id.bytes] = partitions
+            self._names[topic.id.bytes] = topic.name
+        for index in range(len(partitions), len(topic.partitions)):
+            partitions.append(self._open(topic, index))
+
+    def _open(self, topic: Topic, index: int) -> Partition | None:
+        node = self._node
+        name = TopicPartition(topic.name, index)
+        config = node.config.topic_config(topic.config_overrides)
+        producers = Producers()
+        try:
+            opened = node.directory.open_log(name, config, now_ms=node.runtime.now_ms(), observer=producers)
+            if node.directory.topic_id_of(name) is None:
+                node.directory.write_topic_id(opened, uuid_text(topic.id))
+            if opened.log_end_offset:
+                # What recovery found was perhaps only in memory of the last process' kernel: safe before it is shown.
+                opened.flush_now()
+        except (StrandlineError, OSError) as error:
+            # One bad log is one offline partition; its data stays as it is, and everything else is served.
+            log.error("%s is offline: %s", name, error)
+            failure = error if isinstance(error, StrandlineError) else StrandlineError(str(error))
+            self.offline[name] = failure
+            return None
+        partition = Partition(
+            topic.name,
+            index,
+            topic.id,
+            log=opened,
+            producers=producers,
+            flusher=node.flusher,
+            config=config,
+            leader_epoch=topic.partitions[index].leader_epoch,
+            is_only_copy=len(topic.partitions[index].isr) <= 1,
+        )
+        if config.flush_ms < LONG_MAX:
+            self._flushed_by_time[partition] = node.runtime.monotonic()
+        return partition
+
+    def _delete_topic(self, topic_id: bytes) -> None:
+        name = self._names.pop(topic_id, None)
+        if name is None:
+            return
+        partitions = self.topics.pop(name)
+        del self.topics[topic_id]
+        node = self._node
+        for index, partition in enumerate(partitions):
+            where = TopicPartition(name, index)
+            self.offline.pop(where, None)
+            target = node.directory.delete_path(where)
+            try:
+                if partition is None:
+                    node.directory.disk.rename(node.directory.path / str(where), target)
+                else:
+                    self._flushed_by_time.pop(partition, None)
+                    partition.log.delete(target)
+                    partition.abandon(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            except OSError as error:
+                # The next start finds a directory without a topic and puts it aside.
+                log.error("%s could not be deleted: %s", where, error)
+                continue
+            self._remove_in_thread(target)
+        node.groups.on_topic_deleted(name)
+
+    def _remove_in_thread(self, path: Path) -> None:
+        def done(_: None, error: BaseException | None) -> None:
+            if error is not None:
+                log.error("%s is left behind: %s", path, error)
+
+        self._node.runtime.in_thread(partial(self._node.directory.disk.remove_tree, path), done)
+
+    # From time to time
+
+    def flush_by_time(self, now: float) -> None:
+        for partition, flushed_at in self._flushed_by_time.items():
+            if (now - flushed_at) * 1000 >= partition.config.flush_ms:
+                self._flushed_by_time[partition] = now
+                if partition.log.unflushed:
+                    self._node.flusher.flush(partition.log)
+
+    def expire_producers(self) -> None:
+        before_ms = self._node.runtime.now_ms() - self._node.config.producer_id_expiration_ms
+        for partition in self.all():
+            partition.producers.expire(before_ms=before_ms)

@@ -1,0 +1,94 @@
+"""The table of what is served: API key, name, versions, and the module that answers.
+
+Modules and message classes are imported at the first request of their kind, so that a node starts in a fraction of a
+second. `tests/tidy` holds the table equal to what the modules say of themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+from strandline.handlers import k00_produce, k01_fetch
+
+Hot = Callable[..., None]
+NEVER_FLEXIBLE: Final = 1 << 15
+
+
+class Handler(NamedTuple):
+    request_class: Any
+    handle: Callable[[Any, Any], Any]
+
+
+class Route:
+    """One API. `advertised_min` is below `version_min` where clients need to see more than is served."""
+
+    __slots__ = (
+        "_handler",
+        "_module",
+        "advertised_min",
+        "api_key",
+        "flexible_from",
+        "hot",
+        "name",
+        "requests",
+        "version_max",
+        "version_min",
+    )
+
+    def __init__(
+        self,
+        api_key: int,
+        name: str,
+        versions: tuple[int, int],
+        flexible_from: int,
+        module: str,
+        *,
+        hot: Hot | None = None,
+        advertised_min: int | None = None,
+    ) -> None:
+        self.api_key = api_key
+        self.name = name
+        self.version_min, self.version_max = versions
+        self.advertised_min = self.version_min if advertised_min is None else advertised_min
+        self.flexible_from = flexible_from
+        self.hot = hot
+        self.requests = 0
+        self._module = module
+        self._handler: Handler | None = None
+
+    @property
+    def module_name(self) -> str:
+        return f"strandline.handlers.{self._module}"
+
+    def load(self) -> Handler:
+        if self._handler is None:
+            snake = self._module.split("_", 1)[1]
+            message = import_module(f"strandline.codec.messages.{snake}_request")
+            handle = import_module(self.module_name).handle
+            self._handler = Handler(getattr(message, f"{self.name}Request"), handle)
+        return self._handler
+
+
+def routes() -> dict[int, Route]:
+    """A fresh table: it counts requests, so every node has its own."""
+    # Produce is advertised from version 0 because librdkafka takes its absence for a broker without compression.
+    table = [
+        Route(0, "Produce", (3, 13), 9, "k00_produce", hot=k00_produce.start, advertised_min=0),
+        Route(1, "Fetch", (4, 18), 12, "k01_fetch", hot=k01_fetch.start),
+        Route(2, "ListOffsets", (1, 11), 6, "k02_list_offsets"),
+        Route(3, "Metadata", (0, 13), 9, "k03_metadata"),
+        Route(8, "OffsetCommit", (2, 10), 8, "k08_offset_commit"),
+        Route(9, "OffsetFetch", (1, 10), 6, "k09_offset_fetch"),
+        Route(10, "FindCoordinator", (0, 6), 3, "k10_find_coordinator"),
+        Route(11, "JoinGroup", (0, 9), 6, "k11_join_group"),
+        Route(12, "Heartbeat", (0, 4), 4, "k12_heartbeat"),
+        Route(13, "LeaveGroup", (0, 5), 4, "k13_leave_group"),
+        Route(14, "SyncGroup", (0, 5), 4, "k14_sync_group"),
+        Route(18, "ApiVersions", (0, 4), 3, "k18_api_versions"),
+        Route(19, "CreateTopics", (2, 7), 5, "k19_create_topics"),
+        Route(20, "DeleteTopics", (1, 6), 4, "k20_delete_topics"),
+        Route(22, "InitProducerId", (0, 5), 2, "k22_init_producer_id"),
+    ]
+    return {route.api_key: route for route in table}

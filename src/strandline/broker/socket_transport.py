@@ -1,0 +1,285 @@
+"""Bytes between a connection and a plain TCP socket, on the loop's readiness callbacks.
+
+All sockets of a loop receive into one buffer. Answers leave by `send`, and batches from file to socket by `sendfile`,
+at most `TURN_BYTES_MAX` per turn of the loop, so that one reader of old data cannot starve the others. What may not be
+in the page cache is never given to sendfile: it is read in a thread first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from typing import Final
+
+from strandline.broker.connection import Connection, release
+from strandline.broker.transport import Piece
+from strandline.log.partition_log import LogSlice
+from strandline.runtime import Runtime
+
+RECEIVE_BUFFER_BYTES: Final = 2 * 1024 * 1024
+TURN_BYTES_MAX: Final = 1024 * 1024
+COPY_BYTES_MAX: Final = 64 * 1024
+"""A slice up to this size is read and sent together with what surrounds it: one call instead of three."""
+
+
+class ReceiveBuffer:
+    """The one buffer of a loop. A view of it is good until the callback that got it returns."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+
+
+class FileBytes:
+    """A slice on its way into a socket: what of it is still to be sent."""
+
+    __slots__ = ("position", "remaining", "slice")
+
+    def __init__(self, piece: LogSlice) -> None:
+        self.slice = piece
+        self.position = piece.position
+        self.remaining = piece.size_bytes
+
+
+class SocketTransport:
+    __slots__ = (
+        "_fd",
+        "_filling",
+        "_loop",
+        "_out",
+        "_reading",
+        "_runtime",
+        "_socket",
+        "_writing",
+        "buffer",
+        "closed",
+        "connection",
+        "is_congested",
+        "peer_host",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        runtime: Runtime,
+        accepted: socket.socket,
+        buffer: ReceiveBuffer,
+        host: str,
+    ) -> None:
+        self._loop = loop
+        self._runtime = runtime
+        self._socket = accepted
+        self._fd = accepted.fileno()
+        self._out: deque[bytes | memoryview | FileBytes] | None = None
+        self._reading = False
+        self._writing = False
+        self._filling = False
+        self.buffer = buffer
+        self.connection: Connection | None = None
+        self.closed = False
+        self.is_congested = False
+        self.peer_host = host
+
+    def attach(self, connection: Connection) -> None:
+        self.connection = connection
+        self.resume()
+
+    # In
+
+    def _on_readable(self) -> None:
+        connection = self.connection
+        assert connection is not None
+        try:
+            size = self._socket.recv_into(self.buffer.view)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            # Reset by the peer, or timed out: the same as a close.
+            size = 0
+        if size == 0:
+            self.close()
+            connection.on_closed()
+            return
+        connection.receive(self.buffer.view[:size])
+
+    def pause(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._fd)
+
+    def resume(self) -> None:
+        if not self._reading and not self.closed:
+            self._reading = True
+            self._loop.add_reader(self._fd, self._on_readable)
+
+    # Out
+
+    def send(self, data: bytes) -> None:
+        if self.closed:
+            return
+        if self._out is not None:
+            self._out.append(data)
+            return
+        try:
+            sent = self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self._lost()
+            return
+        if sent < len(data):
+            self._out = deque((memoryview(data)[sent:],))
+            self._congest()
+
+    def send_pieces(self, pieces: list[Piece]) -> None:
+        if self.closed:
+            release(pieces)
+            return
+        out = self._out
+        if out is None:
+            out = self._out = deque()
+        out.extend(_gather(pieces))
+        if not self.is_congested:
+            self._drain()
+
+    def _congest(self) -> None:
+        self.is_congested = True
+        if not self._writing:
+            self._writing = True
+            self._loop.add_writer(self._fd, self._drain)
+
+    def _drain(self) -> None:
+        """Send what the socket takes, up to a turn's share."""
+        out = self._out
+        budget = TURN_BYTES_MAX
+        try:
+            while out and budget > 0:
+                head = out[0]
+                if isinstance(head, FileBytes):
+                    sent = self._send_file(head)
+                    if sent < 0:
+                        return
+                    budget -= sent
+                    if head.remaining:
+                        continue
+                    head.slice.release()
+                    out.popleft()
+                else:
+                    flags = socket.MSG_MORE if len(out) > 1 else 0
+                    sent = self._socket.send(head, flags)
+                    budget -= sent
+                    if sent < len(head):
+                        out[0] = memoryview(head)[sent:]
+                        break
+                    out.popleft()
+        except (BlockingIOError, InterruptedError):
+            self._congest()
+            return
+        except OSError:
+            self._lost()
+            return
+        if out:
+            self._congest()
+            return
+        self._out = None
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._fd)
+        if self.is_congested:
+            self.is_congested = False
+            if self.connection is not None:
+                self.connection.on_drained()
+
+    def _send_file(self, head: FileBytes) -> int:
+        """Send a part of a slice; -1 if a thread must read it first."""
+        file = head.slice.segment.file()
+        size = min(head.remaining, TURN_BYTES_MAX)
+        if not (file.is_cached(head.position) and file.is_cached(head.position + size - 1)):
+            self._fill(head, size)
+            return -1
+        sent = os.sendfile(self._fd, file.fileno(), head.position, size)
+        if sent == 0:
+            raise OSError(f"{head.slice.segment.path} ends before {head.position + size}")
+        head.position += sent
+        head.remaining -= sent
+        return sent
+
+    def _fill(self, head: FileBytes, size: int) -> None:
+        """Have a thread read the next part into memory; sending goes on when it is there."""
+        self.is_congested = True
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._fd)
+        self._filling = True
+        file = head.slice.segment.file()
+        position = head.position
+
+        def filled(data: bytes | None, error: BaseException | None) -> None:
+            self._filling = False
+            if self.closed:
+                head.slice.release()
+                return
+            assert self._out is not None
+            if error is not None or data is None or len(data) < size:
+                # The answer's length is already told; it can only be broken off.
+                self._lost()
+                return
+            head.position += size
+            head.remaining -= size
+            if not head.remaining:
+                self._out.popleft()
+                head.slice.release()
+            self._out.appendleft(data)
+            self._drain()
+
+        self._runtime.in_thread(lambda: file.read_at(position, size), filled)
+
+    # The end
+
+    def _lost(self) -> None:
+        """The peer is gone. Told on a turn of its own: whoever called us is in the middle of something."""
+        if not self.closed:
+            self.close()
+            if self.connection is not None:
+                self._loop.call_soon(self.connection.on_closed)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self.pause()
+        if self._writing:
+            self._loop.remove_writer(self._fd)
+        held = list(self._out or ())
+        self._out = None
+        if self._filling:
+            # The thread still reads from the first one; it is released when the thread is done.
+            held = held[1:]
+        for piece in held:
+            if isinstance(piece, FileBytes):
+                piece.slice.release()
+        self._socket.close()
+
+
+def _gather(pieces: list[Piece]) -> list[bytes | memoryview | FileBytes]:
+    """Join bytes and small cached slices, so that a small answer is one send."""
+    gathered: list[bytes | memoryview | FileBytes] = []
+    text: list[bytes] = []
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            text.append(piece)
+            continue
+        if piece.size_bytes <= COPY_BYTES_MAX:
+            data = piece.segment.file().read_at_nowait(piece.position, piece.size_bytes)
+            if data is not None:
+                piece.release()
+                text.append(data)
+                continue
+        if text:
+            gathered.append(b"".join(text))
+            text = []
+        gathered.append(FileBytes(piece))
+    if text:
+        gathered.append(b"".join(text))
+    return gathered

@@ -1,0 +1,92 @@
+"""What handlers see of the node and of the connection that a request came by.
+
+Protocols, because imports go inward: the broker knows the handlers, they do not know the broker.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from strandline.config import BrokerConfig
+from strandline.log.partition_log import LogSlice
+from strandline.partition.fetch_session import FetchSessions
+from strandline.partition.partition import Partition
+from strandline.quorum.cluster_image import ClusterImage
+from strandline.quorum.controller import Controller
+from strandline.quorum.producer_ids import ProducerIds
+from strandline.runtime import Runtime
+
+if TYPE_CHECKING:
+    from strandline.handlers.k00_produce import ProduceWait
+
+Done = Callable[[BaseException | None], object]
+
+
+class EncodedResponse(NamedTuple):
+    """An answer whose body is encoded already, from a cache perhaps."""
+
+    body: bytes
+
+
+class ApiRange(Protocol):
+    """A line of the table that dispatches requests."""
+
+    api_key: int
+    name: str
+    advertised_min: int
+    version_max: int
+
+
+class Node(Protocol):
+    node_id: int
+    cluster_id: str
+    config: BrokerConfig
+    runtime: Runtime
+    image: ClusterImage
+    controller: Controller
+    producer_ids: ProducerIds
+    sessions: FetchSessions
+    groups: Any
+    routes: Mapping[int, ApiRange]
+    topics: dict[str | bytes, list[Partition | None]]
+    """Partitions led here, by topic name and by topic id (16 bytes); None where a log is offline."""
+    produce_waits: deque[ProduceWait]
+
+    def partition(self, topic: str, index: int) -> Partition | None: ...
+
+    def controller_write(self, records: list[Any], on_done: Done) -> None:
+        """Append to the metadata log, flush, apply to the image, then call `on_done(error)`."""
+
+    def advertised(self) -> tuple[str, int]: ...
+
+    def topic_uuid(self, name: str) -> uuid.UUID | None: ...
+
+
+class Exchange(Protocol):
+    on_abandoned: Callable[[], object] | None
+
+    def reply(self, body: bytes) -> None: ...
+    def reply_pieces(self, pieces: list[bytes | LogSlice], size: int) -> None: ...
+    def reply_nothing(self) -> None: ...
+
+
+class Connection(Protocol):
+    closed: bool
+
+    def begin(self, correlation_id: int, *, flexible_header: bool, is_produce: bool = False) -> Exchange: ...
+    def reply_now(self, correlation_id: int, flexible_header: bool, body: bytes) -> None: ...
+    def close(self) -> None: ...
+
+
+class RequestContext(Protocol):
+    """What a handler of the compiled messages is given."""
+
+    node: Node
+    api_version: int
+    client_id: str | None
+    client_host: str
+
+    def reply(self, response: Any) -> None: ...

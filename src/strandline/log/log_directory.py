@@ -1,0 +1,162 @@
+"""A data directory: its lock, whose it is, its checkpoints, and how the last process left it.
+
+meta.properties                     cluster, node and directory id
+.lock                               held while a process owns the directory
+.kafka_cleanshutdown                left by a clean stop; without it logs are recovered
+recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint
+<topic>-<partition>/                one log each, with partition.metadata naming the topic's id
+<topic>-<partition>.<hex>-delete/   being deleted;  ...-stray/  belongs to no topic we know, kept for a person
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import uuid
+from pathlib import Path
+from typing import Final
+
+from strandline.errors import CorruptLog
+from strandline.ids import TopicPartition
+from strandline.log import checkpoints
+from strandline.log.disk import Disk
+from strandline.log.open_files import OpenFiles
+from strandline.log.partition_log import BatchObserver, PartitionLog
+from strandline.topic_config import TopicConfig
+
+log = logging.getLogger("strandline.log")
+
+DELETE_SUFFIX: Final = "-delete"
+STRAY_SUFFIX: Final = "-stray"
+META_PROPERTIES: Final = "meta.properties"
+PARTITION_METADATA: Final = "partition.metadata"
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d+)")
+_NAME_KEPT_MAX: Final = 150
+"""Of a deleted topic's name, so that the suffixes fit the 255 bytes of a file name."""
+
+
+class LogDirectory:
+    def __init__(self, path: Path, *, disk: Disk, open_files_max: int) -> None:
+        self.path = path
+        self.disk = disk
+        self.open_files = OpenFiles(disk, open_files_max=open_files_max)
+        disk.make_directory(path)
+        self._lock = disk.lock(path)
+        self.was_clean = self._take_clean_mark()
+        self.recovery_points = self._read(checkpoints.RECOVERY_POINTS)
+        self.high_watermarks = self._read(checkpoints.HIGH_WATERMARKS)
+        self.log_start_offsets = self._read(checkpoints.LOG_START_OFFSETS)
+
+    # How the last process left it
+
+    def _take_clean_mark(self) -> bool:
+        path = self.path / checkpoints.CLEAN_SHUTDOWN
+        if not self.disk.exists(path):
+            return False
+        # Gone before the first append: a crash from here on must be seen as one.
+        self.disk.remove(path)
+        self.disk.sync_directory(self.path)
+        return True
+
+    def _read(self, name: str) -> dict[TopicPartition, int]:
+        path = self.path / name
+        if not self.disk.exists(path):
+            return {}
+        try:
+            return checkpoints.parse_offsets(self.disk.read_whole(path))
+        except CorruptLog as error:
+            # Only ever a hint: without it more is read again.
+            log.warning("%s: %s; ignored", path, error)
+            self.was_clean = False
+            return {}
+
+    def read_meta_properties(self) -> str | None:
+        path = self.path / META_PROPERTIES
+        return self.disk.read_whole(path).decode() if self.disk.exists(path) else None
+
+    def write_meta_properties(self, text: str) -> None:
+        self.disk.write_whole(self.path / META_PROPERTIES, text.encode(), sync=True)
+
+    # Logs
+
+    def open_log(
+        self, name: TopicPartition, config: TopicConfig, *, now_ms: int, observer: BatchObserver | None = None
+    ) -> PartitionLog:
+        return PartitionLog.open(
+            self.path / str(name),
+            config,
+            disk=self.disk,
+            open_files=self.open_files,
+            now_ms=now_ms,
+            observer=observer,
+            clean=self.was_clean and name in self.recovery_points,
+            recovery_point=self.recovery_points.get(name, 0),
+            log_start_offset=self.log_start_offsets.get(name, 0),
+        )
+
+    def partition_directories(self) -> list[TopicPartition]:
+        found = []
+        for name in self.disk.names(self.path):
+            match = _PARTITION_DIRECTORY.fullmatch(name)
+            if match and not name.endswith((DELETE_SUFFIX, STRAY_SUFFIX)) and self.disk.is_directory(self.path / name):
+                found.append(TopicPartition(match["topic"], int(match["partition"])))
+        return found
+
+    def topic_id_of(self, name: TopicPartition) -> str | None:
+        """The topic id that `partition.metadata` names, as it stands there."""
+        path = self.path / str(name) / PARTITION_METADATA
+        if not self.disk.exists(path):
+            return None
+        for line in self.disk.read_whole(path).decode(errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "topic_id":
+                return value.strip()
+        return None
+
+    def write_topic_id(self, opened: PartitionLog, topic_id: str) -> None:
+        path = opened.directory / PARTITION_METADATA
+        self.disk.write_whole(path, f"version: 0\ntopic_id: {topic_id}\n".encode())
+        opened.sync_with_next_flush(path)
+
+    def delete_path(self, name: TopicPartition) -> Path:
+        """Where a log that is being deleted is moved."""
+        return self.path / f"{name.topic[:_NAME_KEPT_MAX]}-{name.partition}.{uuid.uuid4().hex}{DELETE_SUFFIX}"
+
+    def put_aside(self, name: TopicPartition) -> Path:
+        """Move a directory that belongs to no topic we know out of the way. It is never deleted by itself."""
+        target = self.path / f"{name.topic[:_NAME_KEPT_MAX]}-{name.partition}.{uuid.uuid4().hex}{STRAY_SUFFIX}"
+        self.disk.rename(self.path / str(name), target)
+        return target
+
+    def remove_deleted(self) -> None:
+        """Finish deletions that a crash interrupted."""
+        for name in self.disk.names(self.path):
+            if name.endswith(DELETE_SUFFIX) and self.disk.is_directory(self.path / name):
+                self.disk.remove_tree(self.path / name)
+
+    # Checkpoints
+
+    def write_checkpoints(self, logs: dict[TopicPartition, tuple[PartitionLog, int]]) -> None:
+        """Note for each log its recovery point, its high watermark, and its start where that is not a segment's."""
+        recovery = {name: each.flushed_offset for name, (each, _) in logs.items()}
+        watermarks = {name: high_watermark for name, (_, high_watermark) in logs.items()}
+        starts = {
+            name: each.log_start_offset
+            for name, (each, _) in logs.items()
+            if each.log_start_offset > each.segments[0].base_offset
+        }
+        for file_name, offsets, previous in (
+            (checkpoints.RECOVERY_POINTS, recovery, self.recovery_points),
+            (checkpoints.HIGH_WATERMARKS, watermarks, self.high_watermarks),
+            (checkpoints.LOG_START_OFFSETS, starts, self.log_start_offsets),
+        ):
+            if offsets != previous or not self.disk.exists(self.path / file_name):
+                self.disk.write_whole(self.path / file_name, checkpoints.format_offsets(offsets))
+        self.recovery_points, self.high_watermarks, self.log_start_offsets = recovery, watermarks, starts
+
+    def close(self, *, clean: bool) -> None:
+        if clean:
+            mark = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
+            self.disk.write_whole(self.path / checkpoints.CLEAN_SHUTDOWN, mark, sync=True)
+        self._lock.release()

@@ -1,0 +1,178 @@
+"""Incremental fetch sessions (KIP-227): a client names its partitions once, then only what changed.
+
+A session keeps the set of partitions with *news*: a new position, new data, an error. Idle partitions are not visited.
+An entry listens to its partition for as long as the session lives; the fetch that waits, if any, hears of it through
+the session. A fetch without a session is a session that nobody keeps.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from random import Random
+from typing import Final, Protocol
+
+from strandline.codec.fetch import FetchRequest, PartitionFetch
+from strandline.errors import ErrorCode, RequestError
+from strandline.partition.partition import Partition
+
+FINAL_EPOCH: Final = -1
+INITIAL_EPOCH: Final = 0
+SESSION_IDLE_S: Final = 120.0
+"""A session may be evicted for another when it was not used for this long (Kafka's figure)."""
+
+EntryKey = tuple[str | bytes, int]
+FindPartition = Callable[[str | bytes, int], "Partition | int"]
+"""The partition of a topic (by name or id bytes), or the error code why there is none."""
+
+
+class Waiter(Protocol):
+    def on_data(self, size_bytes: int) -> None: ...
+
+
+class FetchEntry:
+    """One partition in a session."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "key",
+        "partition",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "session",
+        "size_bytes_max",
+    )
+
+    def __init__(self, session: FetchSession, key: EntryKey) -> None:
+        self.session = session
+        self.key = key
+        self.partition: Partition | None = None
+        self.fetch_offset = 0
+        self.size_bytes_max = 0
+        self.current_leader_epoch = -1
+        self.sent_high_watermark = -1
+        self.sent_log_start_offset = -1
+
+    def update(self, fetch: PartitionFetch) -> None:
+        self.fetch_offset = fetch.fetch_offset
+        self.size_bytes_max = fetch.size_bytes_max
+        self.current_leader_epoch = fetch.current_leader_epoch
+        self.session.news[self.key] = self
+
+    def on_advance(self, size_bytes: int) -> None:
+        session = self.session
+        session.news[self.key] = self
+        if session.waiter is not None:
+            session.waiter.on_data(size_bytes)
+
+    def on_gone(self) -> None:
+        self.leave()
+        self.session.news[self.key] = self
+        if self.session.waiter is not None:
+            self.session.waiter.on_data(1 << 62)
+
+    def follow(self, partition: Partition) -> None:
+        self.partition = partition
+        partition.advance_listeners[self] = None
+
+    def leave(self) -> None:
+        if self.partition is not None:
+            self.partition.advance_listeners.pop(self, None)
+            self.partition = None
+
+
+class FetchSession:
+    __slots__ = ("entries", "epoch", "id", "news", "used_at", "uses_topic_ids", "waiter")
+
+    def __init__(self, session_id: int, *, uses_topic_ids: bool) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.uses_topic_ids = uses_topic_ids
+        self.entries: dict[EntryKey, FetchEntry] = {}
+        self.news: dict[EntryKey, FetchEntry] = {}
+        self.waiter: Waiter | None = None
+        self.used_at = 0.0
+
+    def update(self, request: FetchRequest) -> None:
+        for fetch in request.partitions:
+            key = (fetch[0], fetch[1])
+            entry = self.entries.get(key)
+            if entry is None:
+                entry = self.entries[key] = FetchEntry(self, key)
+            entry.update(fetch)
+        for key in request.forgotten:
+            entry = self.entries.pop(key, None)
+            if entry is not None:
+                entry.leave()
+                self.news.pop(key, None)
+
+    def close(self) -> None:
+        for entry in self.entries.values():
+            entry.leave()
+        self.entries.clear()
+        self.news.clear()
+
+
+class FetchSessions:
+    """The sessions of a node, at most `sessions_max`; the one unused for longest gives way."""
+
+    def __init__(self, random: Random, *, sessions_max: int) -> None:
+        self.random = random
+        self.sessions_max = sessions_max
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def session_for(self, request: FetchRequest, *, uses_topic_ids: bool, now: float) -> tuple[FetchSession, bool]:
+        """The session that a request speaks of, and whether the answer is a full one.
+
+        Raises RequestError where the client must begin a new session.
+        """
+        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            self._drop(request.session_id)
+            session = FetchSession(0, uses_topic_ids=uses_topic_ids)
+            if request.session_epoch == INITIAL_EPOCH and request.partitions and self._make_room(now):
+                session.id = self._new_id()
+                self._sessions[session.id] = session
+            session.used_at = now
+            session.update(request)
+            return session, True
+        known = self._sessions.get(request.session_id)
+        if known is None:
+            raise RequestError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {request.session_id}")
+        if known.epoch != request.session_epoch:
+            raise RequestError(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"fetch session epoch {request.session_epoch}; {known.epoch} is next",
+            )
+        if known.uses_topic_ids != uses_topic_ids:
+            raise RequestError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session names its topics another way")
+        known.epoch = known.epoch % 0x7FFFFFFF + 1
+        known.used_at = now
+        self._sessions.move_to_end(known.id)
+        known.update(request)
+        return known, False
+
+    def _make_room(self, now: float) -> bool:
+        if len(self._sessions) < self.sessions_max:
+            return True
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now - oldest.used_at < SESSION_IDLE_S:
+            return False
+        self._drop(oldest.id)
+        return True
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = self.random.randrange(1, 1 << 31)
+            if session_id not in self._sessions:
+                return session_id
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()

@@ -1,0 +1,311 @@
+"""One partition as its leader sees it.
+
+`append` checks a batch, stores it and says up to where the high watermark must move for it to count as committed;
+`advance` moves the high watermark and wakes whoever waited for it. What counts is decided by `flush.mode`: with `ack`
+only flushed records do, so neither a reader nor a producer is ever told of one that a power cut could take back.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, TypedDict
+
+from crc32c import crc32c
+
+from strandline.codec.record_batch import CRC_START, HEADER, LOG_APPEND_TIME, HeaderFields, check_batch
+from strandline.errors import (
+    BatchTooLarge,
+    ErrorCode,
+    InvalidBatch,
+    InvalidTimestamp,
+    RequestError,
+    StrandlineError,
+)
+from strandline.log.flusher import Flusher
+from strandline.log.partition_log import LogSlice, PartitionLog
+from strandline.log.segment import ColdRead, Segment
+from strandline.log.time_lookup import FoundTime, find_latest_time, find_time
+from strandline.partition.producers import Producers
+from strandline.partition.waiting import AdvanceListener, CommitListener
+from strandline.topic_config import TopicConfig
+
+FoundCallback = Callable[[FoundTime | None, BaseException | None], object]
+
+_ATTRIBUTES_AT: Final = 21
+_MAX_TIMESTAMP_AT: Final = 35
+_CRC_AT: Final = 17
+
+
+class _Visible(TypedDict):
+    start_offset: int
+    limit_offset: int
+    may_block: bool
+
+
+class Partition:
+    __slots__ = (
+        "_unseen_bytes",
+        "advance_listeners",
+        "config",
+        "flush_before_ack",
+        "flusher",
+        "high_watermark",
+        "in_sync_count",
+        "index",
+        "leader_epoch",
+        "log",
+        "producers",
+        "runtime",
+        "topic",
+        "topic_id",
+        "waiting_produces",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        topic_id: uuid.UUID,
+        *,
+        log: PartitionLog,
+        producers: Producers,
+        flusher: Flusher,
+        config: TopicConfig,
+        leader_epoch: int,
+        is_only_copy: bool = True,
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.log = log
+        self.producers = producers
+        self.flusher = flusher
+        self.runtime = flusher.runtime
+        self.leader_epoch = leader_epoch
+        self.in_sync_count = 1
+        self.waiting_produces: deque[tuple[int, CommitListener]] = deque()
+        self.advance_listeners: dict[AdvanceListener, None] = {}
+        self._unseen_bytes = 0
+        self.configure(config, is_only_copy=is_only_copy)
+        self.high_watermark = log.flushed_offset if self.flush_before_ack else log.log_end_offset
+        log.on_flushed = self._on_flushed
+        log.on_failed = self._on_failed
+        log.on_rolled = self._on_rolled
+
+    def configure(self, config: TopicConfig, *, is_only_copy: bool) -> None:
+        self.config = config
+        self.log.config = config
+        # `auto` flushes before the ack whenever no other replica holds the records. flush.messages=1 asks for the same.
+        self.flush_before_ack = (
+            config.flush_mode == "ack" or (config.flush_mode == "auto" and is_only_copy) or config.flush_messages == 1
+        )
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where a read_committed reader may see: all of it, as long as there are no transactions."""
+        return self.high_watermark
+
+    # Writing
+
+    def append(self, batch: memoryview, now_ms: int) -> tuple[int, int, int]:
+        """Store a producer's batch: (base offset, the high watermark that commits it, append time or -1).
+
+        A batch that is here already is not stored again; the producer is told where it is. Raises StrandlineError with
+        nothing changed.
+        """
+        config = self.config
+        header = check_batch(batch)
+        if len(batch) > config.max_message_bytes:
+            raise BatchTooLarge(
+                f"a batch of {len(batch)} bytes; max.message.bytes of {self.topic} is {config.max_message_bytes}"
+            )
+        if header[5] & 0x20:
+            raise InvalidBatch("clients may not write control batches")
+        producer_id = header[9]
+        if producer_id >= 0:
+            base_sequence = header[11]
+            if base_sequence < 0:
+                raise InvalidBatch("a producer id without a sequence")
+            known = self.producers.check(
+                producer_id, header[10], base_sequence, (base_sequence + header[6]) & 0x7FFFFFFF
+            )
+            if known is not None:
+                return known, known + header[6] + 1, -1
+        append_time_ms = -1
+        if config.message_timestamp_type == "LogAppendTime":
+            header = stamp_append_time(batch, header, now_ms)
+            append_time_ms = now_ms
+        elif (
+            header[8] > now_ms + config.timestamp_after_max_ms
+            or 0 <= header[7] < now_ms - config.timestamp_before_max_ms
+        ):
+            raise InvalidTimestamp(
+                f"timestamps {header[7]} to {header[8]} are outside what {self.topic} accepts at {now_ms}"
+            )
+        base_offset = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        last_offset = base_offset + header[6]
+        if producer_id >= 0:
+            self.producers.note(producer_id, header[10], header[11], last_offset, header[6], header[8])
+        self._appended(len(batch))
+        return base_offset, last_offset + 1, append_time_ms
+
+    def append_internal(self, batch: bytes, on_committed: Callable[[Exception | None], None]) -> None:
+        """Store a batch of the node's own (a coordinator's records), and call back when it is committed."""
+        owned = bytearray(batch)
+        header: HeaderFields = HEADER.unpack_from(owned)
+        base_offset = self.log.append(owned, header, leader_epoch=self.leader_epoch, now_ms=self.runtime.now_ms())
+        self._appended(len(owned))
+        commits_at = base_offset + header[6] + 1
+        if self.high_watermark >= commits_at:
+            on_committed(None)
+        else:
+            self.when_committed(commits_at, _InternalCommit(on_committed))
+
+    def read_all(self) -> Iterator[bytes]:
+        """Every batch of the log, for a coordinator that loads its state."""
+        return self.log.batches()
+
+    def _appended(self, size_bytes: int) -> None:
+        self._unseen_bytes += size_bytes
+        if self.flush_before_ack:
+            self.flusher.flush_soon(self.log)
+            return
+        if self.log.unflushed >= self.config.flush_messages:
+            self.flusher.flush_soon(self.log)
+        self.advance(self.log.log_end_offset)
+
+    def when_committed(self, high_watermark: int, listener: CommitListener) -> None:
+        """Tell `listener` when the high watermark has reached `high_watermark`."""
+        self.waiting_produces.append((high_watermark, listener))
+
+    def _on_rolled(self) -> None:
+        # A sealed segment goes to disk in the background, so that recovery after a crash has one segment to read.
+        self.flusher.flush_soon(self.log)
+
+    def _on_flushed(self) -> None:
+        if self.flush_before_ack:
+            self.advance(self.log.flushed_offset)
+
+    def advance(self, high_watermark: int) -> None:
+        """Readers may see up to `high_watermark` from now on; it never goes back."""
+        if high_watermark <= self.high_watermark:
+            return
+        self.high_watermark = high_watermark
+        waiting = self.waiting_produces
+        while waiting and waiting[0][0] <= high_watermark:
+            waiting.popleft()[1].on_commit(0)
+        if self.advance_listeners:
+            size_bytes = self._unseen_bytes
+            self._unseen_bytes = 0
+            for listener in list(self.advance_listeners):
+                listener.on_advance(size_bytes)
+        elif high_watermark == self.log.log_end_offset:
+            self._unseen_bytes = 0
+
+    # Reading
+
+    def read(
+        self, offset: int, *, size_bytes_max: int, committed_only: bool, at_least_one: bool, may_block: bool
+    ) -> LogSlice | None:
+        limit = self.last_stable_offset if committed_only else self.high_watermark
+        return self.log.read(
+            offset,
+            size_bytes_max=size_bytes_max,
+            limit_offset=limit,
+            at_least_one=at_least_one,
+            may_block=may_block,
+        )
+
+    def check_leader_epoch(self, epoch: int) -> None:
+        """Fence a client whose idea of the leader is older than ours, or newer."""
+        if epoch < 0 or epoch == self.leader_epoch:
+            return
+        if epoch < self.leader_epoch:
+            raise RequestError(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch}; {self.leader_epoch} is current")
+        raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is not known here yet")
+
+    def epoch_of(self, offset: int) -> int:
+        return self.log.leader_epochs.epoch_of(offset)
+
+    def offset_for_timestamp(self, timestamp_ms: int, callback: FoundCallback) -> None:
+        """Find the first visible record at or after a time; `callback(found or None, error or None)`, perhaps later."""
+        self._look_up(
+            lambda segments, may_block: find_time(segments, timestamp_ms, **self._visible(may_block)), callback
+        )
+
+    def max_timestamp_offset(self, callback: FoundCallback) -> None:
+        """Find the first visible record with the largest timestamp."""
+        self._look_up(lambda segments, may_block: find_latest_time(segments, **self._visible(may_block)), callback)
+
+    def _visible(self, may_block: bool) -> _Visible:
+        return {
+            "start_offset": self.log.log_start_offset,
+            "limit_offset": self.high_watermark,
+            "may_block": may_block,
+        }
+
+    def _look_up(self, search: Callable[[list[Segment], bool], FoundTime | None], callback: FoundCallback) -> None:
+        if self.log.failure is not None:
+            raise self.log.failure
+        segments = list(self.log.segments)
+        try:
+            found = search(segments, False)
+        except ColdRead:
+            pass
+        else:
+            callback(found, None)
+            return
+        for segment in segments:
+            segment.retain()
+
+        def done(found: FoundTime | None, error: BaseException | None) -> None:
+            for segment in segments:
+                segment.release()
+            callback(found, error)
+
+        self.runtime.in_thread(lambda: search(segments, True), done)
+
+    # Ending
+
+    def _on_failed(self, error: StrandlineError) -> None:
+        self.abandon(int(error.code))
+
+    def abandon(self, error_code: int) -> None:
+        """The partition is gone from this node or its log failed: nobody waits here any longer."""
+        waiting = self.waiting_produces
+        while waiting:
+            waiting.popleft()[1].on_commit(error_code)
+        for listener in list(self.advance_listeners):
+            listener.on_gone()
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic}-{self.index} epoch {self.leader_epoch} high watermark {self.high_watermark}>"
+
+
+class _InternalCommit:
+    __slots__ = ("_on_committed",)
+
+    def __init__(self, on_committed: Callable[[Exception | None], None]) -> None:
+        self._on_committed = on_committed
+
+    def on_commit(self, error_code: int) -> None:
+        self._on_committed(RequestError(ErrorCode(error_code), "the append was not committed") if error_code else None)
+
+
+def stamp_append_time(batch: memoryview, header: HeaderFields, now_ms: int) -> HeaderFields:
+    """LogAppendTime: the header says so and carries the broker's time, so the CRC is made anew."""
+    attributes = header[5] | LOG_APPEND_TIME
+    batch[_ATTRIBUTES_AT : _ATTRIBUTES_AT + 2] = attributes.to_bytes(2, "big")
+    batch[_MAX_TIMESTAMP_AT : _MAX_TIMESTAMP_AT + 8] = now_ms.to_bytes(8, "big")
+    batch[_CRC_AT : _CRC_AT + 4] = crc32c(batch[CRC_START:]).to_bytes(4, "big")
+    return HEADER.unpack_from(batch)
