@@ -12,11 +12,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from strandline.testing.checker import Report, check
+from strandline.testing.client_threads import Settings
 from strandline.testing.history import Op, Poll, Send, save
 from strandline.testing.workload import Workload
 
 RESUME_TIMEOUT_S = 60.0
 """How long a broker may take, on a busy machine, from its restart until it acknowledges again."""
+
+
+SEGMENT_BYTES = 16 * 1024
+SMALL_BATCHES: Settings = {"batch.size": SEGMENT_BYTES // 2}
+"""A batch must fit into a segment; what does not is refused for good (RECORD_LIST_TOO_LARGE)."""
 
 
 def new_seed() -> int:

@@ -78,7 +78,9 @@ def test_a_full_disk_refuses_writers_serves_readers_and_loses_nothing(tmp_path: 
     seed = new_seed()
     with small_tmpfs(tmp_path, size_mb=64) as disk, embedded(data=disk / "data") as log:
         log.create_topic("orders", 1, internal_segment_bytes=256 * 1024)
-        with Workload(log.bootstrap, [ORDERS], seed=seed, value_bytes=1000) as workload:
+        with Workload(
+            log.bootstrap, [ORDERS], seed=seed, value_bytes=1000, producer_settings={"batch.size": 64 * 1024}
+        ) as workload:
             workload.recorder.wait_acknowledged(500, timeout_s=RESUME_TIMEOUT_S)
             probe = Probe(workload, ORDERS)
             probe.start()

@@ -58,6 +58,8 @@ class Report:
     """Records sent, by outcome."""
     reads: int = 0
     """Records read by all processes together."""
+    errors: Counter[str] = field(default_factory=Counter)
+    """What clients were told when an operation did not end well."""
     partitions: int = 0
     without_final_read: tuple[str, ...] = ()
     """Partitions that no process read in full at the end; without that, `vanished` cannot be judged."""
@@ -75,6 +77,7 @@ class Report:
     def __str__(self) -> str:
         sends = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.sends.items())) or "none"
         lines = [f"{self.ops} operations on {self.partitions} partitions; sends: {sends}; {self.reads} records read"]
+        lines += [f"{count} x {error}" for error, count in self.errors.most_common(EVIDENCE_MAX)]
         if self.without_final_read:
             lines.append(f"no final read of {', '.join(self.without_final_read)}")
         if self.ok:
@@ -110,6 +113,8 @@ def _order_anomalies(ops: Sequence[Op], logs: Mapping[str, ObservedLog]) -> Iter
 
 def _count(ops: Sequence[Op], report: Report) -> None:
     for op in ops:
+        if op.error:
+            report.errors[f"{op.f} {op.outcome}: {op.error}"] += 1
         for mop in op.mops:
             if isinstance(mop, Send):
                 report.sends[op.outcome] += 1

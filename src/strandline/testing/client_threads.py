@@ -1,7 +1,7 @@
 """Stock clients in threads that write down what they did: an idempotent producer and an independent consumer.
 
 A client survives the death of its broker: it retries, as an application would, and what it cannot know it records as
-`info`. An exception in a thread is kept and raised by `join`.
+`info`. An exception in a thread is kept and raised by `stop`.
 """
 
 from __future__ import annotations
@@ -64,30 +64,34 @@ def polls_of(messages: Sequence[Message]) -> list[Poll]:
     return [Poll(name, tuple(found)) for name, found in records.items()]
 
 
-class ClientThread(threading.Thread):
-    """A thread that works until it is told to stop."""
+class ClientThread:
+    """A client with a thread of its own that works until it is told to stop."""
 
     def __init__(self, recorder: Recorder, name: str) -> None:
-        super().__init__(name=name, daemon=True)
         self.recorder = recorder
         self.stopping = threading.Event()
         self._failure: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self.work()
-        except BaseException as error:
-            self._failure = error
+        # It has a thread and is none: `threading.Thread` has private names that a client would take unawares.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def work(self) -> None:
         raise NotImplementedError
 
+    def start(self) -> None:
+        self._thread.start()
+
     def stop(self) -> None:
         """Ends the work, waits for the thread, and raises what it raised."""
         self.stopping.set()
-        self.join()
+        self._thread.join()
         if self._failure is not None:
             raise self._failure
+
+    def _run(self) -> None:
+        try:
+            self.work()
+        except BaseException as error:
+            self._failure = error
 
 
 class ProducerThread(ClientThread):

@@ -12,11 +12,22 @@ from strandline.testing.client_threads import POLL_RECORDS_MAX, QUICK_RETRIES, p
 from strandline.testing.history import Assign, Op, Poll
 from strandline.testing.recorder import Recorder
 
+NOT_LEADING_YET = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+    }
+)
+"""What a client may be told right after a restart, although all is well."""
+
 
 def read_to_the_end(
     recorder: Recorder, bootstrap: str, partitions: Sequence[TopicPartition], *, timeout_s: float = 60.0
 ) -> None:
-    """The final phase: one new consumer reads every partition from the start up to the end as it is now."""
+    """One new consumer reads every partition from the start up to the end as it is now, and says so in the history."""
     process = recorder.new_process()
     deadline_ns = recorder.now_ns() + int(timeout_s * 1e9)
     consumer = Consumer(
@@ -31,12 +42,7 @@ def read_to_the_end(
     )
     try:
         started_ns = recorder.now_ns()
-        ends = {}
-        for topic, number in partitions:
-            watermarks = consumer.get_watermark_offsets(Position(topic, number), timeout=timeout_s)
-            if watermarks is None:
-                raise TimeoutError(f"the end of {topic}-{number} is unknown after {timeout_s:g} s")
-            ends[f"{topic}-{number}"] = watermarks[1]
+        ends = {str(partition): _end_of(consumer, partition, recorder, deadline_ns) for partition in partitions}
         consumer.assign([Position(topic, number, 0) for topic, number in partitions])
         assigned = tuple(Assign(name, 0) for name in ends)
         recorder.add(Op(process, "ok", "assign", assigned, started_ns, recorder.now_ns(), final=True))
@@ -54,6 +60,18 @@ def read_to_the_end(
         recorder.add(Op(process, "ok", "poll", nothing, recorder.now_ns(), recorder.now_ns(), final=True))
     finally:
         consumer.close()
+
+
+def _end_of(consumer: Consumer, partition: TopicPartition, recorder: Recorder, deadline_ns: int) -> int:
+    """The high watermark, asked again while the broker is still on its way to lead the partition."""
+    while True:
+        try:
+            return consumer.get_watermark_offsets(Position(*partition), timeout=5.0)[1]
+        except KafkaException as error:
+            if error.args[0].code() not in NOT_LEADING_YET or recorder.now_ns() > deadline_ns:
+                raise
+        # Nothing is assigned yet, so this only lets the client look around and keeps us from asking without pause.
+        consumer.poll(0.05)
 
 
 def _strike_off(unread: dict[str, int], answers: Sequence[Message]) -> None:

@@ -251,6 +251,11 @@ def test_report_reads_as_evidence() -> None:
     assert "int-poll-skip: orders-0: process 1 read offset 2 ('c') after offset 0: d = 2 where 1 is due [op 3]" in text
 
 
+def test_report_says_what_clients_were_told() -> None:
+    timed_out = replace(send(0, "a", outcome="info"), error="timed out")
+    assert "1 x send info: timed out" in str(check(history(timed_out)))
+
+
 def test_report_counts_all_and_keeps_the_first() -> None:
     ops = [send(0, f"v{offset}", offset) for offset in range(EVIDENCE_MAX + 5)]
     report = check(history(*ops))
