@@ -11,6 +11,7 @@ from strandline.broker.hosted_shard import HostedShard, InternalPartition, Reque
 from strandline.broker_settings import BrokerSettings
 from strandline.coordinators.events import TopicDeleted
 from strandline.coordinators.group_config import GroupConfig
+from strandline.coordinators.group_shard import GroupShard
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
 from strandline.errors import ErrorCode
 from strandline.runtime import Runtime
@@ -68,6 +69,11 @@ class GroupDriver:
             waiting.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:
             hosted.submit(event)
+
+    def shard_of(self, group_id: str) -> GroupShard | None:
+        """The loaded shard that holds the group, to look at and not to touch."""
+        hosted = self._hosted.get(self.partition_index(group_id))
+        return None if hosted is None or hosted.is_loading else hosted.shard
 
     def on_topic_deleted(self, name: str) -> None:
         """Let go of a deleted topic's offsets. A shard that is not loaded keeps them; the topic id makes them void."""
