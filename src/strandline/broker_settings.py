@@ -178,7 +178,7 @@ class BrokerSettings:
         "Replicas of `__consumer_offsets`; never more than there are nodes when it is created.",
     )
     offsets_topic_segment_bytes: int = integer(
-        "offsets.topic.segment.bytes", 100 * MIB, at_least(1), "Segment size of `__consumer_offsets`."
+        "offsets.topic.segment.bytes", 100 * MIB, at_least(MIB), "Segment size of `__consumer_offsets`."
     )
     offsets_retention_minutes: int = integer(
         "offsets.retention.minutes",

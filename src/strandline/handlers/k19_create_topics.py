@@ -32,7 +32,9 @@ def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopic
         for topic in request.topics
     ]
     records, outcomes = context.node.controller.create_topics(asked, validate_only=request.validate_only)
-    results = [_result(topic.name, outcome) for topic, outcome in zip(asked, outcomes, strict=True)]
+    # Topics of one request mostly share their settings, and to list them costs more than all the rest.
+    known: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
+    results = [_result(context, topic.name, outcome, known) for topic, outcome in zip(asked, outcomes, strict=True)]
 
     def on_done(error: BaseException | None) -> None:
         if error is not None:
@@ -44,17 +46,27 @@ def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopic
     return None
 
 
-def _result(name: str, outcome: CreatedTopic | RequestError) -> CreatableTopicResult:
+def _result(
+    context: RequestContext,
+    name: str,
+    outcome: CreatedTopic | RequestError,
+    known: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]],
+) -> CreatableTopicResult:
     if isinstance(outcome, RequestError):
         return CreatableTopicResult(name=name, error_code=outcome.code, error_message=str(outcome))
-    return CreatableTopicResult(
+    result = CreatableTopicResult(
         name=name,
         topic_id=outcome.id,
         error_message=None,
         num_partitions=outcome.partition_count,
         replication_factor=outcome.replication_factor,
-        configs=[
-            CreatableTopicConfigs(name=entry.name, value=entry.value, config_source=entry.source)
-            for entry in sorted(outcome.configs)
-        ],
     )
+    if context.api_version >= 5:
+        settings = frozenset(outcome.config_overrides.items())
+        if settings not in known:
+            known[settings] = [
+                CreatableTopicConfigs(name=entry.name, value=entry.value, config_source=entry.source)
+                for entry in sorted(context.node.config.topic_config_entries(outcome.config_overrides))
+            ]
+        result.configs = known[settings]
+    return result

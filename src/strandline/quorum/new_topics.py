@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.topic_record import TopicRecord
-from strandline.config import BrokerConfig, TopicConfigEntry
+from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
 from strandline.ids import ZERO_UUID
 from strandline.quorum.cluster_image import RESOURCE_TOPIC, ClusterImage
@@ -38,7 +38,7 @@ class CreatedTopic:
     id: uuid.UUID
     partition_count: int
     replication_factor: int
-    configs: list[TopicConfigEntry]
+    config_overrides: dict[str, str]
 
 
 def partition_count_asked(topic: NewTopic, config: BrokerConfig) -> int:
@@ -52,7 +52,7 @@ def new_topic_records(
     topic: NewTopic, *, image: ClusterImage, config: BrokerConfig, rng: random.Random
 ) -> tuple[list[Any], CreatedTopic]:
     """The records that create `topic`, whose name is free; RequestError with Kafka's code if it may not be."""
-    overrides, entries = _checked_configs(topic, config)
+    overrides = _checked_configs(topic, config)
     if topic.assignment:
         replica_lists = _checked_assignment(topic, image)
     else:
@@ -65,7 +65,7 @@ def new_topic_records(
         for name, value in overrides.items()
     ]
     records += [_partition_record(topic_id, index, replicas, image) for index, replicas in enumerate(replica_lists)]
-    return records, CreatedTopic(topic.name, topic_id, len(replica_lists), len(replica_lists[0]), entries)
+    return records, CreatedTopic(topic.name, topic_id, len(replica_lists), len(replica_lists[0]), overrides)
 
 
 def internal_topic(name: str, *, image: ClusterImage, config: BrokerConfig) -> NewTopic:
@@ -93,16 +93,17 @@ def random_uuid(rng: random.Random) -> uuid.UUID:
             return candidate
 
 
-def _checked_configs(topic: NewTopic, config: BrokerConfig) -> tuple[dict[str, str], list[TopicConfigEntry]]:
+def _checked_configs(topic: NewTopic, config: BrokerConfig) -> dict[str, str]:
     null_names = [name for name, value in topic.configs if value is None]
     if null_names:
         message = f"Null value not supported for topic configs: {','.join(null_names)}"
         raise RequestError(ErrorCode.INVALID_CONFIG, message)
     overrides = {name: value for name, value in topic.configs if value is not None}
     try:
-        return overrides, config.topic_config_entries(overrides)
+        config.topic_config(overrides)
     except InvalidConfig as refusal:
         raise RequestError(ErrorCode.INVALID_CONFIG, str(refusal)) from refusal
+    return overrides
 
 
 def _placed(topic: NewTopic, image: ClusterImage, config: BrokerConfig, rng: random.Random) -> list[list[int]]:

@@ -176,17 +176,13 @@ def test_a_decision_counts_before_it_is_in_the_log_and_not_after_it_failed() -> 
     assert code_of(third) == ErrorCode.NONE
 
 
-def test_configs_of_a_topic_are_told_with_their_source() -> None:
-    cluster = Cluster(log_index_interval_bytes="1000")
+def test_configs_of_a_topic_are_kept_with_it() -> None:
+    cluster = Cluster()
     (created,) = cluster.create(NewTopic("t", configs=[("retention.ms", "60000")]))
     assert isinstance(created, CreatedTopic)
-    entries = {entry.name: (entry.value, entry.source) for entry in created.configs}
-    assert entries["retention.ms"] == ("60000", 1)
-    assert entries["index.interval.bytes"] == ("1000", 4)
-    assert entries["cleanup.policy"] == ("delete", 5)
     topic = cluster.image.topic_by_name("t")
     assert topic is not None
-    assert topic.config_overrides == {"retention.ms": "60000"}
+    assert topic.config_overrides == created.config_overrides == {"retention.ms": "60000"}
 
 
 def test_delete_by_name_and_by_id() -> None:

@@ -1,0 +1,265 @@
+"""Settings: where they come from, which values are refused and in which words, and that the docs say all of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.config import BrokerConfig, Listener, TopicConfig
+from strandline.config_docs import configuration_page
+from strandline.errors import InvalidConfig
+from strandline.settings import LONG_MAX, environment_name, format_properties, parse_properties, settings_of, text_of
+from strandline.topic_config import TOPIC_SETTINGS
+
+REPOSITORY = Path(__file__).parents[2]
+
+# A server.properties as Apache Kafka ships it, without its comments.
+STOCK = """
+############################# Server Basics #############################
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=2
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+
+
+def test_a_stock_server_properties_is_understood_without_a_warning() -> None:
+    config = BrokerConfig.load(STOCK)
+    assert config.warnings == ()
+    assert config.client_listeners() == [Listener("PLAINTEXT", "", 9092)]
+    assert config.advertised()[0] == Listener("PLAINTEXT", "localhost", 9092)
+    assert config.log_dirs == ("/tmp/kraft-combined-logs",)
+    assert config.topic_defaults == TopicConfig()
+
+
+def test_nothing_set_is_the_default() -> None:
+    config = BrokerConfig.load()
+    assert config == BrokerConfig()
+    for config_class, instance in ((BrokerConfig, config), (TopicConfig, config.topic_defaults)):
+        for attribute, setting in settings_of(config_class):
+            assert getattr(instance, attribute) == setting.default
+
+
+@pytest.mark.parametrize("config_class", [BrokerConfig, TopicConfig])
+def test_every_default_is_itself_allowed(config_class: type) -> None:
+    for _, setting in settings_of(config_class):
+        shown = text_of(setting.default)
+        if shown is not None:
+            assert setting.parse(shown) == setting.default, setting.name
+
+
+def test_later_sources_win() -> None:
+    environ = {"STRANDLINE_NUM_PARTITIONS": "2", "STRANDLINE_NODE_ID": "2", "HOME": "/", "STRANDLINE_BOOTSTRAP": "x:1"}
+    config = BrokerConfig.load("num.partitions=1\nnode.id=1\nlog.dirs=a", {"num.partitions": "3"}, environ)
+    assert (config.num_partitions, config.node_id, config.log_dirs) == (3, 2, ("a",))
+    assert config.warnings == ()
+    assert environment_name("log.segment.bytes") == "STRANDLINE_LOG_SEGMENT_BYTES"
+
+
+def test_topic_wins_over_broker_wins_over_default() -> None:
+    config = BrokerConfig.load("log.segment.bytes=2000000\nflush.mode=ack")
+    assert TopicConfig().segment_bytes == 1 << 30
+    assert config.topic_config({}).segment_bytes == 2_000_000
+    assert config.topic_config({"segment.bytes": "3000000"}).segment_bytes == 3_000_000
+    assert config.topic_config({"flush.mode": "async"}).flush_mode == "async"
+    assert config.topic_config({}) is config.topic_defaults
+
+
+@pytest.mark.parametrize(
+    ("text", "attribute", "value"),
+    [
+        ("log.retention.ms=5", "retention_ms", 5),
+        ("log.retention.minutes=2", "retention_ms", 120_000),
+        ("log.retention.hours=1", "retention_ms", 3_600_000),
+        ("log.retention.hours=-5", "retention_ms", -1),
+        ("log.retention.hours=1\nlog.retention.minutes=2", "retention_ms", 120_000),
+        ("log.retention.hours=1\nlog.retention.minutes=2\nlog.retention.ms=5", "retention_ms", 5),
+        ("log.roll.hours=2", "segment_ms", 7_200_000),
+        ("log.roll.hours=2\nlog.roll.ms=9", "segment_ms", 9),
+        ("log.flush.scheduler.interval.ms=7", "flush_ms", 7),
+        ("log.flush.scheduler.interval.ms=7\nlog.flush.interval.ms=6", "flush_ms", 6),
+        ("message.max.bytes=77", "max_message_bytes", 77),
+        ("log.cleanup.policy=compact, delete", "cleanup_policy", ("compact", "delete")),
+        ("compression.type=zstd", "compression_type", "zstd"),
+        ("internal.segment.bytes=1000", "segment_bytes", 1000),
+    ],
+)
+def test_the_brokers_names_for_topic_settings(text: str, attribute: str, value: object) -> None:
+    assert getattr(BrokerConfig.load(text).topic_defaults, attribute) == value
+
+
+def test_what_the_data_path_reads_is_derived() -> None:
+    plain = TopicConfig()
+    assert (plain.compact, plain.compression_codec, plain.log_append_time) == (False, -1, False)
+    config = plain.with_overrides(
+        {"cleanup.policy": "compact", "compression.type": "lz4", "message.timestamp.type": "LogAppendTime"}
+    )
+    assert (config.compact, config.compression_codec, config.log_append_time) == (True, 3, True)
+    assert TopicConfig(compression_type="uncompressed").compression_codec == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "raw"),
+    [
+        ("num.partitions", "0"),
+        ("num.partitions", "many"),
+        ("num.partitions", "1.5"),
+        ("num.partitions", "1_000"),
+        ("num.partitions", "٣"),
+        ("num.partitions", ""),
+        ("num.partitions", str(2**31)),
+        ("log.retention.ms", str(2**63)),
+        ("log.retention.ms", "-2"),
+        ("log.segment.bytes", "1000"),
+        ("auto.create.topics.enable", "yes"),
+        ("flush.mode", "sometimes"),
+        ("compression.type", "LZ4"),
+        ("log.cleanup.policy", "shred"),
+        ("log.cleaner.min.cleanable.ratio", "1.5"),
+        ("log.cleaner.min.cleanable.ratio", "nan"),
+        ("log.roll.hours", "0"),
+        ("listeners", "localhost:9092"),
+        ("listeners", "PLAINTEXT://localhost"),
+        ("listeners", "PLAINTEXT://localhost:70000"),
+        ("listeners", "A://h:1,A://h:2"),
+        ("advertised.listeners", "PLAINTEXT://a b:1"),
+        ("log.dirs", "a,b"),
+        ("log.dirs", ""),
+        ("process.roles", "king"),
+        ("node.id", "-1"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_named_with_its_file_and_what_is_allowed(name: str, raw: str) -> None:
+    with pytest.raises(InvalidConfig) as refusal:
+        BrokerConfig.load(f"{name}={raw}", file_name="my.properties")
+    said = str(refusal.value)
+    assert name in said
+    assert "expected" in said or "needs" in said
+    if name != "log.dirs":
+        assert "my.properties" in said
+    with pytest.raises(InvalidConfig, match="environment" if name != "log.dirs" else name):
+        BrokerConfig.load("", {}, {environment_name(name): raw})
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"segment.byte": "1"}, "Unknown topic config name: segment.byte"),
+        ({"log.segment.bytes": "1048576"}, "Unknown topic config name"),
+        ({"segment.bytes": "1"}, "at least 1048576"),
+        ({"segment.bytes": None}, "no value"),
+        ({"max.compaction.lag.ms": "1", "min.compaction.lag.ms": "2"}, "above"),
+        ({"cleanup.policy": "compact;delete"}, "delete, compact"),
+    ],
+)
+def test_topic_overrides_that_are_refused(overrides: dict[str, str | None], said: str) -> None:
+    with pytest.raises(InvalidConfig, match=said):
+        BrokerConfig().topic_config(overrides)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("num.partitons", "did you mean num.partitions?"),
+        ("log.segment.byte", "did you mean log.segment.bytes?"),
+        ("segment.bytes", "for the default of all topics set log.segment.bytes"),
+        ("zookeeper.connect", "unknown"),
+    ],
+)
+def test_an_unknown_name_is_a_warning_that_helps(name: str, said: str) -> None:
+    (warning,) = BrokerConfig.load(f"{name}=1", file_name="my.properties").warnings
+    assert said in warning
+    assert warning.startswith(f"my.properties: {name}")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=1", {"a": "1"}),
+        ("a = 1 ", {"a": "1 "}),
+        ("a:1", {"a": "1"}),
+        ("a 1", {"a": "1"}),
+        ("a", {"a": ""}),
+        ("  a=1\n\n# c=2\n! d=3\n\tb=2", {"a": "1", "b": "2"}),
+        ("a=1\\\n   2", {"a": "12"}),
+        ("a=1\\\\\nb=2", {"a": "1\\", "b": "2"}),
+        ("a\\ b\\=c=1", {"a b=c": "1"}),
+        ("a=\\u00e4\\t\\x", {"a": "ä\tx"}),
+        ("a=b=c", {"a": "b=c"}),
+        ("a=#no comment", {"a": "#no comment"}),
+        ("a=1\r\nb=2\rc=3", {"a": "1", "b": "2", "c": "3"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("a=\u2028x", {"a": "\u2028x"}),
+        ("a=1\\", {"a": "1"}),
+        ("", {}),
+    ],
+)
+def test_properties_syntax(text: str, expected: dict[str, str]) -> None:
+    assert parse_properties(text) == expected
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_properties_both_ways(properties: dict[str, str]) -> None:
+    assert parse_properties(format_properties(properties)) == properties
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("PLAINTEXT://127.0.0.1:0", [Listener("PLAINTEXT", "127.0.0.1", 0)]),
+        ("plaintext://:9092", [Listener("PLAINTEXT", "", 9092)]),
+        ("A://[::1]:1, B://host.example:2", [Listener("A", "::1", 1), Listener("B", "host.example", 2)]),
+    ],
+)
+def test_listeners(raw: str, expected: list[Listener]) -> None:
+    assert BrokerConfig.load(f"listeners={raw}").client_listeners() == expected
+
+
+def test_a_node_needs_a_listener_for_clients() -> None:
+    with pytest.raises(InvalidConfig, match="no listener for clients"):
+        BrokerConfig.load("listeners=C://:1\ncontroller.listener.names=C")
+
+
+def test_a_config_cannot_change_under_its_readers() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        BrokerConfig().num_partitions = 2  # type: ignore[misc]
+
+
+def test_entries_of_a_topic_tell_value_and_source() -> None:
+    entries = {
+        entry.name: entry for entry in BrokerConfig.load("log.roll.hours=1").topic_config_entries({"flush.ms": "9"})
+    }
+    assert (entries["flush.ms"].value, entries["flush.ms"].source) == ("9", 1)
+    assert (entries["segment.ms"].value, entries["segment.ms"].source) == ("3600000", 4)
+    assert (entries["flush.messages"].value, entries["flush.messages"].source) == (str(LONG_MAX), 5)
+    assert "internal.segment.bytes" not in entries
+    assert set(entries) | {"internal.segment.bytes"} == set(TOPIC_SETTINGS)
+
+
+def test_the_documentation_is_the_table() -> None:
+    page = (REPOSITORY / "docs" / "configuration.md").read_text()
+    assert page == configuration_page(), "run: python -m strandline.config_docs > docs/configuration.md"
