@@ -16,7 +16,7 @@ from strandline.log.segment import ColdRead, Segment
 
 class FoundTime(NamedTuple):
     offset: int
-    timestamp_ms: int
+    timestamp: int
     leader_epoch: int
 
 
