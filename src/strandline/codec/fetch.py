@@ -6,7 +6,8 @@ flexible, 13 names topics by id, 15 moved the replica id into a tagged field.
 
 from __future__ import annotations
 
-from struct import Struct, error as StructError
+from struct import Struct
+from struct import error as StructError
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from strandline.codec.wire import read_count, read_name, read_uvarint, skip_tags, string, uvarint

@@ -9,7 +9,8 @@ Held equal to the compiled messages (`codec.messages.produce_*`) by property tes
 
 from __future__ import annotations
 
-from struct import Struct, error as StructError
+from struct import Struct
+from struct import error as StructError
 from typing import Final, NamedTuple
 
 from strandline.codec.wire import read_count, read_name, read_uvarint, skip_tags, string, uvarint
