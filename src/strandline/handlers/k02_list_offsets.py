@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, cast
+from functools import partial
 
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 from strandline.codec.messages.list_offsets_response import (
@@ -19,6 +19,8 @@ from strandline.codec.messages.list_offsets_response import (
 )
 from strandline.errors import ErrorCode, StrandlineError, error_code
 from strandline.handlers.context import Node, RequestContext
+from strandline.log.time_lookup import FoundTime
+from strandline.partition.partition import FoundCallback, Partition
 
 API_KEY = 2
 VERSIONS = (1, 11)
@@ -42,37 +44,7 @@ _FIRST_VERSION_OF = {
 }
 
 
-class TimestampOffset(NamedTuple):
-    """A record found by time."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
-
-
-FoundOffset = Callable[[TimestampOffset | None, BaseException | None], object]
-
-
-class PartitionView(Protocol):
-    """What is asked of a partition here."""
-
-    @property
-    def log_start_offset(self) -> int: ...
-    @property
-    def last_stable_offset(self) -> int: ...
-    @property
-    def high_watermark(self) -> int: ...
-    @property
-    def leader_epoch(self) -> int: ...
-    def check_leader_epoch(self, epoch: int) -> None: ...
-    def epoch_of(self, offset: int) -> int:
-        """The leader epoch that wrote `offset`; -1 if unknown."""
-
-    def offset_for_timestamp(self, timestamp: int, callback: FoundOffset) -> None:
-        """Find the first record at or after `timestamp`; `callback(found or None, error or None)`, perhaps later."""
-
-    def max_timestamp_offset(self, callback: FoundOffset) -> None:
-        """Find the first record with the largest timestamp; `callback(found or None, error or None)`, perhaps later."""
+LookUp = Callable[[FoundCallback], None]
 
 
 def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | None:
@@ -110,7 +82,7 @@ class _LookUp:
         if asked.timestamp < 0 and self._context.api_version < _FIRST_VERSION_OF.get(asked.timestamp, 0x7FFF):
             answer.error_code = ErrorCode.UNSUPPORTED_VERSION
             return
-        partition = cast("PartitionView | None", self._context.node.partition(topic, asked.partition_index))
+        partition = self._context.node.partition(topic, asked.partition_index)
         if partition is None:
             answer.error_code = _why_absent(self._context.node, topic, asked.partition_index)
             return
@@ -120,31 +92,29 @@ class _LookUp:
         except StrandlineError as error:
             answer.error_code = error_code(error)
 
-    def _find(self, partition: PartitionView, timestamp: int, answer: ListOffsetsPartitionResponse) -> None:
+    def _find(self, partition: Partition, timestamp: int, answer: ListOffsetsPartitionResponse) -> None:
         if timestamp == LATEST:
-            self._set(answer, TimestampOffset(self._end_offset(partition), -1, partition.leader_epoch))
+            self._set(answer, FoundTime(self._end_offset(partition), -1, partition.leader_epoch))
         elif timestamp in (EARLIEST, EARLIEST_LOCAL):
             start = partition.log_start_offset
-            self._set(answer, TimestampOffset(start, -1, partition.epoch_of(start)))
+            self._set(answer, FoundTime(start, -1, partition.epoch_of(start)))
         elif timestamp == MAX_TIMESTAMP:
-            partition.max_timestamp_offset(self._expect(partition, answer))
+            self._start(partition.max_timestamp_offset, partition, answer)
         elif timestamp >= 0:
-            partition.offset_for_timestamp(timestamp, self._expect(partition, answer))
+            self._start(partial(partition.offset_for_timestamp, timestamp), partition, answer)
 
-    def _set(self, answer: ListOffsetsPartitionResponse, found: TimestampOffset) -> None:
+    def _set(self, answer: ListOffsetsPartitionResponse, found: FoundTime) -> None:
         answer.offset = found.offset
         answer.timestamp = found.timestamp
         if self._context.api_version >= 4:
             answer.leader_epoch = found.leader_epoch
 
-    def _end_offset(self, partition: PartitionView) -> int:
+    def _end_offset(self, partition: Partition) -> int:
         """What is not committed does not exist for a client: an election could still take it back."""
         return partition.last_stable_offset if self._read_committed else partition.high_watermark
 
-    def _expect(self, partition: PartitionView, answer: ListOffsetsPartitionResponse) -> FoundOffset:
-        self._open += 1
-
-        def on_found(found: TimestampOffset | None, error: BaseException | None) -> None:
+    def _start(self, look_up: LookUp, partition: Partition, answer: ListOffsetsPartitionResponse) -> None:
+        def on_found(found: FoundTime | None, error: BaseException | None) -> None:
             if error is not None:
                 answer.error_code = error_code(error)
             elif found is not None and found.offset < self._end_offset(partition):
@@ -153,7 +123,13 @@ class _LookUp:
             if self._open == 0 and self._all_asked:
                 self._context.reply(self.response)
 
-        return on_found
+        self._open += 1
+        try:
+            look_up(on_found)
+        except StrandlineError:
+            # Refused at once: nobody will call back.
+            self._open -= 1
+            raise
 
 
 def _why_absent(node: Node, topic: str, index: int) -> ErrorCode:

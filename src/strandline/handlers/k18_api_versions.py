@@ -3,7 +3,7 @@
 Honoured: every version; features that are finalised in the metadata log.
 Traps: the table advertises Produce from version 0 although 0-2 are refused, because librdkafka will not talk to a
 broker that does not (KAFKA-18659). A version above ours is answered in the format of version 0, with
-UNSUPPORTED_VERSION and the list, so that the client can ask again (`unsupported_version`).
+UNSUPPORTED_VERSION and the list, so that the client can ask again.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if not VERSIONS[0] <= context.api_version <= VERSIONS[1]:
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_api_keys(context.node))
     if context.api_version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
@@ -47,11 +49,6 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
             for name, level in sorted(node.image.features.items())
         ],
     )
-
-
-def unsupported_version(node: Node) -> ApiVersionsResponse:
-    """The answer to a version that we do not know; to be encoded as version 0, whatever was asked."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_api_keys(node))
 
 
 def _api_keys(node: Node) -> list[ApiVersion]:

@@ -81,9 +81,9 @@ class Controller:
         self._rng = rng
         self.revert(image)
 
-    def revert(self, committed: ClusterImage) -> None:
-        """Forget what was decided but never reached the log."""
-        self._image = fold(committed.records())
+    def revert(self, committed: ClusterImage, still_pending: Iterable[Any] = ()) -> None:
+        """Forget what was decided but never reached the log; `still_pending` are earlier records on their way there."""
+        self._image = fold([*committed.records(), *still_pending])
         self._topic_by_collision_key = {collision_key(name): name for name in self._image.topics}
 
     def _decided(self, records: list[Any]) -> list[Any]:

@@ -15,7 +15,8 @@ from strandline.codec.message import Message, decode_exact, encode
 from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.context import EncodedResponse
-from strandline.handlers.k02_list_offsets import FoundOffset, TimestampOffset
+from strandline.log.time_lookup import FoundTime
+from strandline.partition.partition import FoundCallback
 from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.controller import Controller
 from strandline.quorum.producer_ids import ProducerIds
@@ -51,16 +52,16 @@ class Records:
     def epoch_of(self, offset: int) -> int:
         return self.records[offset][1] if offset < len(self.records) else -1
 
-    def offset_for_timestamp(self, timestamp: int, callback: FoundOffset) -> None:
+    def offset_for_timestamp(self, timestamp: int, callback: FoundCallback) -> None:
         places = range(self.log_start_offset, len(self.records))
         self._find(next((at for at in places if self.records[at][0] >= timestamp), None), callback)
 
-    def max_timestamp_offset(self, callback: FoundOffset) -> None:
+    def max_timestamp_offset(self, callback: FoundCallback) -> None:
         places = range(self.log_start_offset, len(self.records))
         self._find(max(places, key=lambda at: self.records[at][0], default=None), callback)
 
-    def _find(self, at: int | None, callback: FoundOffset) -> None:
-        found = None if at is None else TimestampOffset(at, *self.records[at])
+    def _find(self, at: int | None, callback: FoundCallback) -> None:
+        found = None if at is None else FoundTime(at, *self.records[at])
         if self.held is None:
             callback(found, None)
         else:

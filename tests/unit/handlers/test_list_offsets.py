@@ -141,11 +141,15 @@ def test_the_answer_leaves_once_when_the_last_look_up_is_back() -> None:
     assert [partition.offset for partition in response.topics[0].partitions] == [1, 1]
 
 
-def test_a_look_up_that_fails_is_told_for_its_partition() -> None:
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_look_up_that_fails_is_told_for_its_partition(at_once: bool) -> None:
     node = a_node()
 
     def broken(timestamp: int, callback: Any) -> None:
-        callback(None, DiskFailed("cannot read"))
+        error = DiskFailed("cannot read")
+        if at_once:
+            raise error
+        callback(None, error)
 
     node.partitions["t", 0].offset_for_timestamp = broken  # type: ignore[method-assign]
     assert answer(node, question(5))[0] == ErrorCode.KAFKA_STORAGE_ERROR

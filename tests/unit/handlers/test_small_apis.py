@@ -40,8 +40,10 @@ def test_a_client_software_that_has_no_name_is_refused(name: str, software_versi
     assert (answer.error_code, answer.api_keys) == (ErrorCode.INVALID_REQUEST, [])
 
 
-def test_an_unknown_version_of_api_versions_is_answered_so_that_the_client_can_ask_again() -> None:
-    answer = decode_exact(ApiVersionsResponse, 0, encode(k18_api_versions.unsupported_version(NodeOfOne()), 0))
+@pytest.mark.parametrize("version", [5, 99, -1])
+def test_an_unknown_version_of_api_versions_is_answered_so_that_the_client_can_ask_again(version: int) -> None:
+    response = k18_api_versions.handle(Context(NodeOfOne(), version), ApiVersionsRequest())
+    answer = decode_exact(ApiVersionsResponse, 0, encode(response, 0))
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert (18, 0, 4) in [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys]
 

@@ -172,8 +172,11 @@ def test_a_decision_counts_before_it_is_in_the_log_and_not_after_it_failed() -> 
     assert (code_of(first), code_of(second)) == (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
     assert "t" not in cluster.image.topics
     cluster.controller.revert(cluster.image)
-    _, (third,) = cluster.controller.create_topics([NewTopic("t")])
+    records, (third,) = cluster.controller.create_topics([NewTopic("t")])
     assert code_of(third) == ErrorCode.NONE
+    cluster.controller.revert(cluster.image, still_pending=records)
+    _, (fourth,) = cluster.controller.create_topics([NewTopic("t")])
+    assert code_of(fourth) == ErrorCode.TOPIC_ALREADY_EXISTS, "its records are still on their way"
 
 
 def test_configs_of_a_topic_are_kept_with_it() -> None:
