@@ -1,1 +1,30 @@
-"""Strandline: a distributed log that you pip install."""
+"""Strandline: a distributed log that you `pip install`, and that every Kafka client speaks to.
+
+with strandline.embedded() as log: ...      a real broker for a test or a notebook, on a free port
+async with strandline.Log(path) as log: ... the storage engine alone, on your own event loop
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from strandline._version import __version__
+
+if TYPE_CHECKING:
+    from strandline.log.library import Log
+    from strandline.testing.embedded_broker import EmbeddedBroker, embedded
+
+__all__ = ["EmbeddedBroker", "Log", "__version__", "embedded"]
+
+_LAZY = {
+    "Log": "strandline.log.library",
+    "EmbeddedBroker": "strandline.testing.embedded_broker",
+    "embedded": "strandline.testing.embedded_broker",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is asked for: a command line that prints help must not load an engine."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'strandline' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)

@@ -81,10 +81,16 @@ class LogDirectory:
     # Logs
 
     def open_log(
-        self, name: TopicPartition, config: TopicConfig, *, now_ms: int, observer: BatchObserver | None = None
+        self,
+        name: TopicPartition,
+        config: TopicConfig,
+        *,
+        now_ms: int,
+        observer: BatchObserver | None = None,
+        directory: Path | None = None,
     ) -> PartitionLog:
         return PartitionLog.open(
-            self.path / str(name),
+            directory or self.path / str(name),
             config,
             disk=self.disk,
             open_files=self.open_files,

@@ -1,0 +1,280 @@
+"""`strandline.Log`: the storage engine as a library, on the caller's own asyncio loop, without a broker.
+
+    async with strandline.Log("orders") as log:
+        offset = await log.append(b"paid", key=b"order-17")
+        record = await log.read(offset)
+        async for record in log.scan(follow=True): ...
+
+An append returns when the record is on disk (`flush.mode=ack`); appends that wait together share one fdatasync. The
+directory is locked against a second process, and its files are those of a Kafka partition: `strandline log dump` and
+Kafka's own tools read them. Settings are the topic's, by their Kafka names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from strandline.codec.columns import Record, _scan, encode_batch, records_of
+from strandline.codec.columns.batch import Header
+from strandline.codec.record_batch import HEADER, PREFIX, PREFIX_SIZE
+from strandline.errors import Closed, OffsetOutOfRange, StrandlineError
+from strandline.ids import TopicPartition
+from strandline.log.disk import RealDisk
+from strandline.log.flusher import Flusher
+from strandline.log.log_directory import LogDirectory
+from strandline.log.partition_log import PartitionLog
+from strandline.log.time_lookup import find_time
+from strandline.runtime import LoopRuntime
+from strandline.topic_config import TopicConfig
+
+READ_BYTES: Final = 1024 * 1024
+"""What a scan reads at a time."""
+LOOK_AHEAD_BYTES: Final = 4096
+"""What a read of one record reads beyond the place that the index names."""
+LEADER_EPOCH: Final = 0
+DEFAULTS: Final = {"flush.mode": "ack", "index.interval.bytes": "1024"}
+"""A denser index than a topic's: single records are what a library reads."""
+
+
+class Log:
+    """An append-only log in a directory. One loop owns it; open it with `async with`."""
+
+    def __init__(
+        self, path: str | Path, *, settings: Mapping[str, str] | None = None, open_files_max: int = 256
+    ) -> None:
+        self.path = Path(path)
+        self._config = TopicConfig().with_overrides({**DEFAULTS, **(settings or {})})
+        self._name = TopicPartition(self.path.name, 0)
+        self._open_files_max = open_files_max
+        self._flush_before_ack = self._config.flush_mode != "async" or self._config.flush_messages == 1
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._followers: set[asyncio.Future[None]] = set()
+        self._directory: LogDirectory | None = None
+        self._runtime: LoopRuntime
+        self._flusher: Flusher
+        self._log: PartitionLog
+        self._end = 0
+
+    # Opening and closing
+
+    async def open(self) -> None:
+        """Lock the directory, recover what a crash left, and be ready."""
+        self._runtime = LoopRuntime(asyncio.get_running_loop())
+        self._flusher = Flusher(self._runtime)
+        directory = LogDirectory(self.path, disk=RealDisk(), open_files_max=self._open_files_max)
+        try:
+            self._log = directory.open_log(self._name, self._config, now_ms=self._runtime.now_ms(), directory=self.path)
+            self._log.flush_now()
+        except BaseException:
+            directory.close(clean=False)
+            raise
+        self._directory = directory
+        self._end = self._log.log_end_offset
+        self._log.on_flushed = self._on_flushed
+        self._log.on_failed = self._on_failed
+        self._log.on_rolled = lambda: self._flusher.flush_soon(self._log)
+
+    async def close(self) -> None:
+        """Finish what was appended, and leave a directory that opens without recovery."""
+        directory, self._directory = self._directory, None
+        if directory is None:
+            return
+        while not self._flusher.is_idle:  # noqa: ASYNC110  # one flush at the very end
+            await asyncio.sleep(0.001)
+        self._log.close()
+        self._runtime.close()
+        directory.write_checkpoints({self._name: (self._log, self._log.log_end_offset)})
+        directory.close(clean=self._log.flushed_offset == self._log.log_end_offset)
+        self._fail_all(Closed(f"{self.path} was closed"))
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # Positions
+
+    @property
+    def start_offset(self) -> int:
+        return self._log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record that may be read."""
+        return self._end
+
+    # Writing
+
+    async def append(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Iterable[Header] = (),
+        timestamp_ms: int | None = None,
+    ) -> int:
+        """Append one record; its offset, once it is as safe as `flush.mode` says."""
+        now_ms = self._runtime.now_ms()
+        record = Record(-1, now_ms if timestamp_ms is None else timestamp_ms, key, value, tuple(headers))
+        return await self._append((record,), now_ms)
+
+    async def append_many(self, records: Iterable[Record]) -> int:
+        """Append records as one batch, all or none; the offset of the first."""
+        batch = list(records)
+        if not batch:
+            raise ValueError("append_many needs at least one record")
+        return await self._append(batch, self._runtime.now_ms())
+
+    async def _append(self, records: list[Record] | tuple[Record, ...], now_ms: int) -> int:
+        self._check_open()
+        batch = bytearray(encode_batch(records))
+        offset = self._log.append(batch, HEADER.unpack_from(batch), leader_epoch=LEADER_EPOCH, now_ms=now_ms)
+        if self._flush_before_ack:
+            committed: asyncio.Future[None] = self._runtime.loop.create_future()
+            self._waiting.append((self._log.log_end_offset, committed))
+            self._flusher.flush_soon(self._log)
+            await committed
+        else:
+            if self._log.unflushed >= self._config.flush_messages:
+                self._flusher.flush_soon(self._log)
+            self._advance(self._log.log_end_offset)
+        return offset
+
+    def _check_open(self) -> None:
+        if self._directory is None:
+            raise Closed(f"{self.path} is not open")
+
+    def _on_flushed(self) -> None:
+        if self._flush_before_ack:
+            self._advance(self._log.flushed_offset)
+
+    def _advance(self, end: int) -> None:
+        if end <= self._end:
+            return
+        self._end = end
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= end:
+            committed = waiting.popleft()[1]
+            if not committed.done():
+                committed.set_result(None)
+        if self._followers:
+            followers, self._followers = self._followers, set()
+            for follower in followers:
+                if not follower.done():
+                    follower.set_result(None)
+
+    def _on_failed(self, error: StrandlineError) -> None:
+        self._fail_all(error)
+
+    def _fail_all(self, error: StrandlineError) -> None:
+        futures = [committed for _, committed in self._waiting] + list(self._followers)
+        self._waiting.clear()
+        self._followers.clear()
+        for each in futures:
+            if not each.done():
+                each.set_exception(error)
+
+    # Reading
+
+    async def read(self, offset: int) -> Record:
+        """The record at `offset`."""
+        return self.read_nowait(offset)
+
+    def read_nowait(self, offset: int) -> Record:
+        """The record at `offset`, for callers that have no await to spare; may wait for the disk."""
+        log = self._log
+        if not log.log_start_offset <= offset < self._end:
+            self._check_open()
+            raise OffsetOutOfRange(f"offset {offset} is outside {log.log_start_offset} to {self._end} of {self.path}")
+        segment = log.segment_of(offset)
+        assert segment is not None
+        relative = offset - segment.base_offset
+        position = segment.index.position_before(relative)
+        size = min(segment.size_bytes - position, self._config.index_interval_bytes + LOOK_AHEAD_BYTES)
+        return _record_in(segment.file().read_at(position, size), offset) or self._read_through(offset)
+
+    def _read_through(self, offset: int) -> Record:
+        """Any batch: compressed, of many records, or larger than what is read ahead."""
+        piece = self._log.read(offset, size_bytes_max=1)
+        if piece is None:
+            raise OffsetOutOfRange(f"there is no record at offset {offset} of {self.path} any more")
+        try:
+            data = piece.read()
+        finally:
+            piece.release()
+        for record in records_of(data):
+            if record.offset == offset:
+                return record
+        raise OffsetOutOfRange(f"there is no record at offset {offset} of {self.path} any more")
+
+    async def scan(self, start: int | None = None, *, follow: bool = False) -> AsyncIterator[Record]:
+        """Records from `start` (default: the first) to the end; with `follow`, and on as they come."""
+        offset = self._log.log_start_offset if start is None else start
+        while True:
+            self._check_open()
+            piece = self._log.read(offset, size_bytes_max=READ_BYTES, limit_offset=self._end)
+            if piece is None:
+                if not follow:
+                    return
+                follower: asyncio.Future[None] = self._runtime.loop.create_future()
+                self._followers.add(follower)
+                await follower
+                continue
+            try:
+                data = piece.read()
+            finally:
+                piece.release()
+            for record in records_of(data):
+                if record.offset >= offset:
+                    yield record
+                    offset = record.offset + 1
+            await asyncio.sleep(0)
+
+    def offset_at(self, timestamp_ms: int) -> int:
+        """The offset of the first record at or after a time; the end if there is none."""
+        self._check_open()
+        found = find_time(
+            self._log.segments,
+            timestamp_ms,
+            start_offset=self._log.log_start_offset,
+            limit_offset=self._end,
+            may_block=True,
+        )
+        return self._end if found is None else found.offset
+
+    # Forgetting
+
+    def trim(self, start_offset: int) -> None:
+        """Forget everything below `start_offset`."""
+        self._check_open()
+        self._log.trim(start_offset)
+
+
+def _record_in(chunk: bytes, offset: int) -> Record | None:
+    """The record at `offset`, if a plain batch that holds it lies whole in `chunk`, which begins with a batch."""
+    at = 0
+    last = len(chunk) - PREFIX_SIZE
+    unpack = PREFIX.unpack_from
+    _, length = unpack(chunk)
+    following = length + PREFIX_SIZE
+    while following <= last:
+        base_offset, length = unpack(chunk, following)
+        if base_offset > offset:
+            break
+        at = following
+        following += length + PREFIX_SIZE
+    records: list[Record] = []
+    _scan.read_plain_batches(chunk, at, records, True, 1)
+    for record in records:
+        if record.offset == offset:
+            return record
+    return None
