@@ -1,0 +1,63 @@
+# Two commands do everything on a fresh machine with Python 3.11+ and make: `make demo` and `make test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test test-all check format crash clients interop bench bench-quick run generate docs clean
+
+help: ## what there is
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: $(READY) ## a virtual environment with everything, made once and again when pyproject.toml changes
+
+$(READY): pyproject.toml hatch_build.py
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $(READY)
+
+demo: setup ## the log in a minute: orders, two readers, replay, kill -9
+	$(BIN)/python -m demo
+
+test: setup ## everything that must pass before a change lands (under 10 minutes on two cores)
+	$(BIN)/python -m pytest -m "not slow" -q
+
+test-all: setup ## also the heavy sets: 50+ kills, long fuzzing
+	$(BIN)/python -m pytest -q
+
+check: setup ## formatting, lint, types, tidiness
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/tidy
+
+format: setup ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+crash: setup ## kill -9, power cut, full and failing disks, at full length
+	$(BIN)/python -m pytest -q tests/crash
+
+clients: setup ## stock Kafka clients against a real broker
+	$(BIN)/python -m pytest -q tests/clients
+
+interop: setup ## files and tools of Apache Kafka itself (needs Java and Maven)
+	$(BIN)/python -m pytest -q tests/interop
+
+bench: setup ## Strandline beside Apache Kafka 4.3.1 on this machine; results in bench/results
+	$(BIN)/python -m bench
+
+bench-quick: setup ## the same, short
+	$(BIN)/python -m bench --quick
+
+run: setup ## a node for development on 127.0.0.1:9092
+	$(BIN)/strandline dev
+
+generate: setup ## message classes and docs tables from their sources
+	$(BIN)/python tools/generate_messages.py
+	$(BIN)/python -m strandline.config_docs
+
+clean: ## remove what was made here
+	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache
