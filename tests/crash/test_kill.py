@@ -37,7 +37,11 @@ def pause(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def kill_and_restart(log: EmbeddedBroker, rng: random.Random) -> None:
+def end_and_restart(log: EmbeddedBroker, rng: random.Random) -> None:
+    """Kills the broker, now and then after a clean stop in the middle of the load, and starts it again."""
+    if rng.random() < 0.2:
+        log.restart()
+        pause(rng.uniform(0.0, 0.2))
     log.kill()
     while rng.random() < 0.3:
         log.spawn()
@@ -52,20 +56,18 @@ def run_kills(kills: int, directory: Path) -> None:
     data = directory / "data"
     with embedded(data=data, properties={"num.partitions": "1"}) as log:
         log.create_topic("orders", len(PARTITIONS), internal_segment_bytes=SEGMENT_BYTES)
-        with Workload(
-            log.bootstrap, PARTITIONS, seed=seed, value_bytes=200, producer_settings=SMALL_BATCHES
-        ) as workload:
-            churn = TopicChurn(workload.recorder, log.bootstrap)
-            taker = ProducerIdTaker(workload.recorder, log.host, log.port)
-            churn.start()
-            taker.start()
+        with (
+            Workload(
+                log.bootstrap, PARTITIONS, seed=seed, value_bytes=200, producer_settings=SMALL_BATCHES
+            ) as workload,
+            TopicChurn(workload.recorder, log.bootstrap) as churn,
+            ProducerIdTaker(workload.recorder, log.host, log.port) as taker,
+        ):
             for _ in range(kills):
                 progress = workload.recorder.acknowledged + rng.randint(1, 500)
                 workload.recorder.wait_acknowledged(progress, timeout_s=RESUME_TIMEOUT_S)
                 pause(rng.uniform(0.0, 0.1))
-                kill_and_restart(log, rng)
-            churn.stop()
-            taker.stop()
+                end_and_restart(log, rng)
         # The last recovery is from a clean stop, so the final read sees what both kinds of shutdown leave behind.
         log.restart()
         ops, report = judge(workload, directory)

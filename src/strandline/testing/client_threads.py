@@ -10,7 +10,8 @@ import random
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from types import TracebackType
+from typing import Self, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka import TopicPartition as Position
@@ -76,6 +77,15 @@ class ClientThread:
 
     def work(self) -> None:
         raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
 
     def start(self) -> None:
         self._thread.start()
