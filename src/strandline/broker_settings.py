@@ -54,13 +54,25 @@ class BrokerSettings:
         "socket.request.max.bytes", 100 * MIB, at_least(1), "The largest request; a longer frame closes the connection."
     )
     socket_send_buffer_bytes: int = integer(
-        "socket.send.buffer.bytes", 102_400, at_least(-1), "SO_SNDBUF of client sockets; -1 leaves it to the system."
+        "socket.send.buffer.bytes",
+        102_400,
+        at_least(-1),
+        "SO_SNDBUF of client sockets; -1 leaves it to the system.",
+        effect=False,
     )
     socket_receive_buffer_bytes: int = integer(
-        "socket.receive.buffer.bytes", 102_400, at_least(-1), "SO_RCVBUF of client sockets; -1 leaves it to the system."
+        "socket.receive.buffer.bytes",
+        102_400,
+        at_least(-1),
+        "SO_RCVBUF of client sockets; -1 leaves it to the system.",
+        effect=False,
     )
     socket_listen_backlog_size: int = integer(
-        "socket.listen.backlog.size", 50, at_least(1), "Connections that may wait to be accepted."
+        "socket.listen.backlog.size",
+        50,
+        at_least(1),
+        "Connections that may wait to be accepted.",
+        effect=False,
     )
     queued_max_request_bytes: int = long(
         "queued.max.request.bytes",
@@ -77,20 +89,11 @@ class BrokerSettings:
         "connections.max.idle.ms", 600_000, at_least(-1), "An idle connection is closed after this time; -1 never."
     )
     request_timeout_ms: int = integer(
-        "request.timeout.ms", 30_000, at_least(1), "The longest wait for work that another part must finish."
-    )
-    max_in_flight_produce_bytes: int = long(
-        "max.in.flight.produce.bytes",
-        64 * MIB,
+        "request.timeout.ms",
+        30_000,
         at_least(1),
-        "Strandline's own. Bytes of appended but not yet acknowledged Produce requests of one connection, beyond "
-        "which its next request waits.",
-    )
-    max_parked_fetches: int = integer(
-        "max.parked.fetches",
-        100_000,
-        at_least(1),
-        "Strandline's own. Fetches that may wait for data at one time; one more is answered at once.",
+        "The longest wait for work that another part must finish.",
+        effect=False,
     )
 
     # Topics.
@@ -105,12 +108,6 @@ class BrokerSettings:
     fetch_max_bytes: int = integer("fetch.max.bytes", 55 * MIB, at_least(1024), "The most a Fetch is answered with.")
     max_incremental_fetch_session_cache_slots: int = integer(
         "max.incremental.fetch.session.cache.slots", 1000, at_least(0), "Incremental fetch sessions kept."
-    )
-    fetch_session_idle_ms: int = integer(
-        "fetch.session.idle.ms",
-        120_000,
-        at_least(0),
-        "Strandline's own (fixed in Apache Kafka). A fetch session idle for this long may be evicted for another.",
     )
 
     # The log.
@@ -127,16 +124,25 @@ class BrokerSettings:
         "How often the recovery points are written; recovery after a crash starts there.",
     )
     log_flush_start_offset_checkpoint_interval_ms: int = integer(
-        "log.flush.start.offset.checkpoint.interval.ms", 60_000, at_least(0), "How often log start offsets are written."
+        "log.flush.start.offset.checkpoint.interval.ms",
+        60_000,
+        at_least(0),
+        "How often log start offsets are written.",
+        effect=False,
     )
     replica_high_watermark_checkpoint_interval_ms: int = long(
-        "replica.high.watermark.checkpoint.interval.ms", 5_000, at_least(1), "How often high watermarks are written."
+        "replica.high.watermark.checkpoint.interval.ms",
+        5_000,
+        at_least(1),
+        "How often high watermarks are written.",
+        effect=False,
     )
     log_dir_failure_timeout_ms: int = long(
         "log.dir.failure.timeout.ms",
         30_000,
         at_least(1),
         "How long a node whose only log directory failed goes on before it stops.",
+        effect=False,
     )
     producer_id_expiration_ms: int = integer(
         "producer.id.expiration.ms",
@@ -145,13 +151,21 @@ class BrokerSettings:
         "How long a partition remembers an idempotent producer that is silent.",
     )
     producer_id_expiration_check_interval_ms: int = integer(
-        "producer.id.expiration.check.interval.ms", 600_000, at_least(1), "How often silent producers are looked for."
+        "producer.id.expiration.check.interval.ms",
+        600_000,
+        at_least(1),
+        "How often silent producers are looked for.",
+        effect=False,
     )
     log_retention_check_interval_ms: int = long(
         "log.retention.check.interval.ms", 300_000, at_least(1), "How often old segments are looked for.", effect=False
     )
     metadata_log_segment_bytes: int = integer(
-        "metadata.log.segment.bytes", 1_073_741_824, at_least(12), "Segment size of `__cluster_metadata`."
+        "metadata.log.segment.bytes",
+        1_073_741_824,
+        at_least(12),
+        "Segment size of `__cluster_metadata`.",
+        effect=False,
     )
 
     # Groups.

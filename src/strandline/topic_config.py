@@ -55,6 +55,7 @@ class TopicConfig:
         "an empty list neither. "
         "Null keys are refused where `compact` is set; the cleaner itself is not there yet.",
         synonyms=_as("log.cleanup.policy"),
+        effect=False,
     )
     compression_type: str = text(
         "compression.type",
@@ -62,6 +63,7 @@ class TopicConfig:
         one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         "`producer` keeps what the producer sent and costs nothing; any other codec re-encodes batches that differ.",
         synonyms=_as("compression.type"),
+        effect=False,
     )
     compression_gzip_level: int = integer(
         "compression.gzip.level",
@@ -69,6 +71,7 @@ class TopicConfig:
         between(-1, 9),
         "Level used when the broker re-encodes with gzip; -1 is the codec's own default.",
         synonyms=_as("compression.gzip.level"),
+        effect=False,
     )
     compression_lz4_level: int = integer(
         "compression.lz4.level",
@@ -76,6 +79,7 @@ class TopicConfig:
         between(1, 17),
         "Level used when the broker re-encodes with lz4.",
         synonyms=_as("compression.lz4.level"),
+        effect=False,
     )
     compression_zstd_level: int = integer(
         "compression.zstd.level",
@@ -83,6 +87,7 @@ class TopicConfig:
         between(-131072, 22),
         "Level used when the broker re-encodes with zstd.",
         synonyms=_as("compression.zstd.level"),
+        effect=False,
     )
     delete_retention_ms: int = long(
         "delete.retention.ms",
@@ -98,6 +103,7 @@ class TopicConfig:
         at_least(0),
         "How long the files of a deleted topic or segment stay on disk, renamed, so that readers in flight can finish.",
         synonyms=_as("log.segment.delete.delay.ms"),
+        effect=False,
     )
     flush_messages: int = long(
         "flush.messages",
@@ -243,6 +249,7 @@ class TopicConfig:
         at_least(0),
         "A random time taken off `segment.ms`, so that segments do not all roll at once.",
         synonyms=(Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", HOUR_MS)),
+        effect=False,
     )
     segment_ms: int = long(
         "segment.ms",

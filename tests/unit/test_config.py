@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -258,6 +259,24 @@ def test_entries_of_a_topic_tell_value_and_source() -> None:
     assert (entries["flush.messages"].value, entries["flush.messages"].source) == (str(LONG_MAX), 5)
     assert "internal.segment.bytes" not in entries
     assert set(entries) | {"internal.segment.bytes"} == set(TOPIC_SETTINGS)
+
+
+@pytest.mark.parametrize("config_class", [BrokerConfig, TopicConfig])
+def test_a_setting_without_a_reader_says_that_it_has_no_effect(config_class: type) -> None:
+    tables = {"settings.py", "topic_config.py", "broker_settings.py", "config.py", "config_docs.py"}
+    sources = (path for path in (REPOSITORY / "src").rglob("*.py") if path.name not in tables)
+    read = set(re.findall(r"\.([a-z_]+)\b", "\n".join(path.read_text() for path in sources)))
+    through = {
+        "listeners": "client_listeners",
+        "controller_listener_names": "client_listeners",
+        "advertised_listeners": "advertised",
+        "internal_segment_bytes": "segment_bytes",
+        "cleanup_policy": "compact",
+        "compression_type": "compression_codec",
+    }
+    for attribute, setting in settings_of(config_class):
+        if setting.effect:
+            assert through.get(attribute, attribute) in read, f"{setting.name}: honour it, or declare effect=False"
 
 
 def test_the_documentation_is_the_table() -> None:
