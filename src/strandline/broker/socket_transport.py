@@ -15,7 +15,7 @@ from typing import Final
 
 from strandline.broker.connection import Connection, release
 from strandline.broker.transport import Piece
-from strandline.log.partition_log import LogSlice
+from strandline.log.log_slice import LogSlice
 from strandline.runtime import Runtime
 
 RECEIVE_BUFFER_BYTES: Final = 2 * 1024 * 1024

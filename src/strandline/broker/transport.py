@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from strandline.log.partition_log import LogSlice
+from strandline.log.log_slice import LogSlice
 
 Piece = bytes | LogSlice
 """A part of an answer: bytes, or batches that go from file to socket without passing through here."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from strandline.config import BrokerConfig
-from strandline.log.partition_log import LogSlice
+from strandline.log.log_slice import LogSlice
 from strandline.partition.fetch_session import FetchSessions
 from strandline.partition.partition import Partition
 from strandline.quorum.cluster_image import ClusterImage

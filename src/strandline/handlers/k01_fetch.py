@@ -14,7 +14,7 @@ from typing import Final
 from strandline.codec.fetch import FLEXIBLE_FROM, TOPIC_ID_FROM, PartitionData, encode_fetch_response, parse_fetch
 from strandline.errors import ErrorCode, RequestError, StrandlineError, error_code
 from strandline.handlers.context import Connection, Exchange, Node
-from strandline.log.partition_log import LogSlice
+from strandline.log.log_slice import LogSlice
 from strandline.log.segment import ColdRead
 from strandline.partition.fetch_session import FetchEntry, FetchSession
 from strandline.partition.partition import Partition

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from strandline.runtime import Runtime
 
 if TYPE_CHECKING:
-    from strandline.log.partition_log import FlushJob, PartitionLog
+    from strandline.log.log_slice import FlushJob
+    from strandline.log.partition_log import PartitionLog
 
 
 class Flusher:

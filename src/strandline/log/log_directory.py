@@ -21,8 +21,10 @@ from strandline.errors import CorruptLog
 from strandline.ids import TopicPartition
 from strandline.log import checkpoints
 from strandline.log.disk import Disk
+from strandline.log.observer import BatchObserver
 from strandline.log.open_files import OpenFiles
-from strandline.log.partition_log import BatchObserver, PartitionLog
+from strandline.log.opening import open_log
+from strandline.log.partition_log import PartitionLog
 from strandline.topic_config import TopicConfig
 
 log = logging.getLogger("strandline.log")
@@ -89,7 +91,7 @@ class LogDirectory:
         observer: BatchObserver | None = None,
         directory: Path | None = None,
     ) -> PartitionLog:
-        return PartitionLog.open(
+        return open_log(
             directory or self.path / str(name),
             config,
             disk=self.disk,

@@ -10,104 +10,26 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from strandline.codec.record_batch import HEADER_SIZE, LEADER_FIELDS, PREFIX_SIZE, BatchHeader, HeaderFields
 from strandline.errors import Closed, CorruptLog, DiskFailed, OffsetOutOfRange, StrandlineError
 from strandline.log import leader_epochs as epoch_file
-from strandline.log.disk import Buffer, Disk, File
+from strandline.log.disk import Buffer, Disk
 from strandline.log.leader_epochs import LeaderEpochs
+from strandline.log.log_slice import FlushJob, LogSlice
+from strandline.log.observer import BatchObserver
 from strandline.log.open_files import OpenFiles
-from strandline.log.recovery import recover_segment
-from strandline.log.segment import (
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    Segment,
-    file_stem,
-)
+from strandline.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from strandline.log.snapshots import Snapshots
 from strandline.topic_config import TopicConfig
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 INDEX_ENTRY_BYTES: Final = 8
 
 
-class BatchObserver(Protocol):
-    """Who learns of every batch in the log, and keeps snapshots of what it learnt: the partition's producers."""
-
-    def note_header(self, header: HeaderFields) -> None: ...
-    def snapshot(self) -> bytes: ...
-    def restore(self, data: bytes) -> None: ...
-    def clear(self) -> None: ...
-
-
-class NoObserver:
-    def note_header(self, header: HeaderFields) -> None:
-        pass
-
-    def snapshot(self) -> bytes:
-        return b""
-
-    def restore(self, data: bytes) -> None:
-        pass
-
-    def clear(self) -> None:
-        pass
-
-
-class LogSlice:
-    """Whole batches in one segment's file, held until `release`."""
-
-    __slots__ = ("position", "segment", "size_bytes")
-
-    def __init__(self, segment: Segment, position: int, size_bytes: int) -> None:
-        segment.retain()
-        self.segment = segment
-        self.position = position
-        self.size_bytes = size_bytes
-
-    def read(self) -> bytes:
-        return self.segment.file().read_at(self.position, self.size_bytes)
-
-    def release(self) -> None:
-        self.segment.release()
-
-
-class FlushJob:
-    """What one flush has to sync; `run` is called in a thread."""
-
-    __slots__ = ("_directories", "_disk", "_files", "_paths", "end_offset", "segments")
-
-    def __init__(
-        self, disk: Disk, segments: list[Segment], paths: list[Path], directories: list[Path], end_offset: int
-    ) -> None:
-        for segment in segments:
-            segment.retain()
-        self.segments = segments
-        self.end_offset = end_offset
-        self._disk = disk
-        self._files: list[File] = [segment.file() for segment in segments]
-        self._paths = paths
-        self._directories = directories
-
-    def run(self) -> None:
-        for file in self._files:
-            file.datasync()
-        for path in self._paths:
-            if self._disk.exists(path):
-                index = self._disk.open(path)
-                try:
-                    index.datasync()
-                finally:
-                    index.close()
-        for directory in self._directories:
-            self._disk.sync_directory(directory)
-
-
 class PartitionLog:
-    """Open with `PartitionLog.open`; one loop owns it."""
+    """Open with `opening.open_log`; one loop owns it."""
 
     def __init__(
         self,
@@ -122,7 +44,8 @@ class PartitionLog:
         self.config = config
         self.disk = disk
         self.open_files = open_files
-        self.observer: BatchObserver = observer or NoObserver()
+        self.observer = observer
+        self.snapshots = Snapshots(directory, disk, observer)
         self.leader_epochs = LeaderEpochs()
         self.segments: list[Segment] = []
         self.base_offsets: list[int] = []
@@ -133,71 +56,13 @@ class PartitionLog:
         self.on_flushed: Callable[[], None] | None = None
         self.on_failed: Callable[[StrandlineError], None] | None = None
         self.on_rolled: Callable[[], None] | None = None
-        self._unsynced_directories: list[Path] = []
+        self.unsynced_directories: list[Path] = []
         self._unsynced_indexes: list[Path] = []
-        self._dirty: list[Segment] = []
+        self.dirty_segments: list[Segment] = []
 
-    # Opening and closing
+    # Segments
 
-    @classmethod
-    def open(
-        cls,
-        directory: Path,
-        config: TopicConfig,
-        *,
-        disk: Disk,
-        open_files: OpenFiles,
-        now_ms: int,
-        observer: BatchObserver | None = None,
-        clean: bool = False,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
-    ) -> PartitionLog:
-        """Open the log in `directory`, making it if there is none.
-
-        Unless the last shutdown was `clean`, batches from the recovery point's segment on are checked and a torn tail
-        is cut. Damage that is no torn tail raises CorruptLog and changes nothing.
-        """
-        log = cls(directory, config, disk=disk, open_files=open_files, observer=observer)
-        if not disk.exists(directory):
-            disk.make_directory(directory)
-            log._unsynced_directories.append(directory.parent)
-        log._load_leader_epochs()
-        log._load_segments(now_ms)
-        if not log.segments:
-            log.log_end_offset = log.log_start_offset = max(0, log_start_offset)
-            log._add_segment(log.log_end_offset, now_ms)
-        else:
-            log.log_start_offset = max(log.segments[0].base_offset, log_start_offset)
-            log._recover(recovery_point=recovery_point, clean=clean)
-            log.log_start_offset = min(log.log_start_offset, log.log_end_offset)
-        log.flushed_offset = min(recovery_point, log.log_end_offset) if not clean else log.log_end_offset
-        log.active.is_active = True
-        return log
-
-    def _load_leader_epochs(self) -> None:
-        path = self.directory / epoch_file.FILE_NAME
-        if self.disk.exists(path):
-            try:
-                self.leader_epochs = LeaderEpochs.parse(self.disk.read_whole(path).decode())
-            except CorruptLog:
-                # A file torn by a crash before it was ever synced; recovery learns the epochs again from the batches.
-                self.leader_epochs = LeaderEpochs()
-
-    def _save_leader_epochs(self) -> None:
-        self.disk.write_whole(self.directory / epoch_file.FILE_NAME, self.leader_epochs.format().encode())
-
-    def _load_segments(self, now_ms: int) -> None:
-        for name in self.disk.names(self.directory):
-            path = self.directory / name
-            if name.endswith((DELETED_SUFFIX, ".tmp")):
-                self.disk.remove(path)
-            elif name.endswith(LOG_SUFFIX):
-                self._adopt(self._new_segment(int(name[: -len(LOG_SUFFIX)]), now_ms))
-        for segment in self.segments:
-            segment.size_bytes = self.disk.size(segment.path)
-
-    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+    def new_segment(self, base_offset: int, now_ms: int) -> Segment:
         return Segment(
             self.directory,
             base_offset,
@@ -207,145 +72,37 @@ class PartitionLog:
             created_ms=now_ms,
         )
 
-    def _adopt(self, segment: Segment) -> None:
+    def adopt(self, segment: Segment) -> None:
         self.segments.append(segment)
         self.base_offsets.append(segment.base_offset)
         self.active = segment
 
-    def _add_segment(self, base_offset: int, now_ms: int) -> None:
-        segment = self._new_segment(base_offset, now_ms)
+    def add_segment(self, base_offset: int, now_ms: int) -> None:
+        """Make an empty segment, the one that grows from now on."""
+        segment = self.new_segment(base_offset, now_ms)
         segment.create()
-        self._adopt(segment)
-        self._unsynced_directories.append(self.directory)
+        self.adopt(segment)
+        self.unsynced_directories.append(self.directory)
 
-    def _recover(self, *, recovery_point: int, clean: bool) -> None:
-        first_unchecked = len(self.segments)
-        if not clean:
-            first_unchecked = max(0, bisect_right(self.base_offsets, recovery_point) - 1)
-            first_unchecked = next(
-                (at for at, segment in enumerate(self.segments[:first_unchecked]) if not self._has_index(segment)),
-                first_unchecked,
-            )
-        checked_from = self.segments[first_unchecked].base_offset if first_unchecked < len(self.segments) else None
-        replay_from = self._restore_observer(checked_from)
-        if checked_from is None:
-            self._load_tail(self.active)
-        if checked_from is None or replay_from < checked_from:
-            self._replay_headers(replay_from, checked_from)
-        self.log_end_offset = self._end_of_last_segment() if checked_from is None else checked_from
-        for segment in self.segments[first_unchecked:]:
-            self.log_end_offset = recover_segment(
-                segment,
-                recovery_point=recovery_point,
-                next_offset=max(segment.base_offset, self.log_end_offset),
-                leader_epochs=self.leader_epochs.epochs,
-                on_batch=self._learn,
-            )
-            if segment is not self.active:
-                self._seal(segment)
-            if segment.dirty:
-                self._dirty.append(segment)
-        if checked_from is not None:
-            if self.leader_epochs.truncate_end(self.log_end_offset):
-                self._save_leader_epochs()
-            self._dirty = [segment for segment in self.segments[first_unchecked:] if segment.size_bytes]
-            for segment in self._dirty:
-                segment.dirty = True
-        self._remove_snapshots_beyond(self.log_end_offset)
-
-    def _has_index(self, segment: Segment) -> bool:
-        return segment.index.is_plausible(
-            size_bytes=segment.size_bytes, index_interval_bytes=self.config.index_interval_bytes
-        )
-
-    def _learn(self, header: HeaderFields) -> None:
-        self.observer.note_header(header)
+    def learn(self, header: HeaderFields) -> None:
+        """Take note of a batch that is in the log already."""
+        if self.observer is not None:
+            self.observer.note_header(header)
         if header[2] > self.leader_epochs.latest and self.leader_epochs.note(header[2], header[0]):
-            self._save_leader_epochs()
+            self.save_leader_epochs()
 
-    def _restore_observer(self, at_most: int | None) -> int:
-        """Load the newest usable snapshot at or below `at_most`; the offset from which batches must be replayed."""
-        offsets = sorted(self._snapshot_offsets(), reverse=True)
-        for offset in offsets:
-            if at_most is not None and offset > at_most:
-                continue
-            try:
-                self.observer.restore(self.disk.read_whole(self._snapshot_path(offset)))
-            except CorruptLog:
-                # Torn by a crash: the log itself knows everything that a snapshot knows, only slower.
-                self.disk.remove(self._snapshot_path(offset))
-                continue
-            return offset
-        self.observer.clear()
-        return self.segments[0].base_offset
-
-    def _replay_headers(self, start_offset: int, end_offset: int | None) -> None:
-        """Show the observer the batches from `start_offset` up to `end_offset` (None: to the end)."""
-        for position, segment in enumerate(self.segments):
-            if end_offset is not None and segment.base_offset >= end_offset:
-                break
-            following = self.base_offsets[position + 1] if position + 1 < len(self.segments) else None
-            if following is not None and following <= start_offset:
-                continue
-            at = segment.index.position_before(max(0, start_offset - segment.base_offset))
-            for header, _ in segment.headers(at, may_block=True):
-                if header.base_offset >= start_offset:
-                    self._learn(header)
-
-    def _load_tail(self, segment: Segment) -> None:
-        """A segment that will grow again needs its index and time index in memory, and where the last entry stands."""
-        segment.use_indexes(segment.index, segment.time_index)
-        segment.bytes_since_index_entry = segment.size_bytes - segment.index.boundary_before(segment.size_bytes)
-        segment.max_timestamp_ms, relative = segment.time_index.last()
-        segment.offset_of_max_timestamp = segment.base_offset + relative
-        for header, position in segment.headers(0, may_block=True):
-            segment.first_timestamp_ms = header.max_timestamp
-            assert position == 0
-            break
-
-    def _end_of_last_segment(self) -> int:
-        """The offset after the last batch, found from the last index entry on."""
-        segment = self.active
-        end = segment.base_offset
-        start = segment.index.boundary_before(segment.size_bytes)
-        for header, _ in segment.headers(start, may_block=True):
-            end = header.last_offset + 1
-            if header.max_timestamp > segment.max_timestamp_ms:
-                segment.max_timestamp_ms = header.max_timestamp
-                segment.offset_of_max_timestamp = header.last_offset
-        return end
+    def save_leader_epochs(self) -> None:
+        self.disk.write_whole(self.directory / epoch_file.FILE_NAME, self.leader_epochs.format().encode())
 
     def close(self) -> None:
         """Write out indexes and a snapshot, sync, and close the files."""
         if self.failure is None:
             self.active.write_indexes()
-            self._save_snapshot()
+            self.snapshots.save(self.log_end_offset)
             self.flush_now()
         for segment in self.segments:
             segment.close()
         self.failure = self.failure or Closed(f"{self.directory} was closed")
-
-    # Snapshots
-
-    def _snapshot_path(self, offset: int) -> Path:
-        return self.directory / (file_stem(offset) + SNAPSHOT_SUFFIX)
-
-    def _snapshot_offsets(self) -> Iterator[int]:
-        for name in self.disk.names(self.directory):
-            if name.endswith(SNAPSHOT_SUFFIX):
-                yield int(name[: -len(SNAPSHOT_SUFFIX)])
-
-    def _save_snapshot(self) -> None:
-        """Keep what the observer knows as of the log end; the file is checked when read, so it need not be synced."""
-        data = self.observer.snapshot()
-        if data:
-            self.disk.write_whole(self._snapshot_path(self.log_end_offset), data)
-
-    def _remove_snapshots_beyond(self, end_offset: int) -> None:
-        """Snapshots of what was cut must not be found by a later recovery."""
-        for offset in list(self._snapshot_offsets()):
-            if offset > end_offset:
-                self.disk.remove(self._snapshot_path(offset))
 
     # Appending
 
@@ -358,7 +115,7 @@ class PartitionLog:
         last_offset = base_offset + header[6]
         if leader_epoch > self.leader_epochs.latest:
             self.leader_epochs.note(leader_epoch, base_offset)
-            self._save_leader_epochs()
+            self.save_leader_epochs()
         LEADER_FIELDS.pack_into(batch, 0, base_offset, header[1], leader_epoch)
         self._write(batch, base_offset, last_offset, header[8], now_ms)
         return base_offset
@@ -368,7 +125,7 @@ class PartitionLog:
         if header.base_offset < self.log_end_offset:
             raise CorruptLog(f"{self.directory}: batch {header.base_offset} follows {self.log_end_offset - 1}")
         if self.leader_epochs.note(header.leader_epoch, header.base_offset):
-            self._save_leader_epochs()
+            self.save_leader_epochs()
         self._write(batch, header.base_offset, header.last_offset, header.max_timestamp, now_ms)
 
     def _write(self, batch: Buffer, base_offset: int, last_offset: int, max_timestamp_ms: int, now_ms: int) -> None:
@@ -384,7 +141,7 @@ class PartitionLog:
         except OSError as error:
             self._drop_partial_batch(segment, error)
         if not was_dirty:
-            self._dirty.append(segment)
+            self.dirty_segments.append(segment)
         self.log_end_offset = last_offset + 1
 
     def _drop_partial_batch(self, segment: Segment, error: OSError) -> None:
@@ -411,9 +168,9 @@ class PartitionLog:
     def roll(self, now_ms: int) -> None:
         """Begin a new segment at the log end."""
         try:
-            self._seal(self.active)
-            self._save_snapshot()
-            self._add_segment(self.log_end_offset, now_ms)
+            self.seal(self.active)
+            self.snapshots.save(self.log_end_offset)
+            self.add_segment(self.log_end_offset, now_ms)
             if self.on_rolled is not None:
                 self.on_rolled()
         except OSError as error:
@@ -421,7 +178,7 @@ class PartitionLog:
             self.active.is_active = True
             raise DiskFailed(f"{self.directory}: cannot roll: {error.strerror}") from error
 
-    def _seal(self, segment: Segment) -> None:
+    def seal(self, segment: Segment) -> None:
         segment.seal()
         self._unsynced_indexes += [segment.path.with_suffix(suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
 
@@ -433,13 +190,13 @@ class PartitionLog:
 
     def begin_flush(self) -> FlushJob | None:
         """What must be synced for everything appended so far to be safe; None if nothing."""
-        if self.failure is not None or (not self._dirty and not self._unsynced_directories):
+        if self.failure is not None or (not self.dirty_segments and not self.unsynced_directories):
             return None
-        segments = self._dirty
-        directories = list(dict.fromkeys(self._unsynced_directories))
-        self._dirty = []
+        segments = self.dirty_segments
+        directories = list(dict.fromkeys(self.unsynced_directories))
+        self.dirty_segments = []
         indexes = self._unsynced_indexes
-        self._unsynced_directories = []
+        self.unsynced_directories = []
         self._unsynced_indexes = []
         for segment in segments:
             segment.dirty = False
@@ -560,26 +317,39 @@ class PartitionLog:
         while len(self.segments) > 1 and self.active.base_offset >= offset:
             gone = self.segments.pop()
             self.base_offsets.pop()
-            if gone in self._dirty:
-                self._dirty.remove(gone)
+            if gone in self.dirty_segments:
+                self.dirty_segments.remove(gone)
             gone.delete()
             self.active = self.segments[-1]
             self.active.is_active = True
         position = self.active.locate(offset, may_block=True)
         if position is not None:
             self.active.truncate(position, offset)
-            if self.active not in self._dirty:
-                self._dirty.append(self.active)
+            if self.active not in self.dirty_segments:
+                self.dirty_segments.append(self.active)
         self.log_end_offset = offset
         self.flushed_offset = min(self.flushed_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         if self.leader_epochs.truncate_end(offset):
-            self._save_leader_epochs()
-        self._remove_snapshots_beyond(offset)
-        self._replay_all()
+            self.save_leader_epochs()
+        self.snapshots.remove_beyond(offset)
+        self.relearn(self.snapshots.restore(at_most=self.log_end_offset), None)
 
-    def _replay_all(self) -> None:
-        self._replay_headers(self._restore_observer(self.log_end_offset), None)
+    def relearn(self, start_offset: int | None, end_offset: int | None) -> None:
+        """Show the observer the batches from `start_offset` (None: the first) up to `end_offset` (None: the last)."""
+        if self.observer is None:
+            return
+        start = self.base_offsets[0] if start_offset is None else start_offset
+        for position, segment in enumerate(self.segments):
+            if end_offset is not None and segment.base_offset >= end_offset:
+                break
+            following = self.base_offsets[position + 1] if position + 1 < len(self.segments) else None
+            if following is not None and following <= start:
+                continue
+            at = segment.index.position_before(max(0, start - segment.base_offset))
+            for header, _ in segment.headers(at, may_block=True):
+                if header.base_offset >= start:
+                    self.learn(header)
 
     def trim(self, start_offset: int) -> None:
         """Records below `start_offset` are gone; segments that hold nothing else are deleted."""
@@ -591,11 +361,11 @@ class PartitionLog:
         while len(self.segments) > 1 and self.base_offsets[1] <= start_offset:
             segment = self.segments.pop(0)
             self.base_offsets.pop(0)
-            if segment in self._dirty:
-                self._dirty.remove(segment)
+            if segment in self.dirty_segments:
+                self.dirty_segments.remove(segment)
             segment.delete()
         if self.leader_epochs.truncate_start(start_offset):
-            self._save_leader_epochs()
+            self.save_leader_epochs()
 
     def delete(self, target: Path) -> None:
         """Move the directory to `target` and be offline. Readers that hold a segment go on reading it."""

@@ -156,6 +156,16 @@ class Segment:
         self._time_index = time_index
         self._rewrite_indexes()
 
+    def resume_indexes(self) -> None:
+        """Go on with the index files of a segment that will grow again."""
+        self.use_indexes(self.index, self.time_index)
+        self.bytes_since_index_entry = self.size_bytes - self.index.boundary_before(self.size_bytes)
+        self.max_timestamp_ms, relative = self.time_index.last()
+        self.offset_of_max_timestamp = self.base_offset + relative
+        for header, _ in self.headers(0, may_block=True):
+            self.first_timestamp_ms = header.max_timestamp
+            break
+
     def _rewrite_indexes(self) -> None:
         for suffix, data in (
             (INDEX_SUFFIX, self.index.to_bytes()),

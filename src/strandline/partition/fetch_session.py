@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from random import Random
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from strandline.codec.fetch import FetchRequest, PartitionFetch
 from strandline.errors import ErrorCode, RequestError
 from strandline.partition.partition import Partition
+
+if TYPE_CHECKING:
+    from random import Random
 
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0

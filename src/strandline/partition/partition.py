@@ -24,7 +24,8 @@ from strandline.errors import (
     StrandlineError,
 )
 from strandline.log.flusher import Flusher
-from strandline.log.partition_log import LogSlice, PartitionLog
+from strandline.log.log_slice import LogSlice
+from strandline.log.partition_log import PartitionLog
 from strandline.log.segment import ColdRead, Segment
 from strandline.log.time_lookup import FoundTime, find_latest_time, find_time
 from strandline.partition.producers import Producers

@@ -1,0 +1,57 @@
+"""A piece of a log on its way to a reader, and a piece of it on its way to the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from strandline.log.disk import Disk, File
+from strandline.log.segment import Segment
+
+
+class LogSlice:
+    """Whole batches in one segment's file, held until `release`."""
+
+    __slots__ = ("position", "segment", "size_bytes")
+
+    def __init__(self, segment: Segment, position: int, size_bytes: int) -> None:
+        segment.retain()
+        self.segment = segment
+        self.position = position
+        self.size_bytes = size_bytes
+
+    def read(self) -> bytes:
+        return self.segment.file().read_at(self.position, self.size_bytes)
+
+    def release(self) -> None:
+        self.segment.release()
+
+
+class FlushJob:
+    """What one flush has to sync; `run` is called in a thread."""
+
+    __slots__ = ("_directories", "_disk", "_files", "_paths", "end_offset", "segments")
+
+    def __init__(
+        self, disk: Disk, segments: list[Segment], paths: list[Path], directories: list[Path], end_offset: int
+    ) -> None:
+        for segment in segments:
+            segment.retain()
+        self.segments = segments
+        self.end_offset = end_offset
+        self._disk = disk
+        self._files: list[File] = [segment.file() for segment in segments]
+        self._paths = paths
+        self._directories = directories
+
+    def run(self) -> None:
+        for file in self._files:
+            file.datasync()
+        for path in self._paths:
+            if self._disk.exists(path):
+                index = self._disk.open(path)
+                try:
+                    index.datasync()
+                finally:
+                    index.close()
+        for directory in self._directories:
+            self._disk.sync_directory(directory)

@@ -1,0 +1,127 @@
+"""Opening a log: find its segments, check what a crash may have torn, learn what the batches say.
+
+After a clean stop only the end is looked at. Otherwise every batch from the recovery point's segment on is read and
+checked, indexes are built anew, and a torn tail is cut; see `recovery` for what is torn and what is damage.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from pathlib import Path
+
+from strandline.errors import CorruptLog
+from strandline.log import leader_epochs as epoch_file
+from strandline.log.disk import Disk
+from strandline.log.leader_epochs import LeaderEpochs
+from strandline.log.observer import BatchObserver
+from strandline.log.open_files import OpenFiles
+from strandline.log.partition_log import PartitionLog
+from strandline.log.recovery import recover_segment
+from strandline.log.segment import DELETED_SUFFIX, LOG_SUFFIX, Segment
+from strandline.topic_config import TopicConfig
+
+
+def open_log(
+    directory: Path,
+    config: TopicConfig,
+    *,
+    disk: Disk,
+    open_files: OpenFiles,
+    now_ms: int,
+    observer: BatchObserver | None = None,
+    clean: bool = False,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+) -> PartitionLog:
+    """The log in `directory`, made if there is none.
+
+    Damage that is no torn tail raises CorruptLog, and nothing is cut.
+    """
+    log = PartitionLog(directory, config, disk=disk, open_files=open_files, observer=observer)
+    if not disk.exists(directory):
+        disk.make_directory(directory)
+        log.unsynced_directories.append(directory.parent)
+    _load_leader_epochs(log)
+    _load_segments(log, now_ms)
+    if not log.segments:
+        log.log_end_offset = log.log_start_offset = max(0, log_start_offset)
+        log.add_segment(log.log_end_offset, now_ms)
+    else:
+        log.log_start_offset = max(log.base_offsets[0], log_start_offset)
+        if clean:
+            _trust(log)
+        else:
+            _recover(log, recovery_point)
+        log.snapshots.remove_beyond(log.log_end_offset)
+        log.log_start_offset = min(log.log_start_offset, log.log_end_offset)
+    log.flushed_offset = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
+    log.active.is_active = True
+    return log
+
+
+def _load_leader_epochs(log: PartitionLog) -> None:
+    path = log.directory / epoch_file.FILE_NAME
+    if log.disk.exists(path):
+        try:
+            log.leader_epochs = LeaderEpochs.parse(log.disk.read_whole(path).decode(errors="replace"))
+        except CorruptLog:
+            # Torn by a crash before it was ever synced; recovery learns the epochs again from the batches.
+            log.leader_epochs = LeaderEpochs()
+
+
+def _load_segments(log: PartitionLog, now_ms: int) -> None:
+    for name in log.disk.names(log.directory):
+        path = log.directory / name
+        if name.endswith((DELETED_SUFFIX, ".tmp")):
+            log.disk.remove(path)
+        elif name.endswith(LOG_SUFFIX):
+            segment = log.new_segment(int(name[: -len(LOG_SUFFIX)]), now_ms)
+            segment.size_bytes = log.disk.size(path)
+            log.adopt(segment)
+
+
+def _trust(log: PartitionLog) -> None:
+    """After a clean stop: the files are as they were left."""
+    segment = log.active
+    segment.resume_indexes()
+    log.log_end_offset = segment.base_offset
+    start = segment.index.boundary_before(segment.size_bytes)
+    for header, _ in segment.headers(start, may_block=True):
+        log.log_end_offset = header.last_offset + 1
+        if header.max_timestamp > segment.max_timestamp_ms:
+            segment.max_timestamp_ms = header.max_timestamp
+            segment.offset_of_max_timestamp = header.last_offset
+    log.relearn(log.snapshots.restore(at_most=log.log_end_offset), None)
+
+
+def _recover(log: PartitionLog, recovery_point: int) -> None:
+    """After a crash: nothing from the recovery point on is believed unread."""
+    first = max(0, bisect_right(log.base_offsets, recovery_point) - 1)
+    # A sealed segment below it is sound, but its index may be lost or foreign, and is then built anew.
+    first = next((at for at, segment in enumerate(log.segments[:first]) if not _has_index(log, segment)), first)
+    checked_from = log.base_offsets[first]
+    replay_from = log.snapshots.restore(at_most=checked_from)
+    if replay_from is None or replay_from < checked_from:
+        log.relearn(replay_from, checked_from)
+    log.log_end_offset = checked_from
+    for segment in log.segments[first:]:
+        log.log_end_offset = recover_segment(
+            segment,
+            recovery_point=recovery_point,
+            next_offset=max(segment.base_offset, log.log_end_offset),
+            leader_epochs=log.leader_epochs.epochs,
+            on_batch=log.learn,
+        )
+        if segment is not log.active:
+            log.seal(segment)
+        # What the last process wrote may be in the kernel's memory only: it is flushed again before it counts.
+        segment.dirty = True
+        log.dirty_segments.append(segment)
+    if log.leader_epochs.truncate_end(log.log_end_offset):
+        log.save_leader_epochs()
+
+
+def _has_index(log: PartitionLog, segment: Segment) -> bool:
+    return segment.index.is_plausible(
+        size_bytes=segment.size_bytes, index_interval_bytes=log.config.index_interval_bytes
+    )

@@ -1,0 +1,56 @@
+"""The `.snapshot` files of a log: what its observer knew as of an offset, so that a start need not read everything.
+
+A snapshot is checked when it is read, so it need not be synced: one that a crash tore is dropped, and the log itself
+knows everything that a snapshot knows, only slower.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from strandline.errors import CorruptLog
+from strandline.log.disk import Disk
+from strandline.log.observer import BatchObserver
+from strandline.log.segment import SNAPSHOT_SUFFIX, file_stem
+
+
+class Snapshots:
+    def __init__(self, directory: Path, disk: Disk, observer: BatchObserver | None) -> None:
+        self._directory = directory
+        self._disk = disk
+        self._observer = observer
+
+    def _path(self, offset: int) -> Path:
+        return self._directory / (file_stem(offset) + SNAPSHOT_SUFFIX)
+
+    def offsets(self) -> list[int]:
+        """The offsets that snapshots were taken at, oldest first."""
+        names = [name for name in self._disk.names(self._directory) if name.endswith(SNAPSHOT_SUFFIX)]
+        return sorted(int(name[: -len(SNAPSHOT_SUFFIX)]) for name in names)
+
+    def save(self, offset: int) -> None:
+        """Keep what the observer knows now, when the log ends at `offset`."""
+        if self._observer is not None:
+            self._disk.write_whole(self._path(offset), self._observer.snapshot())
+
+    def restore(self, *, at_most: int | None) -> int | None:
+        """Load the newest sound snapshot at or below `at_most`; its offset, or None and the observer knows nothing."""
+        if self._observer is None:
+            return None
+        for offset in reversed(self.offsets()):
+            if at_most is not None and offset > at_most:
+                continue
+            try:
+                self._observer.restore(self._disk.read_whole(self._path(offset)))
+            except CorruptLog:
+                self._disk.remove(self._path(offset))
+                continue
+            return offset
+        self._observer.clear()
+        return None
+
+    def remove_beyond(self, end_offset: int) -> None:
+        """Snapshots of what was cut must not be found by a later recovery."""
+        for offset in self.offsets():
+            if offset > end_offset:
+                self._disk.remove(self._path(offset))
