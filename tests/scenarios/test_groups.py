@@ -314,3 +314,30 @@ def test_one_leave_takes_many_members() -> None:
     story.client("ghost").member_id = "nobody"
     assert story.leave("A", "ghost", "B") == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE]
     assert story.shard.groups["orders"].state == "Empty"
+
+
+def test_a_member_that_the_leader_forgets_has_nothing() -> None:
+    story = two_members_share()
+    story.join("A")
+    story.join("B")
+    story.sync("B")
+    story.sync("A", {"A": b"p0 p1"})
+    assert story.clients["B"].assignment == b"", "not what it had in the generation before"
+
+
+def test_a_static_member_that_restarts_before_it_synced_is_still_waited_for() -> None:
+    story = Story()
+    story.client("S", instance_id="till-1")
+    story.enter("A")
+    story.join("S")
+    story.pass_ms(6_000)
+    story.sync("A", {"A": b"p0", "S": b"p1"})
+    story.clients.pop("S")
+    story.client("S", instance_id="till-1")
+    story.join("S")
+    story.sync("S")
+    assert story.clients["S"].assignment == b"p1"
+    for _ in range(REBALANCE_MS // 5_000 + 1):
+        story.pass_ms(5_000)
+        assert story.heartbeat("A") is ErrorCode.NONE, "all have synced, so nobody is put out for it"
+        assert story.heartbeat("S") is ErrorCode.NONE

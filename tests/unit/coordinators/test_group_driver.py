@@ -319,19 +319,24 @@ def test_heartbeats_start_no_timers_and_silence_ends_the_session_in_time(world: 
     assert group.state == "Empty"
 
 
-def test_an_answer_that_brings_the_next_request_does_not_mix_up_the_effects(world: World) -> None:
+def test_a_request_that_an_answer_brings_waits_for_its_turn(world: World) -> None:
     first = join(world, join(world).response.member_id)
     second = join(world, join(world).response.member_id)
-    later: list[Asked] = []
-    for asked in (first, second):
-        asked.on_reply = lambda asked=asked: later.append(heartbeat(world, asked.response))
-    world.clock.run(3)
-    world.clock.run(3)
-    assert [each.response.error_code for each in later] == [E.NONE, E.NONE]
-    sync(world, first.response, {})
-    world.clock.run(9)
-    group = shard_of_g(world).groups["g"]
-    assert len(group.members) == 2, "both sessions run, from the heartbeat on"
+    heard: list[str] = []
+
+    def leave_at_once() -> None:
+        heard.append("first joined")
+        members = [MemberIdentity(member_id=first.response.member_id)]
+        left = world.ask(k13_leave_group, LeaveGroupRequest(group_id="g", members=members), 5)
+        left.on_reply = lambda: heard.append("first left")
+        if left.is_answered:
+            heard.append("first left")
+
+    first.on_reply = leave_at_once
+    second.on_reply = lambda: heard.append("second joined")
+    world.clock.run(6)
+    assert heard == ["first joined", "second joined", "first left"]
+    assert heartbeat(world, second.response).response.error_code == E.REBALANCE_IN_PROGRESS
 
 
 def test_after_close_answers_still_leave_and_nothing_new_is_taken(world: World) -> None:
