@@ -52,8 +52,7 @@ class TopicConfig:
         ("delete",),
         one_of("delete", "compact"),
         "`delete` drops old segments by time and size, `compact` keeps the last record of each key, both does both, "
-        "an empty list neither. "
-        "Null keys are refused where `compact` is set; the cleaner itself is not there yet.",
+        "an empty list neither.",
         synonyms=_as("log.cleanup.policy"),
         effect=False,
     )
