@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.connection import Connection, Exchange
 from strandline.broker.routes import Route
-from strandline.codec.message import decode_exact, encode
+from strandline.codec.message import decode, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.wire import skip_tags
 from strandline.errors import MalformedMessage, PeerError
@@ -107,7 +107,9 @@ class Dispatcher:
         client_id_size: int,
     ) -> None:
         handler = route.load()
-        request = decode_exact(handler.request_class, version, view[at:])
+        # What follows the message is ignored, as Kafka does: librdkafka's Metadata 13 for "all topics" ends in three
+        # bytes that belong to nothing.
+        request, _ = decode(handler.request_class, version, view, at)
         try:
             client_id = str(view[:client_id_size], "utf-8") if client_id_size >= 0 else None
         except UnicodeDecodeError as error:

@@ -48,7 +48,8 @@ class MetadataLog:
         self.image = ClusterImage()
         self.on_applied: Callable[[list[Any]], None] | None = None
         """Told of records that have just become part of the image."""
-        self.on_failed: Callable[[BaseException], None] | None = None
+        self.on_failed: Callable[[list[Any]], None] | None = None
+        """Told that a write failed, with the records of earlier ones that are still under way."""
         self._pending: deque[tuple[int, int, list[Any], Done]] = deque()
         self.log = directory.open_log(NAME, TopicConfig(), now_ms=runtime.now_ms())
         # What recovery found in the file is flushed before it is believed.
@@ -137,7 +138,7 @@ class MetadataLog:
             base_offset = self._append_records(records)
         except StrandlineError as error:
             if self.on_failed is not None:
-                self.on_failed(error)
+                self.on_failed([record for _, _, pending, _ in self._pending for record in pending])
             on_done(error)
             return
         self._pending.append((base_offset, self.next_offset, records, on_done))
@@ -171,7 +172,7 @@ class MetadataLog:
     def _on_failed(self, error: StrandlineError) -> None:
         log.error("the metadata log failed: %s", error)
         if self.on_failed is not None:
-            self.on_failed(error)
+            self.on_failed([])
         while self._pending:
             self._pending.popleft()[3](error)
 

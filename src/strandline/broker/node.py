@@ -111,7 +111,7 @@ class Node:
         self._register(listener.name)
         self.replicas.open_all()
         self.metadata.on_applied = self.replicas.on_metadata
-        self.metadata.on_failed = lambda error: self.controller.revert(self.image)
+        self.metadata.on_failed = lambda pending: self.controller.revert(self.image, pending)
         self._write_checkpoints()
         self.dispatcher.ticks = 0
         self._ticking = self.loop.call_later(TICK_S, self._tick)

@@ -116,11 +116,9 @@ def _parse(view: memoryview, at: int, version: int) -> FetchRequest:
         _, at = read_name(view, at, flexible)
     if flexible:
         if version >= REPLICA_STATE_FROM:
-            replica_id, at = _read_request_tags(view, at)
+            replica_id = _read_request_tags(view, at)
         else:
-            at = skip_tags(view, at)
-    if at != len(view):
-        raise MalformedMessage(f"{len(view) - at} bytes behind a Fetch request")
+            skip_tags(view, at)
     return FetchRequest(
         replica_id, wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, partitions, forgotten
     )
@@ -155,7 +153,7 @@ def _read_partition(view: memoryview, at: int, version: int, topic: str | bytes)
     return PartitionFetch(topic, index, epoch, offset, last_epoch, start, max_bytes), at
 
 
-def _read_request_tags(view: memoryview, at: int) -> tuple[int, int]:
+def _read_request_tags(view: memoryview, at: int) -> int:
     """The replica id of a follower, tag 1; consumers send no tags."""
     replica_id = -1
     count, at = read_uvarint(view, at)
@@ -169,7 +167,7 @@ def _read_request_tags(view: memoryview, at: int) -> tuple[int, int]:
         if tag == 1:
             (replica_id,) = _INT32.unpack_from(view, at)
         at += size
-    return replica_id, at
+    return replica_id
 
 
 def encode_fetch_response(

@@ -89,11 +89,9 @@ def parse_produce(view: memoryview, at: int, version: int) -> ProduceRequest:
             if flexible:
                 at = skip_tags(view, at)
         if flexible:
-            at = skip_tags(view, at)
+            skip_tags(view, at)
     except (StructError, IndexError) as error:
         raise MalformedMessage("a Produce request that ends too early") from error
-    if at != len(view):
-        raise MalformedMessage(f"{len(view) - at} bytes behind a Produce request")
     return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
 
 
