@@ -132,8 +132,10 @@ class Story:
         places = ", ".join(f"partition {partition} at offset {offset:,}" for partition, offset in starts.items())
         self.stage.say(f"{_clock(since_ms)} lies here: {places}.")
         self.stage.say(f"From there on: {found.total():,} events; the shop's own books say {expected.total():,}.")
-        self.stage.shown("A reader went back to a point in time and saw the same records again, and nothing else.")
-        return found == expected
+        holds = found == expected
+        lesson = "A reader went back to a point in time and saw the same records again, and nothing else."
+        self.stage.shown(lesson, holds=holds)
+        return holds
 
     def kill_in_the_middle(self, events: list[OrderEvent]) -> bool:
         self.stage.act("kill -9, in the middle of the stream")
@@ -172,13 +174,15 @@ class Story:
             "Each acknowledged (partition, offset, value) was compared with what is in the log now. "
             + ("Every order's events stand in the order they were written." if in_order else "ORDERS ARE OUT OF ORDER.")
         )
+        holds = result.is_clean and in_order
+        if not holds:
+            self.stage.say(f"{result}; first failures: {self.ledger.failures[:3]}")
         self.stage.shown(
             f"After a kill -9 under load, all {result.acknowledged:,} acknowledged records were there, once, in order, "
-            "at the offsets that were promised."
-            if result.is_clean and in_order
-            else f"The log broke a promise: {result}, {self.ledger.failures[:3]}"
+            "at the offsets that were promised.",
+            holds=holds,
         )
-        return result.is_clean and in_order
+        return holds
 
     def resume(self, billing: GroupReader, warehouse: GroupReader, warehouse_saw: list[Seen]) -> bool:
         self.stage.act("The warehouse comes back")
@@ -194,7 +198,8 @@ class Story:
             if resumed
             else f"The warehouse saw {len(set(places)):,} of {len(self.events):,}, billing {len(billing_saw):,} more."
         )
-        self.stage.shown("Committed positions survived the crash: each group went on exactly where it had stopped.")
+        lesson = "Committed positions survived the crash: each group went on exactly where it had stopped."
+        self.stage.shown(lesson, holds=resumed)
         billing.close()
         successor.close()
         return resumed

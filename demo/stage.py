@@ -41,9 +41,9 @@ class Stage:
             drawn.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
         self.console.print(Padding(drawn, (0, 0, 0, 1)))
 
-    def shown(self, lesson: str) -> None:
-        """A sentence for the end: what this act has shown."""
-        self.lessons.append(lesson)
+    def shown(self, lesson: str, *, holds: bool = True) -> None:
+        """A sentence for the end: what this act has shown, or failed to show."""
+        self.lessons.append(lesson if holds else f"NOT SO: {lesson}")
 
     def close(self, *, seconds: float, clean: bool) -> None:
         self.console.print()

@@ -1,31 +1,19 @@
-"""The broker that the clients meet: Strandline, or the cluster named by STRANDLINE_TEST_BOOTSTRAP.
-
-Run against Apache Kafka, the suite shows that it demands what Kafka does. That cluster should have
-`group.initial.rebalance.delay.ms=0`, or every group waits three seconds.
-"""
+"""Fixtures for the client suite."""
 
 from __future__ import annotations
 
-import os
 import re
 import uuid
 from collections.abc import Iterator
 
 import pytest
-
-BROKER_PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
+from tests.clients.broker import shared_broker
 
 
 @pytest.fixture(scope="session")
 def bootstrap() -> Iterator[str]:
-    existing = os.environ.get("STRANDLINE_TEST_BOOTSTRAP")
-    if existing:
-        yield existing
-        return
-    from strandline.testing import embedded
-
-    with embedded(properties=BROKER_PROPERTIES) as broker:
-        yield broker.bootstrap
+    with shared_broker() as bootstrap:
+        yield bootstrap
 
 
 @pytest.fixture

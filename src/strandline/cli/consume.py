@@ -58,7 +58,7 @@ def consume(
     chosen = _chosen_partitions(cluster, topic, partitions)
     try:
         if group is not None:
-            GroupReading(cluster, topic, group, earliest=not isinstance(position, Latest)).run(printer.show, follow)
+            GroupReading(cluster, topic, group, earliest=not isinstance(position, Latest)).run(printer, follow=follow)
             return
         ranges = look_up_ranges(cluster, topic, chosen, position)
         if last is not None:
@@ -66,7 +66,7 @@ def consume(
             if not follow or printer.done:
                 return
         _warn_of_clamped(output, begin, ranges)
-        Reading(cluster, topic, ranges).run(printer.show, follow)
+        Reading(cluster, topic, ranges).run(printer, follow=follow)
     except Interrupted:
         # Ctrl-C is how following ends; before that it means that the user did not get what was asked for.
         if not follow:
@@ -76,7 +76,7 @@ def consume(
 
 
 class Printer:
-    """Prints records and says when it has printed enough."""
+    """The sink that prints."""
 
     def __init__(self, output: Output, count_max: int | None, formatter: Callable[[ReadRecord], bytes] | None) -> None:
         self._output = output
@@ -87,7 +87,7 @@ class Printer:
     def done(self) -> bool:
         return self._left == 0
 
-    def show(self, records: list[ReadRecord]) -> int:
+    def take(self, records: list[ReadRecord]) -> int:
         """Print as many of `records` as are still wanted and return how many that were."""
         wanted = records if self._left is None else records[: self._left]
         for record in wanted:
@@ -136,7 +136,7 @@ def _chosen_partitions(cluster: Cluster, topic: str, wanted: list[int] | None) -
 
 def _show_last(cluster: Cluster, topic: str, ranges: Ranges, last: int, printer: Printer) -> Ranges:
     """Print the newest `last` records and return ranges that begin behind them."""
-    printer.show(last_records(cluster, topic, ranges, last))
+    printer.take(last_records(cluster, topic, ranges, last))
     return {partition: (end, end, end) for partition, (_, _, end) in ranges.items()}
 
 

@@ -230,7 +230,9 @@ class Sending:
             self._failed(error.str())
             return
         self.acknowledged += 1
-        partition, offset = message.partition(), message.offset()
+        partition = message.partition()
+        # With acks=0 nobody knows the offset.
+        offset = -1 if message.offset() is None else message.offset()
         first, last, count = self.offsets.get(partition, (offset, offset, 0))
         self.offsets[partition] = (min(first, offset), max(last, offset), count + 1)
 
@@ -246,7 +248,6 @@ def _summary(output: Output, sending: Sending) -> None:
             place = {"topic": sending.topic, "partition": partition}
             output.json_line(place | {"records": count, "first_offset": first, "last_offset": last})
         elif first < 0:
-            # With acks=0 the broker does not say where a record went.
             output.line(f"{sending.topic}-{partition}: {count:,} sent, offsets unknown (acks=0)")
         else:
             output.line(f"{sending.topic}-{partition}: {count:,} at offsets {first}..{last}")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from strandline.cli.client import Cluster, admin_api, kafka_api
 from strandline.cli.failures import cannot_reach, from_kafka_error
@@ -13,13 +12,33 @@ from strandline.cli.record import ReadRecord
 
 # By partition: the log start offset, where to begin, and the end as it was when we looked.
 Ranges = dict[int, tuple[int, int, int]]
-# Prints records and returns how many it took; fewer than it was given means that it has enough.
-Show = Callable[[list[ReadRecord]], int]
 
 _RECORDS_PER_POLL = 1000
 # Python sees Ctrl-C only between two calls of librdkafka, so no call may be long.
 _POLL_S = 0.1
 _COMMIT_EVERY_S = 5.0
+
+
+class Sink(Protocol):
+    """Takes records until it has enough."""
+
+    def take(self, records: list[ReadRecord]) -> int:
+        """How many of the records were wanted: all, or the first few."""
+
+    @property
+    def done(self) -> bool: ...
+
+
+class Collected:
+    """A sink that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.records: list[ReadRecord] = []
+        self.done = False
+
+    def take(self, records: list[ReadRecord]) -> int:
+        self.records += records
+        return len(records)
 
 
 def look_up_ranges(cluster: Cluster, topic: str, partitions: list[int], position: Position) -> Ranges:
@@ -63,7 +82,7 @@ class Reading:
         self._topic = topic
         self._ranges = ranges
 
-    def run(self, show: Show, follow: bool) -> None:
+    def run(self, sink: Sink, *, follow: bool) -> None:
         place = kafka_api().TopicPartition
         unfinished = {partition for partition, (_, start, end) in self._ranges.items() if follow or start < end}
         if not unfinished:
@@ -71,10 +90,8 @@ class Reading:
         consumer = _consumer(self._cluster, group=None)
         try:
             consumer.assign([place(self._topic, p, self._ranges[p][1]) for p in sorted(unfinished)])
-            while unfinished:
-                batch = self._poll(consumer, unfinished, follow)
-                if show(batch) < len(batch):
-                    return
+            while unfinished and not sink.done:
+                sink.take(self._poll(consumer, unfinished, follow))
         finally:
             consumer.close()
 
@@ -102,15 +119,16 @@ def last_records(cluster: Cluster, topic: str, ranges: Ranges, count: int) -> li
     window = count
     while True:
         starts = {p: max(log_start, end - window) for p, (log_start, _, end) in ranges.items()}
-        found: list[ReadRecord] = []
-        Reading(cluster, topic, {p: (starts[p], starts[p], ranges[p][2]) for p in ranges}).run(_collect(found), False)
-        if len(found) >= count or all(starts[p] == ranges[p][0] for p in ranges):
-            # Timestamps decide between partitions only; within one, offset order is the truth.
-            return _newest(found, count)
+        found = Collected()
+        windows = {p: (starts[p], starts[p], ranges[p][2]) for p in ranges}
+        Reading(cluster, topic, windows).run(found, follow=False)
+        if len(found.records) >= count or all(starts[p] == ranges[p][0] for p in ranges):
+            return _newest(found.records, count)
         window *= 2
 
 
 def _newest(found: list[ReadRecord], count: int) -> list[ReadRecord]:
+    """Timestamps decide between partitions only; within one, the order of offsets is the truth."""
     partitions: dict[int, list[ReadRecord]] = {}
     for record in found:
         partitions.setdefault(record.partition, []).append(record)
@@ -123,14 +141,6 @@ def _newest(found: list[ReadRecord], count: int) -> list[ReadRecord]:
     return newest[::-1]
 
 
-def _collect(found: list[ReadRecord]) -> Show:
-    def show(records: list[ReadRecord]) -> int:
-        found.extend(records)
-        return len(records)
-
-    return show
-
-
 class GroupReading:
     """Reads as a member of a group. What was printed is committed, and nothing else."""
 
@@ -141,15 +151,14 @@ class GroupReading:
         self._reset = "earliest" if earliest else "latest"
         self._unfinished: set[int] | None = None
 
-    def run(self, show: Show, follow: bool) -> None:
+    def run(self, sink: Sink, *, follow: bool) -> None:
         consumer = _consumer(self._cluster, group=self._group, reset=self._reset)
         deadline = time.monotonic() + self._cluster.timeout_s
         commit_due = time.monotonic() + _COMMIT_EVERY_S
         try:
             consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
-            while True:
-                if self._poll_and_show(consumer, show) or (self._unfinished == set() and not follow):
-                    return
+            while not sink.done and (follow or self._unfinished != set()):
+                self._poll(consumer, sink)
                 if self._unfinished is None and time.monotonic() > deadline and not follow:
                     raise cannot_reach(self._cluster.bootstrap, f"group {self._group!r} gave no partitions in time")
                 if time.monotonic() > commit_due:
@@ -167,18 +176,16 @@ class GroupReading:
         self._commit(consumer)
         self._unfinished = None
 
-    def _poll_and_show(self, consumer: Any, show: Show) -> bool:
-        """True when `show` has enough."""
+    def _poll(self, consumer: Any, sink: Sink) -> None:
         messages = []
         for message in consumer.consume(_RECORDS_PER_POLL, _POLL_S):
             if message.error() is None:
                 messages.append(message)
             elif _is_end(self._cluster, self._topic, message) and self._unfinished is not None:
                 self._unfinished.discard(message.partition())
-        shown = show([_record(message) for message in messages])
-        for message in messages[:shown]:
+        taken = sink.take([_record(message) for message in messages])
+        for message in messages[:taken]:
             consumer.store_offsets(message=message)
-        return shown < len(messages)
 
     def _commit(self, consumer: Any) -> None:
         try:

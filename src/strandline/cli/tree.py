@@ -75,15 +75,16 @@ def run(arguments: list[str]) -> int:
     return _flushed(ExitCode.OK)
 
 
-def build(arguments: list[str]) -> typer.Typer:
+def build(arguments: list[str], *, load_all: bool = False) -> typer.Typer:
     """The typer app with the called command loaded and every other one a stub."""
-    completing = any(name.endswith("_COMPLETE") for name in os.environ)
+    # A shell that asks for completions names the command in the environment, not in the arguments.
+    load_all = load_all or any(name.endswith("_COMPLETE") for name in os.environ)
     called = next((argument for argument in arguments if not argument.startswith("-")), "")
     # Plain help: drawing it with rich would take twice the time of everything else together.
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True, help=_HELP)
     app.callback()(_root)
     for name, entry in COMMANDS.items():
-        loaded = completing or name == called
+        loaded = load_all or name == called
         if not entry.verbs:
             app.command(name, short_help=entry.help)(_load(entry.target) if loaded else _stub)
             continue

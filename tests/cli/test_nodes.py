@@ -1,0 +1,87 @@
+"""`strandline serve` and `strandline dev`: real processes, from their first line to their last."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import TIMEOUT_S, CommandLine
+from tests.clients.broker import existing_bootstrap
+
+pytestmark = pytest.mark.skipif(existing_bootstrap() is not None, reason="tests another cluster, not our node")
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_serve_is_ready_in_one_line_and_leaves_with_0(
+    lonely_cli: CommandLine, tmp_path: Path, end: signal.Signals
+) -> None:
+    node = lonely_cli.start(
+        "serve", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", "-X", "num.partitions=2"
+    )
+    assert node.stdout is not None
+    word, address = node.stdout.readline().split()
+    assert word == b"ready"
+    cli = CommandLine(address.decode())
+    cli.ok("topic", "create", "orders")
+    (described,) = cli.ok("topic", "describe", "orders", "--json").objects
+    assert len(described["partitions"]) == 2
+    node.send_signal(end)
+    rest, errors = node.communicate(timeout=TIMEOUT_S)
+    assert (node.returncode, rest) == (0, b""), errors
+
+
+def test_records_outlive_the_node(lonely_cli: CommandLine, tmp_path: Path) -> None:
+    for start in (0, 5):
+        node = lonely_cli.start("serve", "--data", str(tmp_path), "--listen", "127.0.0.1:0")
+        assert node.stdout is not None
+        cli = CommandLine(node.stdout.readline().split()[1].decode())
+        cli.ok(
+            "produce",
+            "orders",
+            "--auto-create",
+            "-p",
+            "0",
+            stdin=b"".join(b"%d\n" % n for n in range(start, start + 5)),
+        )
+        assert cli.ok("consume", "orders").lines == [str(n) for n in range(start + 5)]
+        node.send_signal(signal.SIGTERM)
+        node.communicate(timeout=TIMEOUT_S)
+        assert node.returncode == 0
+
+
+def test_dev_prints_what_to_paste_and_cleans_up(lonely_cli: CommandLine) -> None:
+    node = lonely_cli.start("dev", "--port", "0", "--json")
+    assert node.stdout is not None
+    facts = json.loads(node.stdout.readline())
+    assert CommandLine(facts["bootstrap"]).ok("topic", "list").status == 0
+    assert Path(facts["data"]).is_dir()
+    node.send_signal(signal.SIGINT)
+    rest, errors = node.communicate(timeout=TIMEOUT_S)
+    assert (node.returncode, rest) == (0, b""), errors
+    assert not Path(facts["data"]).exists()
+
+
+def test_dev_keeps_the_data_it_was_given_and_says_where(lonely_cli: CommandLine, tmp_path: Path) -> None:
+    node = lonely_cli.start("dev", "--port", "0", "--data", str(tmp_path / "kept"))
+    assert node.stdout is not None
+    shown = b""
+    while b"Ctrl-C stops it." not in shown:
+        line = node.stdout.readline()
+        assert line, shown
+        shown += line
+    assert b"bootstrap.servers" in shown
+    assert str(tmp_path / "kept").encode() in shown
+    node.send_signal(signal.SIGINT)
+    node.communicate(timeout=TIMEOUT_S)
+    assert node.returncode == 0
+    assert (tmp_path / "kept" / "meta.properties").exists()
+
+
+def test_dev_names_a_port_that_is_taken(lonely_cli: CommandLine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = lonely_cli.run("dev", "--port", str(taken.getsockname()[1]))
+    assert ended.status == 1
+    assert "--port 0" in ended.stderr

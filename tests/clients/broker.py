@@ -1,0 +1,30 @@
+"""The broker that tests of clients meet: Strandline, or the cluster that STRANDLINE_TEST_BOOTSTRAP names.
+
+Run against Apache Kafka, these tests show that they demand what Kafka does. That cluster should have
+`group.initial.rebalance.delay.ms=0`, or every group waits three seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+BROKER_PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
+
+
+def existing_bootstrap() -> str | None:
+    return os.environ.get("STRANDLINE_TEST_BOOTSTRAP")
+
+
+@contextmanager
+def shared_broker() -> Iterator[str]:
+    """The bootstrap address of a running broker."""
+    existing = existing_bootstrap()
+    if existing:
+        yield existing
+        return
+    from strandline.testing import embedded
+
+    with embedded(properties=BROKER_PROPERTIES) as broker:
+        yield broker.bootstrap
