@@ -17,7 +17,7 @@ cdef Py_ssize_t scan_headers(
 
 @cython.locals(
     record_end=Py_ssize_t, row=Py_ssize_t, length=int64, delta=uint64, timestamp_delta=int64, offset_delta=int64,
-    offset_delta_min=int64,
+    offset_delta_min=int64, byte=uint64,
 )
 cpdef Py_ssize_t scan_records(
     const unsigned char[::1] payload,

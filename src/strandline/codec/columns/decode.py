@@ -37,7 +37,8 @@ _INT64_MAX = 2**63 - 1
 _COMPILED = _scan.is_compiled()
 _RECORDS_AHEAD_MAX = 1024
 """How many records `records_of` makes before it hands the first of them out, to the end of a batch."""
-_ZEROS = bytes(8 * 1024)
+_ZERO_WIDE = array("q", (0,))
+_ZERO_NARROW = array("i", (0,))
 
 
 def decoder_name() -> str:
@@ -142,8 +143,8 @@ def _scan_payload(header: BatchHeader, payload: Buffer) -> Columns:
     # With LogAppendTime every record carries the broker's time, whatever its own delta says.
     append_time = header.attributes & APPEND_TIME_BIT
     base_timestamp = 0 if append_time else header.base_timestamp
-    wide = array("q", _zeros(2 * 8 * count))
-    narrow = array("i", _zeros(6 * 4 * count))
+    wide = _ZERO_WIDE * (2 * count)
+    narrow = _ZERO_NARROW * (6 * count)
     try:
         end = _scan.scan_records(
             # Plain Python indexes bytes faster than a view.
@@ -164,7 +165,3 @@ def _scan_payload(header: BatchHeader, payload: Buffer) -> Columns:
     if append_time:
         wide[count:] = array("q", (header.max_timestamp,)) * count
     return Columns(header, payload, wide, narrow)
-
-
-def _zeros(size_bytes: int) -> bytes:
-    return _ZEROS[:size_bytes] if size_bytes <= len(_ZEROS) else bytes(size_bytes)

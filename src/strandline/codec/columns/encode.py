@@ -5,6 +5,7 @@ The hot path of the broker never comes here: a producer's batch is stored as it 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
 
 from crc32c import crc32c
@@ -12,10 +13,7 @@ from crc32c import crc32c
 from strandline.codec.columns.batch import (
     APPEND_TIME_BIT,
     CONTROL_BIT,
-    CRC_OFFSET,
     CRC_START,
-    HEADER,
-    HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,
     TRANSACTIONAL_BIT,
@@ -24,6 +22,9 @@ from strandline.codec.columns.batch import (
 )
 from strandline.codec.compression import Compression, compress
 
+# The header in two parts: what the CRC does not cover, with the CRC itself, and what it does.
+_UNCHECKED_HEADER = struct.Struct(">qiibI")
+_CHECKED_HEADER = struct.Struct(">hiqqqhii")
 _SMALL_VARINTS_MAX = 2048
 
 
@@ -96,30 +97,24 @@ def encode_batch(
     payload = b"".join(parts)
     if compression:
         payload = compress(compression, payload)
-    batch = bytearray(HEADER_BYTES + len(payload))
-    HEADER.pack_into(
-        batch,
-        0,
-        base_offset,
-        len(batch) - LOG_OVERHEAD_BYTES,
-        leader_epoch,
-        MAGIC,
-        0,
-        compression
-        | (APPEND_TIME_BIT if append_time_ms is not None else 0)
-        | (TRANSACTIONAL_BIT if transactional else 0)
-        | (CONTROL_BIT if control else 0),
-        final_delta if last_offset_delta is None else last_offset_delta,
-        base_timestamp,
-        max_timestamp if append_time_ms is None else append_time_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
+    checked = (
+        _CHECKED_HEADER.pack(
+            compression
+            | (APPEND_TIME_BIT if append_time_ms is not None else 0)
+            | (TRANSACTIONAL_BIT if transactional else 0)
+            | (CONTROL_BIT if control else 0),
+            final_delta if last_offset_delta is None else last_offset_delta,
+            base_timestamp,
+            max_timestamp if append_time_ms is None else append_time_ms,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            len(records),
+        )
+        + payload
     )
-    batch[HEADER_BYTES:] = payload
-    batch[CRC_OFFSET:CRC_START] = crc32c(memoryview(batch)[CRC_START:]).to_bytes(4, "big")
-    return bytes(batch)
+    batch_length = CRC_START - LOG_OVERHEAD_BYTES + len(checked)
+    return _UNCHECKED_HEADER.pack(base_offset, batch_length, leader_epoch, MAGIC, crc32c(checked)) + checked
 
 
 def _encode_headers(headers: Sequence[Header]) -> bytes:
