@@ -108,9 +108,14 @@ def test_a_nullable_struct_in_a_tagged_field() -> None:
     value = ConsumerGroupMemberMetadataValue(
         client_id="c", client_host="h", classic_member_metadata=ClassicMemberMetadata(session_timeout_ms=1)
     )
-    raw = encode_coordinator_value(value)
+    head = "0000 01 01 0263 0268 01 01 ffffffff 01"
     # One tagged field: tag 0, seven bytes: present, the timeout, no protocols, no tagged fields.
-    assert raw.endswith(bytes.fromhex("01 00 07 01 00000001 01 00"))
+    assert encode_coordinator_value(value) == bytes.fromhex(head + "01 00 07 01 00000001 01 00")
+    # Null is not the default here, so it is written, and as 0 where the body of a message would have -1.
+    value.classic_member_metadata = None
+    assert encode_coordinator_value(value) == bytes.fromhex(head + "01 00 01 00")
+    value.classic_member_metadata = ClassicMemberMetadata()
+    assert encode_coordinator_value(value) == bytes.fromhex(head + "00")
     assert message_class("consumer-offsets-value", 5) is ConsumerGroupMemberMetadataValue
 
 

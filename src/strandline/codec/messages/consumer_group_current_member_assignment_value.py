@@ -16,7 +16,7 @@ from strandline.ids import ZERO_UUID
 class TopicPartitions(Message):
     topic_id: UUID = ZERO_UUID
     partitions: list[int] = field(default_factory=list)
-    assignment_epochs: list[int] | None = None
+    assignment_epochs: list[int] | None = field(default_factory=list)
 
     API_KEY = 8
     VERSION_MIN = 0
@@ -25,7 +25,7 @@ class TopicPartitions(Message):
     FIELDS = (
         Field("topic_id", "uuid", 0, default=ZERO_UUID),
         Field("partitions", "[]int32", 0, default=()),
-        Field("assignment_epochs", "[]int32", 0, default=None, nullable_first=0, tag=0),
+        Field("assignment_epochs", "[]int32", 0, default=(), nullable_first=0, tag=0),
     )
 
 

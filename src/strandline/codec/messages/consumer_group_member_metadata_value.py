@@ -50,7 +50,7 @@ class ConsumerGroupMemberMetadataValue(Message):
     subscribed_topic_regex: str | None = ""
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = ""
-    classic_member_metadata: ClassicMemberMetadata | None = None
+    classic_member_metadata: ClassicMemberMetadata | None = field(default_factory=ClassicMemberMetadata)
 
     API_KEY = 5
     VERSION_MIN = 0
@@ -66,6 +66,6 @@ class ConsumerGroupMemberMetadataValue(Message):
         Field("rebalance_timeout_ms", "int32", 0, default=-1),
         Field("server_assignor", "string", 0, default="", nullable_first=0),
         Field(
-            "classic_member_metadata", "struct", 0, default=None, nullable_first=0, tag=0, struct=ClassicMemberMetadata
+            "classic_member_metadata", "struct", 0, default=(), nullable_first=0, tag=0, struct=ClassicMemberMetadata
         ),
     )

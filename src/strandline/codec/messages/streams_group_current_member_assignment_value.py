@@ -14,7 +14,7 @@ from strandline.codec.message import Field, Message
 class TaskIds(Message):
     subtopology_id: str = ""
     partitions: list[int] = field(default_factory=list)
-    assignment_epochs: list[int] | None = None
+    assignment_epochs: list[int] | None = field(default_factory=list)
 
     API_KEY = 22
     VERSION_MIN = 0
@@ -23,7 +23,7 @@ class TaskIds(Message):
     FIELDS = (
         Field("subtopology_id", "string", 0, default=""),
         Field("partitions", "[]int32", 0, default=()),
-        Field("assignment_epochs", "[]int32", 0, default=None, nullable_first=0, tag=0),
+        Field("assignment_epochs", "[]int32", 0, default=(), nullable_first=0, tag=0),
     )
 
 

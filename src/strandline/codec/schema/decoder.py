@@ -164,7 +164,7 @@ class _DecoderSource(Source):
         name = self.fresh(field.name)
         with self.block(f"if {marker} == 1:"):
             self.line(f"{name} = {self.struct(layout.struct_of(field))}")
-        with self.block(f"elif {marker} == -1:"):
+        with self.block(f"elif {marker} == {layout.null_marker(field)}:"):
             self.line(f"{name} = None")
         with self.block("else:"):
             self.fault(f"{where} has the marker {{{marker}}}")

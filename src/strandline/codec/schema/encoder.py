@@ -149,7 +149,7 @@ class _EncoderSource(Source):
             return
         self.flush()
         with self.block(f"if {name} is None:"):
-            self.later("b", "-1")
+            self.later("b", str(layout.null_marker(field)))
             self.flush()
         with self.block("else:"):
             self.later("b", "1")

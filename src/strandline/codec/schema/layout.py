@@ -66,6 +66,14 @@ def struct_of(field: Field) -> type[Message]:
     return field.struct
 
 
+def null_marker(field: Field) -> int:
+    """The byte that says that a nullable struct is null; 1 says that it follows.
+
+    In the body Kafka writes -1. In a tagged field it writes 0, and its reader takes the byte for a varint there.
+    """
+    return -1 if field.tag is None else 0
+
+
 def size_bytes_min(cls: type[Message], version: int) -> int:
     """The fewest bytes one struct can take: what a count is multiplied with before it is believed."""
     size = sum(_field_bytes_min(cls, field, version) for field in plain_fields(cls, version))
