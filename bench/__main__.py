@@ -58,6 +58,7 @@ def main() -> int:
     try:
         for name in options.only or SCENARIOS:
             scenario = SCENARIOS[name]
+            stage.scenario = name
             console.print(f"[bold]{name}[/bold]  {scenario.SUMMARY}")
             try:
                 figures[name] = scenario.run(stage)
@@ -78,7 +79,8 @@ def main() -> int:
 def _run_name(options: argparse.Namespace, surroundings: dict[str, str]) -> str:
     """Date, commit and what was left out, so that a partial run never looks like a whole one."""
     parts = [surroundings["date"][:16].replace(":", ""), surroundings["commit"]]
-    parts += options.only or []
+    only = options.only or []
+    parts += only if len(only) <= 3 else ["part"]
     parts += [flag for flag in ("quick", "no_kafka", "kafka_twice") if getattr(options, flag)]
     return re.sub(r"[^A-Za-z0-9-]+", "-", "-".join(parts))
 

@@ -33,6 +33,7 @@ class Stage:
     kafka_twice: bool = False
     """Kafka also plays Strandline's part. Every ratio should then be 1: what it differs by is the noise."""
     say: Callable[[str], None] = print
+    scenario: str = ""
     remarks: list[str] = field(default_factory=list)
     commands: dict[str, str] = field(default_factory=dict)
     _shared: list[Broker] = field(default_factory=list)
@@ -76,7 +77,8 @@ class Stage:
 
     def discard(self, broker: Broker) -> None:
         broker.stop()
-        self.remarks.extend(f"{broker.name}: {line}" for line in broker.stalls())
+        if broker.stalls():
+            self.remarks.append(f"{broker.name}, stopped in {self.scenario}: {broker.stalls()}")
         broker.discard()
         if broker in self._alive:
             self._alive.remove(broker)
@@ -90,7 +92,7 @@ class Stage:
 
     @contextmanager
     def fresh_pair(
-        self, *, settings: Mapping[str, str] | None = None, open_files_max: int | None = None
+        self, *, settings: Mapping[str, str] | None = None, open_files_max: int | None = None, warm: bool = False
     ) -> Iterator[list[Broker]]:
         """Brokers of the scenario's own, alone on the machine: the shared pair is put away first."""
         self.put_shared_pair_away()
@@ -98,6 +100,8 @@ class Stage:
         try:
             for name in self.starters():
                 brokers.append(self.start(name, settings=settings or ASYNC_FLUSH, open_files_max=open_files_max))
+            if warm:
+                warm_up(brokers, rounds=self.warm_rounds, quick=self.quick, say=self.say)
             yield brokers
         finally:
             for broker in brokers:

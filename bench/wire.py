@@ -176,12 +176,14 @@ class Connection:
             _raise_for(error, "InitProducerId")
             return producer_id, epoch
 
-    def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
+    def create_topic(
+        self, topic: str, partitions: int, settings: Mapping[str, str], *, timeout_ms: int = 60_000
+    ) -> None:
         body = struct.pack(">i", 1) + string(topic) + struct.pack(">ihi", partitions, 1, 0)
         body += struct.pack(">i", len(settings)) + b"".join(
             string(key) + string(text) for key, text in settings.items()
         )
-        body += struct.pack(">ib", 60_000, 0)
+        body += struct.pack(">ib", timeout_ms, 0)
         answer = self.exchange(frame(CREATE_TOPICS, 4, body))
         error_at = 16 + len(string(topic))
         _raise_for(struct.unpack_from(">h", answer, error_at)[0], f"CreateTopics {topic}")

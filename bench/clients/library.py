@@ -19,11 +19,7 @@ from typing import Any
 
 from bench.clients.turn import finish, task, wait_for_sign
 from bench.tcp_log import APPEND, FETCH
-
-try:
-    from strandline import Log
-except ImportError:  # The loop and the TCP log can be measured before there is a library, or without it.
-    Log = None
+from strandline import Log
 
 VALUE_BYTES = 100
 BUILDERS = 4_096
@@ -65,9 +61,10 @@ def tcp_log_per_s(directory: Path, count: int) -> tuple[float, float]:
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     try:
-        with socket.create_connection(("127.0.0.1", int(server.stdout.readline()))) as client:
+        port = int(server.stdout.readline())
+        # The file object holds the connection too: the server leaves only when both are closed.
+        with socket.create_connection(("127.0.0.1", port)) as client, client.makefile("rb") as answers:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            answers = client.makefile("rb")
             start = time.perf_counter()
             for offset in range(count):
                 client.sendall(struct.pack(">BI", APPEND, VALUE_BYTES) + value_of(offset))
@@ -136,11 +133,14 @@ def main() -> None:
         return
     count = options["appends"]
     tcp_appends, tcp_fetches = tcp_log_per_s(directory, count)
-    result = {"plain": plain_appends_per_s(directory, count), "tcp_appends": tcp_appends, "tcp_fetches": tcp_fetches}
-    if Log is not None:
-        result["one"] = asyncio.run(log_appends_per_s(directory, count, callers=1))
-        result["many"] = asyncio.run(log_appends_per_s(directory, count * 16, callers=64))
-    finish(**result)
+    finish(
+        tcp_appends=tcp_appends,
+        tcp_fetches=tcp_fetches,
+        plain=plain_appends_per_s(directory, count),
+        one=asyncio.run(log_appends_per_s(directory, count, callers=1)),
+        # Enough that 64 callers take about as long as the loop does.
+        many=asyncio.run(log_appends_per_s(directory, count * 16, callers=64)),
+    )
 
 
 if __name__ == "__main__":

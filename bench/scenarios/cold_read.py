@@ -27,7 +27,7 @@ RESIDENT_MAX = 0.05
 def run(stage: Stage) -> list[Figure]:
     count = stage.scaled(2_000_000, 50_000)
     rounds = min(stage.rounds, 3)
-    with stage.fresh_pair() as brokers:
+    with stage.fresh_pair(warm=True) as brokers:
         for broker in brokers:
             broker.create_topic(NAME, PARTITIONS)
             broker.create_topic(BYSTANDER, 1)

@@ -33,8 +33,7 @@ def run(stage: Stage) -> list[Figure]:
     for _ in range(stage.rounds):
         measured("appends", appends=stage.scaled(4_000, 200))
     batches = stage.scaled(BATCHES, 20_000)
-    log_is_there = bool(samples.of(NAME, "one"))
-    for _ in range(min(stage.rounds, 3) if log_is_there else 0):
+    for _ in range(min(stage.rounds, 3)):
         measured("reads", batches=batches, reads=stage.scaled(200_000, 5_000))
     return [*_append_figures(samples), *_read_figures(samples, batches), *_over_the_wire(stage, samples)]
 
