@@ -13,7 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as Position
 
 from strandline.ids import TopicPartition
@@ -156,14 +156,22 @@ class ProducerThread(ClientThread):
     def _send_one(self, producer: Producer) -> None:
         partition = self.partitions[self._sent % len(self.partitions)]
         value = f"{self.process}:{self._sent}"
+        on_delivery = partial(self._on_delivery, partition, value, self.recorder.now_ns())
+        try:
+            producer.produce(
+                partition.topic,
+                payload_of(value, self.value_bytes),
+                partition=partition.partition,
+                on_delivery=on_delivery,
+            )
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._FATAL:
+                raise
+            # The producer was given up; `_on_error` is told why in the next call of `poll`.
+            self.fatal_error = self.fatal_error or error.args[0]
+            return
         self._sent += 1
         self._in_flight += 1
-        producer.produce(
-            partition.topic,
-            payload_of(value, self.value_bytes),
-            partition=partition.partition,
-            on_delivery=partial(self._on_delivery, partition, value, self.recorder.now_ns()),
-        )
 
     def _on_delivery(
         self, partition: TopicPartition, value: str, invoked_ns: int, error: KafkaError | None, message: Message
