@@ -9,6 +9,7 @@ Held equal to the compiled messages (`codec.messages.produce_*`) by property tes
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
@@ -18,6 +19,7 @@ from strandline.errors import MalformedMessage
 
 FLEXIBLE_FROM: Final = 9
 TOPIC_ID_FROM: Final = 13
+TEMPLATES_MAX: Final = 4096
 _ACKS_TIMEOUT = Struct(">hi")
 _PARTITION_SIZE = Struct(">ii")
 _INT32 = Struct(">i")
@@ -52,13 +54,18 @@ class PartitionResult(NamedTuple):
 
 
 def parse_produce(view: memoryview, at: int, version: int) -> ProduceRequest:
+    # Written for one topic with one partition and names and counts below 127, which need one byte each: what does not
+    # fit goes through the general readers. Every one of these lines runs for every request.
     flexible = version >= FLEXIBLE_FROM
+    partitions: list[PartitionRecords] = []
+    topic: str | bytes | None
     try:
-        transactional_id, at = read_name(view, at, flexible)
+        if flexible and view[at] == 0:
+            transactional_id, at = None, at + 1
+        else:
+            transactional_id, at = read_name(view, at, flexible)
         acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(view, at)
-        partitions: list[PartitionRecords] = []
         topics, at = read_count(view, at + 6, flexible, 6)
-        topic: str | bytes | None
         for _ in range(topics):
             if version >= TOPIC_ID_FROM:
                 topic = bytes(view[at : at + 16])
@@ -84,11 +91,11 @@ def parse_produce(view: memoryview, at: int, version: int) -> ProduceRequest:
                     records = view[at : at + size]
                     at += size
                 if flexible:
-                    at = skip_tags(view, at)
+                    at = at + 1 if view[at] == 0 else skip_tags(view, at)
                 partitions.append(PartitionRecords(topic, partition, records))
             if flexible:
-                at = skip_tags(view, at)
-        if flexible:
+                at = at + 1 if view[at] == 0 else skip_tags(view, at)
+        if flexible and view[at]:
             skip_tags(view, at)
     except (StructError, IndexError) as error:
         raise MalformedMessage("a Produce request that ends too early") from error
@@ -97,24 +104,41 @@ def parse_produce(view: memoryview, at: int, version: int) -> ProduceRequest:
 
 def encode_produce_response(results: list[PartitionResult], version: int) -> bytes:
     """The body. Results of one topic stand together, as they did in the request."""
-    flexible = version >= FLEXIBLE_FROM
     if len(results) == 1:
-        topics = [results]
-    else:
-        grouped: dict[str | bytes, list[PartitionResult]] = {}
-        for result in results:
-            grouped.setdefault(result.topic, []).append(result)
-        topics = list(grouped.values())
-    parts = [uvarint(len(topics) + 1) if flexible else _INT32.pack(len(topics))]
-    for of_topic in topics:
-        topic = of_topic[0].topic
-        parts.append(topic if isinstance(topic, bytes) else string(topic, flexible))
-        parts.append(uvarint(len(of_topic) + 1) if flexible else _INT32.pack(len(of_topic)))
+        prefix, suffix = _around_one_result(results[0].topic, version)
+        return prefix + _encode_result(results[0], version) + suffix
+    flexible = version >= FLEXIBLE_FROM
+    topics: dict[str | bytes, list[PartitionResult]] = {}
+    for result in results:
+        topics.setdefault(result.topic, []).append(result)
+    parts = [_count(len(topics), flexible)]
+    for topic, of_topic in topics.items():
+        parts.append(_topic_head(topic, len(of_topic), flexible))
         parts.extend([_encode_result(result, version) for result in of_topic])
         if flexible:
             parts.append(b"\x00")
-    parts.append(b"\x00\x00\x00\x00\x00" if flexible else b"\x00\x00\x00\x00")
+    parts.append(_tail(flexible))
     return b"".join(parts)
+
+
+@lru_cache(maxsize=TEMPLATES_MAX)
+def _around_one_result(topic: str | bytes, version: int) -> tuple[bytes, bytes]:
+    """What stands before and behind the one result of an answer about one partition, which most answers are."""
+    flexible = version >= FLEXIBLE_FROM
+    return _count(1, flexible) + _topic_head(topic, 1, flexible), (b"\x00" if flexible else b"") + _tail(flexible)
+
+
+def _count(count: int, flexible: bool) -> bytes:
+    return uvarint(count + 1) if flexible else _INT32.pack(count)
+
+
+def _topic_head(topic: str | bytes, partition_count: int, flexible: bool) -> bytes:
+    return (topic if isinstance(topic, bytes) else string(topic, flexible)) + _count(partition_count, flexible)
+
+
+def _tail(flexible: bool) -> bytes:
+    """Throttle time, and no tagged fields."""
+    return b"\x00\x00\x00\x00\x00" if flexible else b"\x00\x00\x00\x00"
 
 
 def _encode_result(result: PartitionResult, version: int) -> bytes:

@@ -106,7 +106,7 @@ def check_batch(batch: Buffer) -> HeaderFields:
         if header[1] < HEADER_SIZE - PREFIX_SIZE or header[1] > len(batch) - PREFIX_SIZE:
             raise CorruptBatch(f"batch length {header[1]} does not fit the {len(batch)} bytes sent")
         raise InvalidBatch("more than one record batch for a partition in one Produce request")
-    if crc32c(memoryview(batch)[CRC_START:]) != header[4]:
+    if crc32c(batch[CRC_START:]) != header[4]:
         raise CorruptBatch("record batch with a wrong CRC")
     if header[12] < 1 or header[6] != header[12] - 1:
         # A producer numbers its records without gaps; only the cleaner makes gaps, and it writes by another door.

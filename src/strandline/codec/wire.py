@@ -54,7 +54,11 @@ def skip_tags(view: Buffer, at: int) -> int:
 def read_name(view: Buffer, at: int, flexible: bool) -> tuple[str | None, int]:
     """A nullable string."""
     if flexible:
-        size, at = read_uvarint(view, at)
+        size = view[at]
+        if size < 0x80:
+            at += 1
+        else:
+            size, at = read_uvarint(view, at)
         size -= 1
     else:
         size = INT16.unpack_from(view, at)[0]
@@ -73,7 +77,11 @@ def read_name(view: Buffer, at: int, flexible: bool) -> tuple[str | None, int]:
 def read_count(view: Buffer, at: int, flexible: bool, element_size_min: int) -> tuple[int, int]:
     """The length of an array whose elements take at least `element_size_min` bytes; null counts as empty."""
     if flexible:
-        count, at = read_uvarint(view, at)
+        count = view[at]
+        if count < 0x80:
+            at += 1
+        else:
+            count, at = read_uvarint(view, at)
         count -= 1
     else:
         count = INT32.unpack_from(view, at)[0]

@@ -132,7 +132,10 @@ class PartitionLog:
         if self.failure is not None:
             raise self.failure
         segment = self.active
-        if segment.size_bytes and self._must_roll(segment, len(batch), last_offset, max_timestamp_ms, now_ms):
+        if segment.size_bytes and (
+            segment.size_bytes + len(batch) > self.config.segment_bytes
+            or self._is_due_to_roll(segment, last_offset, max_timestamp_ms, now_ms)
+        ):
             self.roll(now_ms)
             segment = self.active
         was_dirty = segment.dirty
@@ -152,10 +155,8 @@ class PartitionLog:
             self.fail(DiskFailed(f"{segment.path}: {error.strerror}, and the rest cannot be cut: {second.strerror}"))
         raise DiskFailed(f"{segment.path}: cannot append: {error.strerror}") from error
 
-    def _must_roll(self, segment: Segment, size: int, last_offset: int, max_timestamp_ms: int, now_ms: int) -> bool:
+    def _is_due_to_roll(self, segment: Segment, last_offset: int, max_timestamp_ms: int, now_ms: int) -> bool:
         config = self.config
-        if segment.size_bytes + size > config.segment_bytes:
-            return True
         if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
             return True
         # As Kafka does: by the records' own time where they have one, else by the age of the segment.
