@@ -341,3 +341,126 @@ def test_a_static_member_that_restarts_before_it_synced_is_still_waited_for() ->
         story.pass_ms(5_000)
         assert story.heartbeat("A") is ErrorCode.NONE, "all have synced, so nobody is put out for it"
         assert story.heartbeat("S") is ErrorCode.NONE
+
+
+def test_a_newcomer_that_was_promised_a_seat_is_waited_for() -> None:
+    story = two_members_share()
+    story.told()
+    story.join("N")
+    story.join("A")
+    story.join("B")
+    assert story.told() == ["N#1: join MEMBER_ID_REQUIRED"], "one rebalance for all of them, not two"
+    story.join("N")
+    assert [line.split(",")[0] for line in story.told()] == [
+        "A#1: joined generation 2",
+        "B#1: joined generation 2",
+        "N#1: joined generation 2",
+    ]
+
+
+def test_a_newcomer_that_does_not_take_its_seat_holds_nobody_up_for_long() -> None:
+    story = two_members_share()
+    story.told()
+    story.join("N")
+    story.join("A")
+    story.join("B")
+    story.pass_ms(SESSION_MS + 100)
+    assert story.told()[1:] == ["A#1: joined generation 2, leads, range", "B#1: joined generation 2, follows, range"]
+
+
+def test_a_static_member_that_misses_a_rebalance_keeps_its_seat() -> None:
+    story = Story()
+    story.client("S", instance_id="till-1")
+    story.enter("A")
+    story.join("S", session_ms=100_000)
+    story.pass_ms(6_000)
+    story.sync("A", {"A": b"p0", "S": b"p1"})
+    story.sync("S")
+    story.told()
+    story.join("A")
+    story.pass_ms(REBALANCE_MS + 100)
+    assert story.told() == ["A#1: joined generation 2, leads, range"]
+    assert story.clients["S"].member_id in story.clients["A"].members, "it may be restarting, and is assigned to"
+
+
+def test_only_absent_static_members_are_left_and_the_group_waits_for_them() -> None:
+    story = Story()
+    story.client("S", instance_id="till-1")
+    story.enter("A")
+    story.join("S", session_ms=100_000)
+    story.pass_ms(6_000)
+    story.sync("A", {"A": b"p0", "S": b"p1"})
+    story.sync("S")
+    story.leave("A")
+    story.told()
+    story.pass_ms(REBALANCE_MS + 100)
+    assert story.told() == [], "nobody is there to lead"
+    story.join("S", session_ms=100_000)
+    assert story.told() == ["S#1: joined generation 2, leads, range"]
+
+
+def test_a_parked_sync_is_cut_off_by_the_next_rebalance() -> None:
+    story = two_members_share()
+    story.join("A")
+    story.join("B")
+    story.sync("B")
+    story.told()
+    story.enter("C")
+    assert story.told() == ["B#1: sync REBALANCE_IN_PROGRESS", "C#1: join MEMBER_ID_REQUIRED"][::-1]
+    group = story.shard.groups["orders"]
+    assert {member.assignment for member in group.members.values()} == {b""}, "nobody holds partitions in between"
+
+
+def test_a_new_member_does_not_wait_for_ever() -> None:
+    story = Story()
+    story.enter("A", rebalance_ms=900_000)
+    story.pass_ms(6_000)
+    story.sync("A", {"A": b"p0"})
+    story.enter("N")
+    story.told()
+    for _ in range(61):
+        story.heartbeat("A")  # A lives, and takes its time to join again.
+        story.pass_ms(5_000)
+    assert [line for line in story.told() if "heartbeat" not in line] == ["N#1: join UNKNOWN_MEMBER_ID"]
+
+
+def test_a_member_that_missed_the_answer_asks_again() -> None:
+    story = two_members_share()
+    story.join("A")
+    story.join("B")
+    story.told()
+    story.join("B")
+    story.join("A")
+    assert story.told() == ["B#1: joined generation 2, follows, range", "A#1: joined generation 2, leads, range"]
+    assert len(story.clients["A"].members) == 2
+    story.join("B", protocols=(("range", b"more topics"),))
+    assert story.heartbeat("A") is ErrorCode.REBALANCE_IN_PROGRESS, "but not if it has changed its mind"
+
+
+def test_a_static_member_that_returns_with_other_protocols_rebalances() -> None:
+    story = Story()
+    story.client("S", instance_id="till-1")
+    story.join("S", protocols=(("range", b""), ("sticky", b"")))
+    story.pass_ms(6_000)
+    story.sync("S", {"S": b"p0"})
+    story.clients.pop("S")
+    story.client("S", instance_id="till-1")
+    story.join("S", protocols=(("sticky", b""), ("range", b"")))
+    assert story.clients["S"].generation_id == 2
+    assert story.clients["S"].protocol_name == "sticky"
+
+
+def test_a_static_member_that_returns_while_the_leader_assigns_rebalances() -> None:
+    story = Story()
+    story.client("S", instance_id="till-1")
+    story.enter("A")
+    story.join("S")
+    story.pass_ms(6_000)
+    story.clients.pop("S")
+    story.client("S", instance_id="till-1")
+    story.join("S")
+    assert story.heartbeat("A") is ErrorCode.REBALANCE_IN_PROGRESS, "A would assign to a member id that is gone"
+    story.join("A")
+    story.sync("A", {"A": b"p0", "S": b"p1"})
+    story.sync("S")
+    assert story.clients["S"].assignment == b"p1"

@@ -66,7 +66,8 @@ def group_from_metadata(group_id: str, value: GroupMetadataValue) -> ClassicGrou
     group.state = GroupState.STABLE if value.members else GroupState.EMPTY
     group.generation_id = value.generation
     group.protocol_type = value.protocol_type or None
-    group.protocol_name = value.protocol
+    # A generation has a protocol; what a damaged writer left out must not surprise us at the next SyncGroup.
+    group.protocol_name = (value.protocol or "") if value.members else None
     group.leader_id = value.leader
     for member in value.members:
         group.add(

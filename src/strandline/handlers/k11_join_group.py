@@ -16,19 +16,12 @@ from strandline.handlers.context import RequestContext
 API_KEY = 11
 VERSIONS = (0, 9)
 
-NULLABLE_PROTOCOL_NAME_FROM_VERSION = 7
-
 
 def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
     def refusal(code: ErrorCode) -> JoinGroupResponse:
         return JoinGroupResponse(error_code=code, member_id=request.member_id)
 
-    def shape(response: JoinGroupResponse) -> JoinGroupResponse:
-        if response.protocol_name is None and context.api_version < NULLABLE_PROTOCOL_NAME_FROM_VERSION:
-            response.protocol_name = ""
-        return response
-
-    call = Call(context.reply, refusal=refusal, shape=shape)
+    call = Call(context.reply, refusal=refusal)
     context.node.groups.submit(
         request.group_id,
         JoinGroup(

@@ -378,6 +378,8 @@ def check_invariants(story: Story) -> None:
         for member_id in [*group.members, *group.pending_join]:
             waits = member_id in group.awaiting_join or member_id in group.awaiting_sync
             assert waits or any(key.member_id == member_id for key in story.timers), member_id
+    known = {member_id for group in story.shard.groups.values() for member_id in [*group.members, *group.pending_join]}
+    assert {key.member_id for key in story.timers if key.kind == "session"} <= known, "no timer outlives its member"
     waiting = {
         token
         for group in story.shard.groups.values()
