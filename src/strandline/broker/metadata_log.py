@@ -11,6 +11,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from strandline.codec.columns import Record, columns_of, decode_batch, encode_batch
@@ -46,8 +47,8 @@ class MetadataLog:
         self._flusher = flusher
         self._node_id = node_id
         self.image = ClusterImage()
-        self.on_applied: Callable[[list[Any]], None] | None = None
-        """Told of records that have just become part of the image."""
+        self.on_applied: Callable[[list[Any], Callable[[], object]], None] | None = None
+        """Told of records that have just become part of the image; calls back when they have taken effect here."""
         self.on_failed: Callable[[list[Any]], None] | None = None
         """Told that a write failed, with the records of earlier ones that are still under way."""
         self._pending: deque[tuple[int, int, list[Any], Done]] = deque()
@@ -116,7 +117,7 @@ class MetadataLog:
         assert not self._pending
         base_offset = self._append_records(records)
         self.log.flush_now()
-        self._fold(base_offset, records)
+        self._fold(base_offset, records, lambda: None)
 
     # Running
 
@@ -155,19 +156,20 @@ class MetadataLog:
         batch = bytearray(encode_batch(records, control=control))
         self.log.append(batch, parse_header(batch), leader_epoch=epoch, now_ms=self._runtime.now_ms())
 
-    def _fold(self, base_offset: int, records: list[Any]) -> None:
+    def _fold(self, base_offset: int, records: list[Any], then: Callable[[], object]) -> None:
         for offset, record in enumerate(records, base_offset):
             self.image.apply(record, offset)
-        if records and self.on_applied is not None:
-            self.on_applied(records)
+        if self.on_applied is not None:
+            self.on_applied(records, then)
+        else:
+            then()
 
     def _on_flushed(self) -> None:
         flushed = self.log.flushed_offset
         pending = self._pending
         while pending and pending[0][1] <= flushed:
             base_offset, _, records, on_done = pending.popleft()
-            self._fold(base_offset, records)
-            on_done(None)
+            self._fold(base_offset, records, partial(on_done, None))
 
     def _on_failed(self, error: StrandlineError) -> None:
         log.error("the metadata log failed: %s", error)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker import metadata_log
 from strandline.codec.messages.partition_record import PartitionRecord
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("strandline.node")
 
+WORK_S_MAX: Final = 0.005
+"""What making and deleting logs may take of one turn of the loop."""
+
 
 class Replicas:
     def __init__(self, node: Node) -> None:
@@ -35,6 +39,8 @@ class Replicas:
         self.offline: dict[TopicPartition, StrandlineError] = {}
         self._names: dict[bytes, str] = {}
         self._flushed_by_time: dict[Partition, float] = {}
+        self._work: deque[Callable[[], object]] = deque()
+        self._is_working = False
 
     def all(self) -> Iterator[Partition]:
         for key, partitions in self.topics.items():
@@ -70,31 +76,48 @@ class Replicas:
             if name not in known or (topic_id is not None and topic_id != known[name]):
                 log.warning("%s belongs to no topic of this cluster; kept as %s", name, directory.put_aside(name).name)
         for topic in self._node.image.topics.values():
-            self._open_topic(topic)
+            for _ in topic.partitions:
+                self._open_next(topic)
 
-    def on_metadata(self, records: list[Any]) -> None:
-        """Records that have just been committed."""
+    def on_metadata(self, records: list[Any], then: Callable[[], object]) -> None:
+        """Do what records ask that have just been committed, a share per turn of the loop; then call `then`."""
         touched: dict[Any, None] = {}
         for record in records:
             if isinstance(record, TopicRecord | PartitionRecord):
                 touched[record.topic_id] = None
             elif isinstance(record, RemoveTopicRecord):
                 touched.pop(record.topic_id, None)
-                self._delete_topic(record.topic_id.bytes)
+                self._work.append(partial(self._delete_topic, record.topic_id.bytes))
         for topic_id in touched:
             topic = self._node.image.topic_by_id(topic_id)
             if topic is not None:
-                self._open_topic(topic)
+                self._work.extend(partial(self._open_next, topic) for _ in topic.partitions)
+        self._work.append(then)
+        if not self._is_working:
+            self._work_off()
 
-    def _open_topic(self, topic: Topic) -> None:
+    def _work_off(self) -> None:
+        """Thousands of new logs take seconds: clients are served in between."""
+        runtime = self._node.runtime
+        until = runtime.monotonic() + WORK_S_MAX
+        self._is_working = True
+        while self._work:
+            self._work.popleft()()
+            if self._work and runtime.monotonic() > until:
+                runtime.call_soon(self._work_off)
+                return
+        self._is_working = False
+
+    def _open_next(self, topic: Topic) -> None:
+        """Open the first partition of `topic` that is not open yet."""
         partitions = self.topics.get(topic.name)
         if partitions is None:
             partitions = []
             self.topics[topic.name] = partitions
             self.topics[topic.id.bytes] = partitions
             self._names[topic.id.bytes] = topic.name
-        for index in range(len(partitions), len(topic.partitions)):
-            partitions.append(self._open(topic, index))
+        if len(partitions) < len(topic.partitions):
+            partitions.append(self._open(topic, len(partitions)))
 
     def _open(self, topic: Topic, index: int) -> Partition | None:
         node = self._node

@@ -62,7 +62,10 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
     wait = ProduceWait(exchange, results, version, deadline)
     for partition, commits_at, position in waits:
         wait.wait_for(partition, commits_at, position)
-    node.produce_waits.append(wait)
+    pending = node.produce_waits
+    while pending and pending[0].done:
+        pending.popleft()
+    pending.append(wait)
 
 
 def _refusal(acks: int, transactional_id: str | None) -> int:
