@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from demo.ledger import Ledger
@@ -95,7 +95,7 @@ class SteadyStream(threading.Thread):
 
 def read_whole_topic(bootstrap: str) -> list[Seen]:
     """Everything from the beginning to the end, as a reader without a group."""
-    return _read_assigned(bootstrap, dict.fromkeys(range(PARTITIONS), OFFSET_BEGINNING))
+    return _read_assigned(bootstrap, dict.fromkeys(range(PARTITIONS), 0))
 
 
 def replay_since(bootstrap: str, timestamp_ms: int) -> tuple[dict[int, int], list[Seen]]:
@@ -113,9 +113,7 @@ def _read_assigned(bootstrap: str, starts: dict[int, int]) -> list[Seen]:
     consumer = _consumer(bootstrap)
     try:
         consumer.assign([TopicPartition(TOPIC, partition, offset) for partition, offset in starts.items()])
-        found, at_end = [], set[int]()
-        _wait(lambda: _poll(consumer, found, at_end) or len(at_end) == len(starts))
-        return found
+        return _read_to(consumer, starts, end_offsets(bootstrap))
     finally:
         consumer.close()
 
@@ -125,30 +123,21 @@ class GroupReader:
 
     def __init__(self, bootstrap: str, group: str) -> None:
         self.group = group
+        self._bootstrap = bootstrap
         self._consumer = _consumer(bootstrap, group=group)
         self._consumer.subscribe([TOPIC])
 
-    def read(self, count: int | None = None) -> list[Seen]:
-        """Read `count` records, or to the end; commit exactly what was read."""
-        found: list[Seen] = []
-        at_end: set[int] = set()
-
-        def enough() -> bool:
-            limit = 500 if count is None else min(500, count - len(found))
-            _poll(self._consumer, found, at_end, limit=limit)
-            assigned = {place.partition for place in self._consumer.assignment()}
-            return len(found) == count if count is not None else bool(assigned) and assigned <= at_end
-
-        _wait(enough)
+    def read(self, count_max: int | None = None) -> list[Seen]:
+        """Read to the end as it is now, or `count_max` records; commit exactly what was read."""
+        found = _read_to(self._consumer, self.positions(), end_offsets(self._bootstrap), count_max)
         self._consumer.commit(asynchronous=False)
         return found
 
     def positions(self) -> dict[int, int]:
         """The committed position in each partition."""
         places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
-        return {
-            place.partition: max(0, place.offset) for place in self._consumer.committed(places, timeout=_WAIT_S_MAX)
-        }
+        committed = self._consumer.committed(places, timeout=_WAIT_S_MAX)
+        return {place.partition: max(0, place.offset) for place in committed}
 
     def close(self) -> None:
         self._consumer.close()
@@ -172,29 +161,29 @@ def _consumer(bootstrap: str, group: str = "demo-without-group") -> Consumer:
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "enable.partition.eof": True,
             "fetch.wait.max.ms": 50,
             **_QUIET,
         }
     )
 
 
-def _poll(consumer: Consumer, found: list[Seen], at_end: set[int], limit: int = 500) -> bool:
-    """Take what has come. Always False, so that it can stand before an `or`."""
-    for message in consumer.consume(limit, 0.1):
-        error = message.error()
-        if error is None:
-            at_end.discard(message.partition())
-            found.append(
-                Seen(message.partition(), message.offset(), message.timestamp()[1], message.key(), message.value())
-            )
-        elif error.code() == KafkaError._PARTITION_EOF:
-            at_end.add(message.partition())
-    return False
-
-
-def _wait(finished: Callable[[], bool]) -> None:
+def _read_to(
+    consumer: Consumer, positions: dict[int, int], ends: dict[int, int], count_max: int | None = None
+) -> list[Seen]:
+    """Read until every partition's end is reached, or `count_max` records came."""
+    found: list[Seen] = []
+    left = {partition for partition, position in positions.items() if position < ends[partition]}
     deadline = time.monotonic() + _WAIT_S_MAX
-    while not finished():
+    while left and len(found) != count_max:
+        limit = 500 if count_max is None else min(500, count_max - len(found))
+        for message in consumer.consume(limit, 0.1):
+            if message.error() is not None:
+                # The client tells of a lost connection here and mends it by itself.
+                continue
+            place = (message.partition(), message.offset())
+            found.append(Seen(*place, message.timestamp()[1], message.key(), message.value()))
+            if message.offset() + 1 >= ends[message.partition()]:
+                left.discard(message.partition())
         if time.monotonic() > deadline:
-            raise TimeoutError(f"no end after {_WAIT_S_MAX:g} s")
+            raise TimeoutError(f"partitions {sorted(left)} were not read to their end in {_WAIT_S_MAX:g} s")
+    return found
