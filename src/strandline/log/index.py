@@ -26,12 +26,13 @@ _SWAP = sys.byteorder == "little"
 class OffsetIndex:
     """Where in the file to begin looking for an offset."""
 
-    __slots__ = ("_unwritten", "positions", "relative_offsets")
+    __slots__ = ("positions", "relative_offsets", "unwritten")
 
     def __init__(self) -> None:
         self.relative_offsets = array("I")
         self.positions = array("I")
-        self._unwritten = bytearray()
+        self.unwritten = bytearray()
+        """Entries that the file lacks."""
 
     @classmethod
     def parse(cls, data: bytes) -> OffsetIndex:
@@ -60,7 +61,7 @@ class OffsetIndex:
     def append(self, relative_offset: int, position: int) -> None:
         self.relative_offsets.append(relative_offset)
         self.positions.append(position)
-        self._unwritten += _OFFSET_ENTRY.pack(relative_offset, position)
+        self.unwritten += _OFFSET_ENTRY.pack(relative_offset, position)
 
     def position_before(self, relative_offset: int) -> int:
         """The position of a batch that begins at or before the one with this offset."""
@@ -80,14 +81,7 @@ class OffsetIndex:
         del self.relative_offsets[count:]
         del self.positions[count:]
 
-    def take_unwritten(self) -> bytes:
-        """Entries that the file lacks; the caller appends them to it."""
-        data = bytes(self._unwritten)
-        self._unwritten.clear()
-        return data
-
     def to_bytes(self) -> bytes:
-        self._unwritten.clear()
         return b"".join(map(_OFFSET_ENTRY.pack, self.relative_offsets, self.positions))
 
     def __len__(self) -> int:
@@ -97,12 +91,13 @@ class OffsetIndex:
 class TimeIndex:
     """From a time to the offset where looking begins."""
 
-    __slots__ = ("_unwritten", "relative_offsets", "timestamps")
+    __slots__ = ("relative_offsets", "timestamps", "unwritten")
 
     def __init__(self) -> None:
         self.timestamps = array("q")
         self.relative_offsets = array("I")
-        self._unwritten = bytearray()
+        self.unwritten = bytearray()
+        """Entries that the file lacks."""
 
     @classmethod
     def parse(cls, data: bytes) -> TimeIndex:
@@ -122,7 +117,7 @@ class TimeIndex:
             return
         self.timestamps.append(timestamp)
         self.relative_offsets.append(relative_offset)
-        self._unwritten += _TIME_ENTRY.pack(timestamp, relative_offset)
+        self.unwritten += _TIME_ENTRY.pack(timestamp, relative_offset)
 
     def last(self) -> tuple[int, int]:
         """The largest timestamp and its relative offset; (-1, 0) when empty."""
@@ -150,13 +145,7 @@ class TimeIndex:
         del self.timestamps[count:]
         del self.relative_offsets[count:]
 
-    def take_unwritten(self) -> bytes:
-        data = bytes(self._unwritten)
-        self._unwritten.clear()
-        return data
-
     def to_bytes(self) -> bytes:
-        self._unwritten.clear()
         return b"".join(map(_TIME_ENTRY.pack, self.timestamps, self.relative_offsets))
 
     def __len__(self) -> int:

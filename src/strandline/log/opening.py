@@ -48,11 +48,16 @@ def open_log(
         log.add_segment(log.log_end_offset, now_ms)
     else:
         log.log_start_offset = max(log.base_offsets[0], log_start_offset)
-        if clean:
-            _trust(log)
-        else:
-            _recover(log, recovery_point)
-        log.snapshots.remove_beyond(log.log_end_offset)
+        try:
+            if clean:
+                _trust(log)
+            else:
+                _recover(log, recovery_point)
+        except BaseException:
+            for segment in log.segments:
+                segment.close()
+            raise
+        log.snapshots.keep_useful(log.base_offsets, log.log_end_offset)
         log.log_start_offset = min(log.log_start_offset, log.log_end_offset)
     log.flushed_offset = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
     log.active.is_active = True
@@ -82,15 +87,7 @@ def _load_segments(log: PartitionLog, now_ms: int) -> None:
 
 def _trust(log: PartitionLog) -> None:
     """After a clean stop: the files are as they were left."""
-    segment = log.active
-    segment.resume_indexes()
-    log.log_end_offset = segment.base_offset
-    start = segment.index.boundary_before(segment.size_bytes)
-    for header, _ in segment.headers(start, may_block=True):
-        log.log_end_offset = header.last_offset + 1
-        if header.max_timestamp > segment.max_timestamp_ms:
-            segment.max_timestamp_ms = header.max_timestamp
-            segment.offset_of_max_timestamp = header.last_offset
+    log.log_end_offset = log.active.resume()
     log.relearn(log.snapshots.restore(at_most=log.log_end_offset), None)
 
 
@@ -104,19 +101,31 @@ def _recover(log: PartitionLog, recovery_point: int) -> None:
     if replay_from is None or replay_from < checked_from:
         log.relearn(replay_from, checked_from)
     log.log_end_offset = checked_from
-    for segment in log.segments[first:]:
+    for at, segment in enumerate(log.segments[first:], first):
+        size_bytes = segment.size_bytes
         log.log_end_offset = recover_segment(
             segment,
             recovery_point=recovery_point,
             next_offset=max(segment.base_offset, log.log_end_offset),
+            is_followed=any(later.size_bytes for later in log.segments[at + 1 :]),
             leader_epochs=log.leader_epochs.epochs,
             on_batch=log.learn,
         )
+        if segment.size_bytes < size_bytes:
+            # A crash in the middle of a roll: the log goes on from the cut, not from the new, empty segment.
+            log.drop_segments(at + 1)
         if segment is not log.active:
             log.seal(segment)
         # What the last process wrote may be in the kernel's memory only: it is flushed again before it counts.
         segment.dirty = True
         log.dirty_segments.append(segment)
+        if segment is log.active:
+            break
+    if log.log_end_offset < recovery_point:
+        raise CorruptLog(
+            f"{log.directory}: the log ends at offset {log.log_end_offset}, but everything below {recovery_point} had "
+            "reached the disk. Restore the partition from a replica or a backup"
+        )
     if log.leader_epochs.truncate_end(log.log_end_offset):
         log.save_leader_epochs()
 

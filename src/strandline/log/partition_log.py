@@ -7,7 +7,7 @@ offset that may be read.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from strandline.codec.record_batch import HEADER_SIZE, LEADER_FIELDS, PREFIX_SIZ
 from strandline.errors import Closed, CorruptLog, DiskFailed, OffsetOutOfRange, StrandlineError
 from strandline.log import leader_epochs as epoch_file
 from strandline.log.disk import Buffer, Disk
+from strandline.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from strandline.log.leader_epochs import LeaderEpochs
 from strandline.log.log_slice import FlushJob, LogSlice
 from strandline.log.observer import BatchObserver
@@ -25,7 +26,6 @@ from strandline.log.snapshots import Snapshots
 from strandline.topic_config import TopicConfig
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-INDEX_ENTRY_BYTES: Final = 8
 
 
 class PartitionLog:
@@ -59,6 +59,7 @@ class PartitionLog:
         self.unsynced_directories: list[Path] = []
         self._unsynced_indexes: list[Path] = []
         self.dirty_segments: list[Segment] = []
+        self._flushing: FlushJob | None = None
 
     # Segments
 
@@ -80,7 +81,12 @@ class PartitionLog:
     def add_segment(self, base_offset: int, now_ms: int) -> None:
         """Make an empty segment, the one that grows from now on."""
         segment = self.new_segment(base_offset, now_ms)
-        segment.create()
+        try:
+            segment.create()
+        except OSError:
+            # Nothing of it may stay: after a restart it would stand before records that went into the old segment.
+            segment.delete()
+            raise
         self.adopt(segment)
         self.unsynced_directories.append(self.directory)
 
@@ -114,8 +120,7 @@ class PartitionLog:
         base_offset = self.log_end_offset
         last_offset = base_offset + header[6]
         if leader_epoch > self.leader_epochs.latest:
-            self.leader_epochs.note(leader_epoch, base_offset)
-            self.save_leader_epochs()
+            self._begin_epoch(leader_epoch, base_offset)
         LEADER_FIELDS.pack_into(batch, 0, base_offset, header[1], leader_epoch)
         self._write(batch, base_offset, last_offset, header[8], now_ms)
         return base_offset
@@ -124,9 +129,20 @@ class PartitionLog:
         """Write a batch that has its offsets already: fetched from a leader, or the controller's own."""
         if header.base_offset < self.log_end_offset:
             raise CorruptLog(f"{self.directory}: batch {header.base_offset} follows {self.log_end_offset - 1}")
-        if self.leader_epochs.note(header.leader_epoch, header.base_offset):
-            self.save_leader_epochs()
+        if header.leader_epoch > self.leader_epochs.latest:
+            self._begin_epoch(header.leader_epoch, header.base_offset)
         self._write(batch, header.base_offset, header.last_offset, header.max_timestamp, now_ms)
+
+    def _begin_epoch(self, epoch: int, start_offset: int) -> None:
+        """Remember a new leader's epoch before its first batch is written."""
+        if self.failure is not None:
+            raise self.failure
+        self.leader_epochs.note(epoch, start_offset)
+        try:
+            self.save_leader_epochs()
+        except OSError as error:
+            self.leader_epochs.truncate_end(start_offset)
+            raise DiskFailed(f"{self.directory}: cannot append: {error.strerror}") from error
 
     def _write(self, batch: Buffer, base_offset: int, last_offset: int, max_timestamp_ms: int, now_ms: int) -> None:
         if self.failure is not None:
@@ -164,7 +180,15 @@ class PartitionLog:
         age_ms = max_timestamp_ms - began_ms if began_ms >= 0 else now_ms - segment.created_ms
         if age_ms > config.segment_ms:
             return True
-        return len(segment.index) >= config.segment_index_bytes // INDEX_ENTRY_BYTES
+        entries = len(segment.index)
+        if entries < config.segment_index_bytes // TIME_ENTRY_SIZE - 1:
+            return False
+        # The file with the larger entries is full first, save for the entry that completes it; but it grows only when
+        # time does.
+        return (
+            entries >= config.segment_index_bytes // OFFSET_ENTRY_SIZE
+            or len(segment.time_index) >= config.segment_index_bytes // TIME_ENTRY_SIZE - 1
+        )
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment at the log end."""
@@ -195,15 +219,21 @@ class PartitionLog:
             return None
         segments = self.dirty_segments
         directories = list(dict.fromkeys(self.unsynced_directories))
+        try:
+            job = FlushJob(self.disk, segments, self._unsynced_indexes, directories, self.log_end_offset)
+        except OSError as error:
+            self.fail(DiskFailed(f"{self.directory}: cannot flush: {error}"))
+            return None
         self.dirty_segments = []
-        indexes = self._unsynced_indexes
         self.unsynced_directories = []
         self._unsynced_indexes = []
         for segment in segments:
             segment.dirty = False
-        return FlushJob(self.disk, segments, indexes, directories, self.log_end_offset)
+        self._flushing = job
+        return job
 
     def end_flush(self, job: FlushJob, error: BaseException | None) -> None:
+        self._flushing = None
         for segment in job.segments:
             segment.release()
         if error is not None:
@@ -315,26 +345,37 @@ class PartitionLog:
         """Forget everything from `offset` on; it must be the start of a batch or the end."""
         if offset >= self.log_end_offset:
             return
-        while len(self.segments) > 1 and self.active.base_offset >= offset:
-            gone = self.segments.pop()
-            self.base_offsets.pop()
-            if gone in self.dirty_segments:
-                self.dirty_segments.remove(gone)
-            gone.delete()
-            self.active = self.segments[-1]
-            self.active.is_active = True
+        self.drop_segments(max(1, bisect_left(self.base_offsets, offset)))
         position = self.active.locate(offset, may_block=True)
         if position is not None:
             self.active.truncate(position, offset)
             if self.active not in self.dirty_segments:
                 self.dirty_segments.append(self.active)
+        self.active.is_active = True
+        self.active.resume()
         self.log_end_offset = offset
         self.flushed_offset = min(self.flushed_offset, offset)
+        if self._flushing is not None:
+            # What is written from here on is not covered by the flush that is under way.
+            self._flushing.end_offset = min(self._flushing.end_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         if self.leader_epochs.truncate_end(offset):
             self.save_leader_epochs()
         self.snapshots.remove_beyond(offset)
         self.relearn(self.snapshots.restore(at_most=self.log_end_offset), None)
+
+    def drop_segments(self, first: int) -> None:
+        """Delete the segments from the one at place `first` on."""
+        while len(self.segments) > first:
+            gone = self.segments.pop()
+            self.base_offsets.pop()
+            self._delete_segment(gone)
+        self.active = self.segments[-1]
+
+    def _delete_segment(self, segment: Segment) -> None:
+        if segment in self.dirty_segments:
+            self.dirty_segments.remove(segment)
+        segment.delete()
 
     def relearn(self, start_offset: int | None, end_offset: int | None) -> None:
         """Show the observer the batches from `start_offset` (None: the first) up to `end_offset` (None: the last)."""
@@ -360,11 +401,8 @@ class PartitionLog:
             )
         self.log_start_offset = start_offset
         while len(self.segments) > 1 and self.base_offsets[1] <= start_offset:
-            segment = self.segments.pop(0)
             self.base_offsets.pop(0)
-            if segment in self.dirty_segments:
-                self.dirty_segments.remove(segment)
-            segment.delete()
+            self._delete_segment(self.segments.pop(0))
         if self.leader_epochs.truncate_start(start_offset):
             self.save_leader_epochs()
 

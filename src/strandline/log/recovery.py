@@ -2,8 +2,8 @@
 
 A *torn tail* is what a kill or power cut leaves of appends that nobody was promised: bytes at the very end that are no
 whole batch, with nothing valid behind them. It is cut. *Damage* is anything else: a bad batch below the recovery point
-(it was on disk once), or a bad batch with a sound one behind it. Cutting there would take back acknowledged records,
-so the log is left as it is and CorruptLog says where.
+(it was on disk once), or a bad batch with a sound one behind it, in its own segment or a later one. Cutting there would
+take back acknowledged records, so the log is left as it is and CorruptLog says where.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from strandline.codec.record_batch import (
 )
 from strandline.errors import CorruptLog
 from strandline.log.disk import File
-from strandline.log.index import OffsetIndex, TimeIndex
 from strandline.log.segment import Segment
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
@@ -36,20 +35,18 @@ def recover_segment(
     *,
     recovery_point: int,
     next_offset: int,
+    is_followed: bool,
     leader_epochs: Iterable[int],
     on_batch: Callable[[HeaderFields], None],
 ) -> int:
     """Check every batch of `segment`, rebuild its indexes, cut a torn tail; the offset after its last batch.
 
-    `next_offset` is the smallest offset that its first batch may have; `leader_epochs` are the epochs that wrote here.
+    `next_offset` is the smallest offset that its first batch may have; `leader_epochs` are the epochs that wrote here;
+    `is_followed` says that a later segment holds batches. If this raises, no file has changed.
     """
     file = segment.file()
     size = file.size()
-    index, time_index = OffsetIndex(), TimeIndex()
-    segment.size_bytes = 0
-    segment.max_timestamp_ms = -1
-    segment.bytes_since_index_entry = 0
-    segment.use_indexes(index, time_index)
+    segment.begin_rebuild()
     position = 0
     buffer = b""
     buffer_start = 0
@@ -65,7 +62,9 @@ def recover_segment(
             at = 0
         fault = _fault(buffer, at, next_offset)
         if fault is not None:
-            _cut_or_refuse(segment, file, position, size, next_offset, recovery_point, epochs, fault)
+            place = f"{segment.path}: at position {position}, offset {next_offset}: {fault}"
+            _refuse_damage(place, file, position, size, next_offset, recovery_point, is_followed, epochs)
+            file.truncate(position)
             break
         header = HEADER.unpack_from(buffer, at)
         batch_size = header[1] + PREFIX_SIZE
@@ -75,7 +74,7 @@ def recover_segment(
         epochs.add(header[2])
         next_offset = last_offset + 1
         position += batch_size
-    segment.write_indexes()
+    segment.rewrite_indexes()
     return next_offset
 
 
@@ -100,30 +99,30 @@ def _fault(buffer: bytes, at: int, next_offset: int) -> str | None:
     return None
 
 
-def _cut_or_refuse(
-    segment: Segment,
+def _refuse_damage(
+    place: str,
     file: File,
     position: int,
     size: int,
     next_offset: int,
     recovery_point: int,
+    is_followed: bool,
     leader_epochs: set[int],
-    fault: str,
 ) -> None:
-    place = f"{segment.path}: at position {position}, offset {next_offset}: {fault}"
+    """Return if what begins at `position` is a torn tail; CorruptLog if it is anything else."""
     if next_offset < recovery_point:
-        raise CorruptLog(
-            f"{place}. Everything below offset {recovery_point} had reached the disk, so this is damage, not a torn "
-            "tail. Nothing was cut. Restore the partition from a replica or a backup"
-        )
-    sound = _find_sound_batch(file, position + 1, size, next_offset, leader_epochs)
-    if sound is not None:
-        raise CorruptLog(
-            f"{place}. A sound batch follows at position {sound}, so this is damage in the middle, not a torn tail. "
-            "Nothing was cut. Restore the partition from a replica or a backup"
-        )
-    file.truncate(position)
-    segment.dirty = True
+        why = f"Everything below offset {recovery_point} had reached the disk"
+    elif is_followed:
+        why = "A later segment holds batches"
+    else:
+        sound = _find_sound_batch(file, position + 1, size, next_offset, leader_epochs)
+        if sound is None:
+            return
+        why = f"A sound batch follows at position {sound}"
+    raise CorruptLog(
+        f"{place}. {why}, so this is damage, not a torn tail. Nothing was cut. "
+        "Restore the partition from a replica or a backup"
+    )
 
 
 def _find_sound_batch(file: File, start: int, size: int, next_offset: int, leader_epochs: set[int]) -> int | None:

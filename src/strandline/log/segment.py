@@ -7,7 +7,7 @@ files are unlinked when the last reader lets go.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -64,6 +64,7 @@ class Segment:
         "size_bytes",
         "tail_offsets",
         "tail_positions",
+        "tail_start",
         "time_index_written_bytes",
         "touched",
     )
@@ -97,6 +98,7 @@ class Segment:
         self.touched = False
         self.tail_offsets: list[int] = []
         self.tail_positions: list[int] = []
+        self.tail_start = base_offset
         self.index_written_bytes = 0
         self.time_index_written_bytes = 0
         self._file: File | None = None
@@ -150,53 +152,72 @@ class Segment:
             self.file()
         return self._time_index
 
-    def use_indexes(self, index: OffsetIndex, time_index: TimeIndex) -> None:
-        """Take rebuilt indexes and write them out whole."""
-        self._index = index
-        self._time_index = time_index
-        self._rewrite_indexes()
+    def begin_rebuild(self) -> None:
+        """Forget indexes and end; `note_batch` learns them again, then `rewrite_indexes` writes them out."""
+        self._index = OffsetIndex()
+        self._time_index = TimeIndex()
+        self.size_bytes = 0
+        self.max_timestamp_ms = -1
+        self.offset_of_max_timestamp = self.base_offset
+        self.bytes_since_index_entry = 0
+        self.tail_offsets = []
+        self.tail_positions = []
 
-    def resume_indexes(self) -> None:
-        """Go on with the index files of a segment that will grow again."""
-        self.use_indexes(self.index, self.time_index)
-        self.bytes_since_index_entry = self.size_bytes - self.index.boundary_before(self.size_bytes)
+    def resume(self) -> int:
+        """Go on with a segment that will grow again, after a restart or a cut; the offset after its last batch."""
+        self.rewrite_indexes()
+        last_entry = self.index.boundary_before(self.size_bytes)
+        self.bytes_since_index_entry = self.size_bytes - last_entry
         self.max_timestamp_ms, relative = self.time_index.last()
         self.offset_of_max_timestamp = self.base_offset + relative
+        self.first_timestamp_ms = -1
         for header, _ in self.headers(0, may_block=True):
             self.first_timestamp_ms = header.max_timestamp
             break
+        end_offset = self.base_offset
+        # The time index knows the largest time up to the last entry; the batches behind it may carry a larger one.
+        for header, _ in self.headers(last_entry, may_block=True):
+            end_offset = header.last_offset + 1
+            if header.max_timestamp > self.max_timestamp_ms:
+                self.max_timestamp_ms = header.max_timestamp
+                self.offset_of_max_timestamp = header.last_offset
+        return end_offset
 
-    def _rewrite_indexes(self) -> None:
-        for suffix, data in (
-            (INDEX_SUFFIX, self.index.to_bytes()),
-            (TIME_INDEX_SUFFIX, self.time_index.to_bytes()),
-        ):
-            file = self.disk.open(self.path.with_suffix(suffix), create=True)
-            try:
-                file.truncate(len(data))
-                file.write_at(0, data)
-            finally:
-                file.close()
-        self.index_written_bytes = len(self.index.to_bytes())
-        self.time_index_written_bytes = len(self.time_index.to_bytes())
+    def rewrite_indexes(self) -> None:
+        """Write the index files anew, as memory knows them."""
+        self.index_written_bytes = self._rewrite(INDEX_SUFFIX, self.index)
+        self.time_index_written_bytes = self._rewrite(TIME_INDEX_SUFFIX, self.time_index)
+
+    def _rewrite(self, suffix: str, index: OffsetIndex | TimeIndex) -> int:
+        data = index.to_bytes()
+        file = self.disk.open(self.path.with_suffix(suffix), create=True)
+        try:
+            file.truncate(len(data))
+            file.write_at(0, data)
+        finally:
+            file.close()
+        index.unwritten.clear()
+        return len(data)
 
     def write_indexes(self) -> None:
         """Bring the index files up to what memory knows."""
-        entries = self.index.take_unwritten()
-        if entries:
-            self._append_to(INDEX_SUFFIX, self.index_written_bytes, entries)
-            self.index_written_bytes += len(entries)
-        entries = self.time_index.take_unwritten()
-        if entries:
-            self._append_to(TIME_INDEX_SUFFIX, self.time_index_written_bytes, entries)
-            self.time_index_written_bytes += len(entries)
+        self.index_written_bytes += self._append_to(INDEX_SUFFIX, self.index_written_bytes, self.index.unwritten)
+        self.time_index_written_bytes += self._append_to(
+            TIME_INDEX_SUFFIX, self.time_index_written_bytes, self.time_index.unwritten
+        )
 
-    def _append_to(self, suffix: str, position: int, data: bytes) -> None:
-        file = self.disk.open(self.path.with_suffix(suffix), create=True)
-        try:
-            file.write_at(position, data)
-        finally:
-            file.close()
+    def _append_to(self, suffix: str, position: int, entries: bytearray) -> int:
+        """Write `entries` at `position` of an index file and forget them; how many bytes they were."""
+        size = len(entries)
+        if size:
+            file = self.disk.open(self.path.with_suffix(suffix), create=True)
+            try:
+                file.write_at(position, entries)
+            finally:
+                file.close()
+            # Only now: if the disk was full, the next attempt writes them again.
+            entries.clear()
+        return size
 
     def seal(self) -> None:
         """No more appends: complete the time index and the files."""
@@ -232,22 +253,21 @@ class Segment:
         self.bytes_since_index_entry = since + size_bytes
         self.size_bytes = position + size_bytes
         tail = self.tail_offsets
-        tail.append(base_offset)
+        if not tail:
+            self.tail_start = base_offset
+        tail.append(last_offset)
         self.tail_positions.append(position)
         if len(tail) > TAIL_BATCHES_MAX:
+            self.tail_start = tail[TAIL_BATCHES_MAX // 2 - 1] + 1
             del tail[: TAIL_BATCHES_MAX // 2]
             del self.tail_positions[: TAIL_BATCHES_MAX // 2]
 
     def truncate(self, position: int, next_offset: int) -> None:
-        """Cut the file at `position`, the end of the batch before `next_offset`."""
+        """Cut the file at `position`, the end of the batch before `next_offset`; `resume` goes on from there."""
         self.file().truncate(position)
         self.size_bytes = position
         self.index.truncate(next_offset - self.base_offset, position)
         self.time_index.truncate(next_offset - self.base_offset)
-        self._rewrite_indexes()
-        self.max_timestamp_ms, relative = self.time_index.last()
-        self.offset_of_max_timestamp = self.base_offset + relative
-        self.bytes_since_index_entry = position - self.index.boundary_before(position)
         self.tail_offsets = []
         self.tail_positions = []
         self.dirty = True
@@ -260,8 +280,11 @@ class Segment:
         Raises ColdRead if the page cache does not hold the way there and the caller may not wait for the disk.
         """
         tail = self.tail_offsets
-        if tail and offset >= tail[0]:
-            return self.tail_positions[bisect_right(tail, offset) - 1]
+        if tail and offset >= self.tail_start:
+            # By last offsets: where compaction left a hole, what is wanted lies behind it.
+            at = bisect_left(tail, offset)
+            return self.tail_positions[at] if at < len(tail) else None
+        self.load_indexes(may_block=may_block)
         position = self.index.position_before(offset - self.base_offset)
         for header, at in self.headers(position, may_block=may_block):
             if header.last_offset >= offset:

@@ -49,6 +49,14 @@ class Snapshots:
         self._observer.clear()
         return None
 
+    def keep_useful(self, base_offsets: list[int], end_offset: int) -> None:
+        """Keep the snapshots at the beginning of segments and the newest one; each clean stop would leave one more."""
+        self.remove_beyond(end_offset)
+        useful = set(base_offsets)
+        for offset in self.offsets()[:-1]:
+            if offset not in useful:
+                self._disk.remove(self._path(offset))
+
     def remove_beyond(self, end_offset: int) -> None:
         """Snapshots of what was cut must not be found by a later recovery."""
         for offset in self.offsets():

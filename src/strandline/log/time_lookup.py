@@ -27,6 +27,7 @@ def find_time(
     for segment in segments:
         if segment.base_offset >= limit_offset:
             return None
+        segment.load_indexes(may_block=may_block)
         if 0 <= segment.largest_timestamp_ms() < timestamp_ms:
             continue
         begin = segment.time_index.relative_offset_before(timestamp_ms)
@@ -62,6 +63,7 @@ def find_latest_time(
     for segment in segments:
         if segment.base_offset >= limit_offset:
             break
+        segment.load_indexes(may_block=may_block)
         if segment.largest_timestamp_ms() <= largest and segment.largest_timestamp_ms() >= 0:
             continue
         for header, _ in segment.headers(0, may_block=may_block):
