@@ -152,6 +152,13 @@ class Segment:
             self.file()
         return self._time_index
 
+    def load_indexes(self, *, may_block: bool) -> None:
+        """See to it that both indexes are in memory. Reading them may take a disk, so a loop leaves it to a thread."""
+        if self._index is None or self._time_index is None:
+            if not may_block:
+                raise ColdRead
+            _ = self.index, self.time_index
+
     def begin_rebuild(self) -> None:
         """Forget indexes and end; `note_batch` learns them again, then `rewrite_indexes` writes them out."""
         self._index = OffsetIndex()
