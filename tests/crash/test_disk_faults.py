@@ -89,6 +89,9 @@ def test_a_full_disk_refuses_writers_serves_readers_and_loses_nothing(tmp_path: 
             assert probe.wait_error() in {"KAFKA_STORAGE_ERROR", "NOT_LEADER_FOR_PARTITION", "REQUEST_TIMED_OUT"}
             # A new reader gets everything that was there before.
             read_to_the_end(Recorder(), log.bootstrap, [ORDERS])
+            with pytest.raises(KafkaException):
+                # So many partitions that their records do not fit the last page of the metadata log either.
+                log.create_topic("no-room", 200)
             assert log.running
             probe.stop()
             ballast.unlink()
