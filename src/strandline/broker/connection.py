@@ -140,6 +140,14 @@ class Connection:
                 return end
             at += 4 + size
         self.needed = FRAME_HEADER_SIZE
+        if end - at >= LENGTH.size:
+            # A length that cannot be is refused at once, not when more of a frame that is none has come.
+            (size,) = LENGTH.unpack_from(view, at)
+            if size < FRAME_SIZE_MIN or size > self.dispatcher.frame_size_max:
+                self.dispatcher.refuse(self, f"a frame of {size} bytes")
+                return end
+        elif end > at:
+            self.needed = LENGTH.size
         return at
 
     def _may_start(self, api_key: int) -> bool:

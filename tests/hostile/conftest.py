@@ -1,0 +1,27 @@
+"""One broker for a module of hostile tests, and a neighbour that must not notice any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.hostile.neighbour import TOPIC, Neighbour
+from tests.hostile.process import standard_error
+
+import strandline
+from strandline.testing.embedded_broker import EmbeddedBroker
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    """Ends with a check that it still runs, stops cleanly, and never failed with an exception of its own."""
+    with strandline.embedded() as log:
+        log.create_topic(TOPIC)
+        log.create_topic("target", 2)
+        pid = log.pid
+        with Neighbour(log.bootstrap):
+            yield log
+        assert log.pid == pid, "the broker was started anew"
+        assert log.running
+        text = standard_error(pid)
+        assert "Traceback" not in text, text[text.index("Traceback") - 500 :][:4000]
