@@ -101,14 +101,16 @@ class PartitionLog:
         self.disk.write_whole(self.directory / epoch_file.FILE_NAME, self.leader_epochs.format().encode())
 
     def close(self) -> None:
-        """Write out indexes and a snapshot, sync, and close the files."""
-        if self.failure is None:
-            self.active.write_indexes()
-            self.snapshots.save(self.log_end_offset)
-            self.flush_now()
-        for segment in self.segments:
-            segment.close()
-        self.failure = self.failure or Closed(f"{self.directory} was closed")
+        """Write out indexes and a snapshot, sync, and close the files, whatever the disk says to that."""
+        try:
+            if self.failure is None:
+                self.active.write_indexes()
+                self.snapshots.save(self.log_end_offset)
+                self.flush_now()
+        finally:
+            for segment in self.segments:
+                segment.close()
+            self.failure = self.failure or Closed(f"{self.directory} was closed")
 
     # Appending
 
@@ -289,6 +291,14 @@ class PartitionLog:
             )
         if offset >= limit:
             return None
+        try:
+            return self._find(offset, limit, size_bytes_max, at_least_one, may_block)
+        except OSError as error:
+            raise DiskFailed(f"{self.directory}: cannot read: {error.strerror}") from error
+
+    def _find(
+        self, offset: int, limit: int, size_bytes_max: int, at_least_one: bool, may_block: bool
+    ) -> LogSlice | None:
         at = bisect_right(self.base_offsets, offset) - 1
         while at < len(self.segments):
             segment = self.segments[at]

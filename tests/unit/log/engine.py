@@ -55,7 +55,7 @@ def open_log(
         directory,
         TopicConfig(**config),
         disk=disk,
-        open_files=open_files or OpenFiles(disk),
+        open_files=OpenFiles(disk) if open_files is None else open_files,
         now_ms=now_ms,
         observer=observer,
         clean=clean,

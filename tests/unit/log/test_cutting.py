@@ -1,0 +1,221 @@
+"""Records leave a log at its end (truncate), at its start (trim) or with it (delete), while readers hold its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.log.engine import (
+    NOON_MS,
+    append,
+    batch_of,
+    expected_indexes,
+    fill,
+    offsets_in,
+    open_log,
+    read_bytes,
+    split,
+)
+
+from strandline.codec.record_batch import parse_header
+from strandline.errors import Closed, OffsetOutOfRange
+from strandline.log.partition_log import PartitionLog
+from strandline.log.time_lookup import find_latest_time, find_time
+
+CONFIG = {"segment_bytes": 1500, "index_interval_bytes": 200}
+
+
+def a_log(directory: Path, batches: int = 60) -> PartitionLog:
+    log = open_log(directory, **CONFIG)
+    fill(log, batches)
+    assert len(log.segments) >= 4
+    return log
+
+
+def reopened(log: PartitionLog) -> PartitionLog:
+    log.close()
+    return open_log(log.directory, clean=True, **CONFIG)
+
+
+@pytest.mark.parametrize("after_restart", [False, True])
+def test_truncating_to_any_offset_leaves_what_is_below(tmp_path: Path, after_restart: bool) -> None:
+    for offset in (59, 45, 44, 34, 33, 17, 16, 15, 1, 0):
+        log = a_log(tmp_path / f"orders-{offset}")
+        bases = list(log.base_offsets)
+        if after_restart:
+            log = reopened(log)
+        log.truncate_to(offset)
+        assert log.log_end_offset == offset
+        assert offsets_in(log) == list(range(offset))
+        assert log.base_offsets == [base for base in bases if base < offset] or log.base_offsets == [0]
+        assert {path.name for path in log.directory.glob("*.log")} == {segment.path.name for segment in log.segments}
+        # What comes next takes the offsets anew, and everything is found by every way.
+        fill(log, 70 - offset)
+        assert offsets_in(log) == list(range(70))
+        for at in range(70):
+            assert parse_header(read_bytes(log, at, size_bytes_max=1)).base_offset == at
+        log.close()
+        for segment in log.segments:
+            index, time_index = expected_indexes(
+                split(segment.path.read_bytes()),
+                base_offset=segment.base_offset,
+                interval_bytes=CONFIG["index_interval_bytes"],
+                sealed=segment is not log.active,
+            )
+            assert segment.path.with_suffix(".index").read_bytes() == index
+            if segment is not log.active:
+                # A segment that was sealed once may keep an entry from then; the last one must be right.
+                assert segment.path.with_suffix(".timeindex").read_bytes()[-12:] == time_index[-12:]
+        again = open_log(log.directory, clean=True, **CONFIG)
+        assert offsets_in(again) == list(range(70))
+        again.close()
+
+
+def test_a_segment_cut_at_its_end_still_knows_its_largest_time(tmp_path: Path) -> None:
+    """The largest time may stand behind the last index entry; a look-up by time must not skip the segment then."""
+    log = open_log(tmp_path / "orders-0")
+    for offset, time_ms in enumerate((100, 900, 200, 300)):
+        append(log, batch_of([b"%d" % offset], timestamps=[NOON_MS + time_ms]))
+    log.truncate_to(3)
+    append(log, batch_of([b"3"], timestamps=[NOON_MS + 400]))
+    for sealed in (False, True):
+        if sealed:
+            log.roll(NOON_MS)
+        visible = {"start_offset": 0, "limit_offset": log.log_end_offset, "may_block": True}
+        found = find_time(log.segments, NOON_MS + 500, **visible)
+        assert found is not None
+        assert found.offset == 1
+        latest = find_latest_time(log.segments, **visible)
+        assert latest is not None
+        assert latest.offset == 1
+    log.close()
+
+
+def test_truncating_beyond_the_end_changes_nothing(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "orders-0")
+    log.truncate_to(60)
+    log.truncate_to(1000)
+    assert offsets_in(log) == list(range(60))
+    log.close()
+
+
+def test_truncated_records_are_gone_after_a_crash_too(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "orders-0")
+    log.truncate_to(20)
+    for segment in log.segments:
+        segment.close()
+    again = open_log(log.directory, **CONFIG)
+    assert offsets_in(again) == list(range(20))
+    again.close()
+
+
+@pytest.mark.parametrize("start", [0, 1, 15, 16, 17, 33, 45, 59, 60])
+def test_trimming_hides_records_and_deletes_whole_segments(tmp_path: Path, start: int) -> None:
+    log = a_log(tmp_path / "orders-0")
+    bases = list(log.base_offsets)
+    log.trim(start)
+    assert log.log_start_offset == start
+    assert offsets_in(log) == list(range(start, 60))
+    kept = [base for base, following in zip(bases, [*bases[1:], 1 << 60], strict=True) if following > start]
+    assert log.base_offsets == kept
+    assert sorted(path.name for path in log.directory.glob("*.log")) == [f"{base:020d}.log" for base in kept]
+    if start:
+        with pytest.raises(OffsetOutOfRange):
+            log.read(start - 1, size_bytes_max=10)
+    fill(log, 3)
+    assert offsets_in(log) == list(range(start, 63))
+    log.close()
+
+
+def test_trimming_goes_forward_only_and_not_beyond_the_end(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "orders-0")
+    log.trim(30)
+    for offset in (29, 61):
+        with pytest.raises(OffsetOutOfRange):
+            log.trim(offset)
+    assert log.log_start_offset == 30
+    log.close()
+
+
+def files(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def test_a_reader_keeps_what_trimming_deletes(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "orders-0")
+    before = read_bytes(log, 3, size_bytes_max=500)
+    piece = log.read(3, size_bytes_max=500)
+    second = log.read(3, size_bytes_max=500)
+    assert piece is not None
+    assert second is not None
+    log.trim(50)
+    assert "00000000000000000000.log" not in files(log.directory), "no start can take it for a part of the log"
+    assert "00000000000000000000.log.deleted" in files(log.directory)
+    assert piece.read() == before
+    piece.release()
+    assert second.read() == before, "another reader still holds it"
+    second.release()
+    assert not [name for name in files(log.directory) if name.endswith(".deleted")]
+    log.close()
+
+
+def test_a_reader_keeps_what_truncating_deletes(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "orders-0")
+    before = read_bytes(log, 58)
+    piece = log.read(58, size_bytes_max=500)
+    assert piece is not None
+    log.truncate_to(5)
+    fill(log, 70)
+    assert piece.read() == before
+    piece.release()
+    assert not [name for name in files(log.directory) if name.endswith(".deleted")]
+    log.close()
+
+
+def test_a_reader_keeps_a_deleted_log(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "orders-0")
+    before = read_bytes(log, 20)
+    piece = log.read(20, size_bytes_max=1 << 20)
+    assert piece is not None
+    held = piece.segment
+    log.delete(tmp_path / "orders-0.0123-delete")
+    assert not (tmp_path / "orders-0").exists()
+    for segment in log.segments:
+        assert segment.is_open == (segment is held), "only what a reader holds stays open"
+    with pytest.raises(Closed):
+        log.read(20, size_bytes_max=10)
+    with pytest.raises(Closed):
+        append(log, batch_of([b"v"]))
+    for path in (tmp_path / "orders-0.0123-delete").iterdir():
+        path.unlink()
+    (tmp_path / "orders-0.0123-delete").rmdir()
+    assert piece.read() == before, "the descriptor outlives the name"
+    piece.release()
+    assert not held.is_open
+
+
+def test_a_flush_under_way_does_not_vouch_for_what_came_after_a_cut(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 20)
+    job = log.begin_flush()
+    assert job is not None
+    log.truncate_to(10)
+    fill(log, 20)
+    job.run()
+    log.end_flush(job, None)
+    assert log.flushed_offset == 10, "offsets from 10 on hold other records than the ones that were flushed"
+    log.flush_now()
+    assert log.flushed_offset == 30
+    log.close()
+
+
+def test_trimming_during_a_flush(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "orders-0")
+    job = log.begin_flush()
+    assert job is not None
+    log.trim(50)
+    job.run()
+    log.end_flush(job, None)
+    assert log.flushed_offset == 60
+    assert not [name for name in files(log.directory) if name.endswith(".deleted")]
+    log.close()
