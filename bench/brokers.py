@@ -29,7 +29,9 @@ KAFKA = "kafka"
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 CREATE_TIMEOUT_S = 240.0
-"""Thousands of partitions take their time; a broker that dies of them is noticed at once."""
+"""Thousands of partitions take their time ..."""
+STANDSTILL_S = 20.0
+"""... but a broker that stops making progress will not begin again."""
 
 # The scripts of the distribution start the broker with these.
 _KAFKA_JVM = (
@@ -68,6 +70,7 @@ _KAFKA_STOCK: dict[str, str] = {
 }
 
 
+_COMPLAINT = re.compile(r"\b(ERROR|FATAL|CRITICAL|Traceback)\b|Too many open files|^strandline: ")
 _STALLS = re.compile(r"loop stalls above \d+ ms: (\d+), .*")
 
 
@@ -114,10 +117,12 @@ class Broker:
         """Create the topic and wait until every partition is served."""
         with self.connect(timeout_s=CREATE_TIMEOUT_S) as connection:
             connection.create_topic(topic, partitions, settings or {}, timeout_ms=int(CREATE_TIMEOUT_S * 1000))
-            deadline = time.perf_counter() + CREATE_TIMEOUT_S
-            while connection.serving_partitions(topic, partitions) < partitions:
-                if self.process.poll() is not None or time.perf_counter() > deadline:
-                    raise BrokerFailed(f"{self.name} does not serve all of {topic}: {self.last_words()}")
+            most, moved_at = 0, time.perf_counter()
+            while (serving := connection.serving_partitions(topic, partitions)) < partitions:
+                if serving > most:
+                    most, moved_at = serving, time.perf_counter()
+                if self.process.poll() is not None or time.perf_counter() - moved_at > STANDSTILL_S:
+                    raise BrokerFailed(f"it serves {most:,} of {partitions:,} partitions: {self.last_words(1)}")
                 time.sleep(0.02)
 
     def delete_topic(self, topic: str) -> None:
@@ -140,8 +145,10 @@ class Broker:
             time.sleep(0.02)
 
     def last_words(self, lines: int = 8) -> str:
+        """The last errors in the broker's log, or its last lines if it named none."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
-        return "\n".join(text.splitlines()[-lines:]) or "(it said nothing)"
+        errors = [line for line in text.splitlines() if _COMPLAINT.search(line)]
+        return "\n".join((errors or text.splitlines())[-lines:]) or "(it said nothing)"
 
     def stalls(self) -> str:
         """What the broker's watchdog said of its loop when it stopped, if there was a stall; the report repeats it."""

@@ -67,7 +67,9 @@ def as_json(figures: dict[str, list[Figure]], environment: dict[str, Any], remar
         for scenario, rows in figures.items()
         for figure in rows
     ]
-    return json.dumps({"environment": environment, "remarks": remarks, "figures": rows}, indent=1) + "\n"
+    text = json.dumps({"environment": environment, "remarks": remarks, "figures": rows}, indent=1) + "\n"
+    # Where the work tree lies is nobody's business, and differs between machines.
+    return text.replace(f"{RESULTS.parent.parent}/", "")
 
 
 def _or_none(value: float) -> float | None:

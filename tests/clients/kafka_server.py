@@ -1,0 +1,48 @@
+"""Apache Kafka itself for tests: a running node, and its command-line tools.
+
+A test module that wants it takes the fixture by importing it: `from tests.clients.kafka_server import kafka`. Where Java
+or Maven is missing the fixture skips with that reason; mark such tests with `java`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.brokers import Broker, start_kafka
+from bench.kafka_jars import CACHE, KafkaUnavailable, kafka_class_path
+
+TOOL_TIMEOUT_S = 120
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One combined node of Apache Kafka for the session: `.bootstrap`, `.data`, `.create_topic()`."""
+    try:
+        kafka_class_path()
+    except KafkaUnavailable as reason:
+        pytest.skip(f"no Apache Kafka: {reason}")
+    broker = start_kafka(tmp_path_factory.mktemp("kafka") / "node")
+    try:
+        yield broker
+    finally:
+        broker.discard()
+
+
+def kafka_tool(main_class: str, *arguments: str | Path, logs: Path) -> str:
+    """Run one of Kafka's tools, for example `org.apache.kafka.tools.DumpLogSegments`; its standard output."""
+    java = ["java", "-cp", kafka_class_path(), f"-Dkafka.logs.dir={logs}"]
+    settings = f"-Dlog4j2.configurationFile={CACHE / 'log4j2.properties'}"
+    done = subprocess.run(
+        [*java, settings, main_class, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=TOOL_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise AssertionError(f"{main_class} left with status {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout
