@@ -17,7 +17,7 @@ cdef Py_ssize_t scan_headers(
 
 @cython.locals(
     record_end=Py_ssize_t, row=Py_ssize_t, length=int64, delta=uint64, timestamp_delta=int64, offset_delta=int64,
-    offset_delta_min=int64, byte=uint64,
+    offset_delta_min=int64, timestamp_delta_min=int64, timestamp_delta_max=int64, byte=uint64,
 )
 cpdef Py_ssize_t scan_records(
     const unsigned char[::1] payload,
@@ -33,10 +33,12 @@ cpdef Py_ssize_t scan_records(
 
 @cython.locals(
     payload="const unsigned char[::1]", wide="long long[::1]", narrow="int[::1]",
-    size=Py_ssize_t, header_bytes=Py_ssize_t, overhead_bytes=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t,
+    size=Py_ssize_t, header_bytes=Py_ssize_t, overhead_bytes=Py_ssize_t, crc_start=Py_ssize_t,
+    record_bytes_min=Py_ssize_t, batch_magic=int, codec_mask=int, append_time_bit=int, offset_max=int64, start=Py_ssize_t, end=Py_ssize_t,
     rows=Py_ssize_t, row=Py_ssize_t, count=Py_ssize_t, magic=int, attributes=int, append_time=int,
     base_offset=int64, batch_length=int64, last_offset_delta=int64, base_timestamp=int64, max_timestamp=int64,
-    key_start=Py_ssize_t, key_length=Py_ssize_t, value_start=Py_ssize_t, value_length=Py_ssize_t, header_count=Py_ssize_t,
+    key_start=Py_ssize_t, key_length=Py_ssize_t, value_start=Py_ssize_t, value_length=Py_ssize_t,
+    header_count=Py_ssize_t,
 )
 cpdef Py_ssize_t read_plain_batches(
     bytes source, Py_ssize_t position, list records, bint check_crc, Py_ssize_t records_max

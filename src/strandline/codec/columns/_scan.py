@@ -97,6 +97,9 @@ def scan_records(
     `wide` holds offsets and timestamps, `narrow` key start, key length, value start, value length, header start and
     header count, column after column, `count` rows each: two buffers to open per batch are cheaper than eight.
     """
+    # Base and delta must add up within 64 bits.
+    timestamp_delta_min = -0x7FFFFFFFFFFFFFFF - (base_timestamp if base_timestamp < 0 else 0)
+    timestamp_delta_max = 0x7FFFFFFFFFFFFFFF - (base_timestamp if base_timestamp > 0 else 0)
     # Two bytes of a varint are read in place: in C the call costs more than the rest of the field.
     offset_delta_min = 0
     for row in range(count):
@@ -122,12 +125,7 @@ def scan_records(
             if byte >= 0x80:
                 delta, position = varint_raw(payload, position - 2, 10)
         timestamp_delta = (delta >> 1) ^ -(delta & 1)
-        # The sum must stay within 64 bits, and so must each side of this comparison.
-        if (
-            timestamp_delta > 0x7FFFFFFFFFFFFFFF - base_timestamp
-            if base_timestamp > 0
-            else timestamp_delta < -0x7FFFFFFFFFFFFFFF - base_timestamp
-        ):
+        if timestamp_delta < timestamp_delta_min or timestamp_delta > timestamp_delta_max:
             raise CorruptBatch(f"record {row} has a timestamp that overflows")
         wide[count + row] = base_timestamp + timestamp_delta
 
@@ -207,9 +205,11 @@ def read_plain_batches(source: bytes, position: int, records: list[Record], chec
     says nothing, before the first batch that is compressed, damaged or cut short: `decode_batch` knows what to do then.
     """
     payload = source
-    size = len(source)
-    header_bytes = HEADER_BYTES
-    overhead_bytes = LOG_OVERHEAD_BYTES
+    size = min(len(source), 0x7FFFFFFF)  # Positions are 32-bit; what lies further goes the long way.
+    # As locals these are C integers; as globals they would be Python objects, looked up and compared for every batch.
+    header_bytes, overhead_bytes, crc_start = HEADER_BYTES, LOG_OVERHEAD_BYTES, CRC_START
+    record_bytes_min, batch_magic, codec_mask = RECORD_BYTES_MIN, MAGIC, CODEC_MASK
+    append_time_bit, offset_max = APPEND_TIME_BIT, 0x7FFFFFFFFFFFFFFF
     rows = 16
     wide = array("q", (0,)) * (2 * rows)
     narrow = array("i", (0,)) * (6 * rows)
@@ -231,19 +231,19 @@ def read_plain_batches(source: bytes, position: int, records: list[Record], chec
         ) = unpack_header(source, position)
         start = position + header_bytes
         end = position + overhead_bytes + batch_length
-        if magic != MAGIC or attributes & CODEC_MASK or end < start or end > size:
+        if magic != batch_magic or attributes & codec_mask or end < start or end > size:
             break
-        if base_offset < 0 or last_offset_delta < 0 or base_offset > 0x7FFFFFFFFFFFFFFF - last_offset_delta:
+        if base_offset < 0 or last_offset_delta < 0 or base_offset > offset_max - last_offset_delta:
             break
-        if count < 0 or count > last_offset_delta + 1 or count > (end - start) // RECORD_BYTES_MIN:
+        if count < 0 or count > last_offset_delta + 1 or count > (end - start) // record_bytes_min:
             break
-        if check_crc and crc32c(source[position + CRC_START : end]) != crc:
+        if check_crc and crc32c(source[position + crc_start : end]) != crc:
             break
         if count > rows:
             rows = count
             wide = array("q", (0,)) * (2 * rows)
             narrow = array("i", (0,)) * (6 * rows)
-        append_time = attributes & APPEND_TIME_BIT
+        append_time = attributes & append_time_bit
         if append_time:
             base_timestamp = 0
         try:
