@@ -11,6 +11,7 @@ import asyncio
 import os
 import socket
 from collections import deque
+from functools import partial
 from typing import Final
 
 from strandline.broker.connection import Connection, release
@@ -23,6 +24,9 @@ TURN_BYTES_MAX: Final = 1024 * 1024
 COPY_BYTES_MAX: Final = 64 * 1024
 """A slice up to this size is read and sent together with what surrounds it: one call instead of three."""
 
+MISSES_MAX: Final = 3
+"""How often pages may be gone again before a part is sent from our own memory."""
+
 
 class ReceiveBuffer:
     """The one buffer of a loop. A view of it is good until the callback that got it returns."""
@@ -34,10 +38,11 @@ class ReceiveBuffer:
 class FileBytes:
     """A slice on its way into a socket: what of it is still to be sent."""
 
-    __slots__ = ("position", "remaining", "slice")
+    __slots__ = ("misses", "position", "remaining", "slice")
 
     def __init__(self, piece: LogSlice) -> None:
         self.slice = piece
+        self.misses = 0
         self.position = piece.position
         self.remaining = piece.size_bytes
 
@@ -192,7 +197,7 @@ class SocketTransport:
                 self.connection.on_drained()
 
     def _send_file(self, head: FileBytes) -> int:
-        """Send a part of a slice; -1 if a thread must read it first."""
+        """Send a part of a slice; -1 if a thread must bring it into memory first."""
         file = head.slice.segment.file()
         size = min(head.remaining, TURN_BYTES_MAX)
         if not (file.is_cached(head.position) and file.is_cached(head.position + size - 1)):
@@ -203,37 +208,47 @@ class SocketTransport:
             raise OSError(f"{head.slice.segment.path} ends before {head.position + size}")
         head.position += sent
         head.remaining -= sent
+        head.misses = 0
         return sent
 
     def _fill(self, head: FileBytes, size: int) -> None:
-        """Have a thread read the next part into memory; sending goes on when it is there."""
+        """Have a thread read the next part, so that the page cache holds it; sending goes on when it does.
+
+        Nothing is kept in our own memory, however many readers of old data are slow. Only where the pages are gone
+        again before they could be sent, time after time, is a small part read to be sent from here.
+        """
         self.is_congested = True
         if self._writing:
             self._writing = False
             self._loop.remove_writer(self._fd)
         self._filling = True
+        head.misses += 1
         file = head.slice.segment.file()
         position = head.position
+        if head.misses > MISSES_MAX:
+            size = min(size, COPY_BYTES_MAX)
+            self._runtime.in_thread(lambda: file.read_at(position, size), partial(self._filled, head, size))
+        else:
+            self._runtime.in_thread(lambda: file.warm(position, size), partial(self._filled, head, 0))
 
-        def filled(data: bytes | None, error: BaseException | None) -> None:
-            self._filling = False
-            if self.closed:
-                head.slice.release()
-                return
-            assert self._out is not None
-            if error is not None or data is None or len(data) < size:
-                # The answer's length is already told; it can only be broken off.
-                self._lost()
-                return
+    def _filled(self, head: FileBytes, size: int, data: bytes | None, error: BaseException | None) -> None:
+        self._filling = False
+        if self.closed:
+            head.slice.release()
+            return
+        assert self._out is not None
+        if error is not None or len(data or b"") != size:
+            # The answer's length is already told; it can only be broken off.
+            self._lost()
+            return
+        if data:
             head.position += size
             head.remaining -= size
             if not head.remaining:
                 self._out.popleft()
                 head.slice.release()
             self._out.appendleft(data)
-            self._drain()
-
-        self._runtime.in_thread(lambda: file.read_at(position, size), filled)
+        self._drain()
 
     # The end
 

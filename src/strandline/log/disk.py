@@ -10,13 +10,16 @@ import errno
 import fcntl
 import os
 import shutil
+import threading
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from strandline.errors import DirectoryLocked
 
 Buffer = bytes | bytearray | memoryview
 
+SCRATCH_BYTES: Final = 256 * 1024
+_scratch = threading.local()
 _RWF_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 
 
@@ -26,6 +29,7 @@ class File(Protocol):
     def read_at(self, position: int, size: int) -> bytes: ...
     def read_at_nowait(self, position: int, size: int) -> bytes | None: ...
     def is_cached(self, position: int) -> bool: ...
+    def warm(self, position: int, size: int) -> None: ...
     def datasync(self) -> None: ...
     def truncate(self, size: int) -> None: ...
     def size(self) -> int: ...
@@ -112,6 +116,19 @@ class RealFile:
                 return True
             raise
         return True
+
+    def warm(self, position: int, size: int) -> None:
+        """Read a part only to have it in the page cache; for threads."""
+        scratch = getattr(_scratch, "buffer", None)
+        if scratch is None:
+            scratch = _scratch.buffer = bytearray(SCRATCH_BYTES)
+        view = memoryview(scratch)
+        while size > 0:
+            got = os.preadv(self._fd, [view[: min(size, SCRATCH_BYTES)]], position)
+            if got == 0:
+                return
+            position += got
+            size -= got
 
     def datasync(self) -> None:
         os.fdatasync(self._fd)
