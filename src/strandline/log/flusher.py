@@ -22,13 +22,14 @@ class Flusher:
         self.flushes_started = 0
         self._running: set[PartitionLog] = set()
         self._again: set[PartitionLog] = set()
-        self._soon: set[PartitionLog] = set()
+        self._soon: dict[PartitionLog, None] = {}
+        """In the order in which they asked: the same seed must flush in the same order."""
 
     def flush_soon(self, log: PartitionLog) -> None:
         """Flush at the end of this turn of the loop, so that one sync covers all that the turn appends."""
         if not self._soon:
             self.runtime.call_soon(self._flush_turn)
-        self._soon.add(log)
+        self._soon[log] = None
 
     def _flush_turn(self) -> None:
         logs = list(self._soon)

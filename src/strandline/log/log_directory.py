@@ -91,8 +91,11 @@ class LogDirectory:
         observer: BatchObserver | None = None,
         directory: Path | None = None,
     ) -> PartitionLog:
+        path = directory or self.path / str(name)
+        if name in self.recovery_points and not self.disk.exists(path):
+            self._forget_deleted()
         return open_log(
-            directory or self.path / str(name),
+            path,
             config,
             disk=self.disk,
             open_files=self.open_files,
@@ -102,6 +105,22 @@ class LogDirectory:
             recovery_point=self.recovery_points.get(name, 0),
             log_start_offset=self.log_start_offsets.get(name, 0),
         )
+
+    def _forget_deleted(self) -> None:
+        """A log begins: what the checkpoints say of a deleted one of the same name must not be believed of it.
+
+        All that is gone is forgotten at once, so that a topic of a thousand partitions made anew costs one write.
+        """
+        for file_name, offsets in (
+            (checkpoints.RECOVERY_POINTS, self.recovery_points),
+            (checkpoints.HIGH_WATERMARKS, self.high_watermarks),
+            (checkpoints.LOG_START_OFFSETS, self.log_start_offsets),
+        ):
+            gone = [name for name in offsets if not self.disk.exists(self.path / str(name))]
+            for name in gone:
+                del offsets[name]
+            if gone:
+                self.disk.write_whole(self.path / file_name, checkpoints.format_offsets(offsets), sync=True)
 
     def partition_directories(self) -> list[TopicPartition]:
         found = []

@@ -108,7 +108,7 @@ def test_a_failed_roll_leaves_the_old_segment_growing(
     for offset in range(6):
         append(log, batch_of([b"v" * 60], timestamps=[NOON_MS + offset]))
     assert log.base_offsets == [0]
-    fault = disk.fail(operation, errno.ENOSPC, suffix=suffix, after=after)
+    disk.fail(operation, errno.ENOSPC, suffix=suffix, after=after)
     for _ in range(2):
         with pytest.raises(DiskFailed, match="cannot roll"):
             append(log, batch_of([b"v" * 500], timestamps=[NOON_MS + 6]))
