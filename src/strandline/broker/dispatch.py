@@ -14,7 +14,7 @@ from strandline.broker.connection import Connection, Exchange
 from strandline.broker.routes import Route
 from strandline.codec.message import decode, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
-from strandline.codec.wire import skip_tags
+from strandline.codec.wire import ELEMENTS_MAX, skip_tags
 from strandline.errors import MalformedMessage, PeerError
 from strandline.handlers.context import EncodedResponse
 
@@ -109,7 +109,7 @@ class Dispatcher:
         handler = route.load()
         # What follows the message is ignored, as Kafka does: librdkafka's Metadata 13 for "all topics" ends in three
         # bytes that belong to nothing.
-        request, _ = decode(handler.request_class, version, view, at)
+        request, _ = decode(handler.request_class, version, view, at, elements_max=ELEMENTS_MAX)
         try:
             client_id = str(view[:client_id_size], "utf-8") if client_id_size >= 0 else None
         except UnicodeDecodeError as error:

@@ -10,7 +10,16 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from strandline.codec.wire import read_count, read_name, read_uvarint, skip_tags, string, uvarint
+from strandline.codec.wire import (
+    ELEMENTS_MAX,
+    TAGGED_FIELDS_MAX,
+    read_count,
+    read_name,
+    read_uvarint,
+    skip_tags,
+    string,
+    uvarint,
+)
 from strandline.errors import MalformedMessage
 
 FLEXIBLE_FROM: Final = 12
@@ -102,6 +111,8 @@ def _parse(view: memoryview, at: int, version: int) -> FetchRequest:
             partitions.append(fetch)
         if flexible:
             at = skip_tags(view, at)
+        if len(partitions) > ELEMENTS_MAX:
+            raise MalformedMessage(f"more than {ELEMENTS_MAX} partitions in one request")
     forgotten: list[tuple[str | bytes, int]] = []
     if version >= 7:
         topics, at = read_count(view, at, flexible, 6)
@@ -112,6 +123,8 @@ def _parse(view: memoryview, at: int, version: int) -> FetchRequest:
             at += 4 * count
             if flexible:
                 at = skip_tags(view, at)
+            if len(forgotten) > ELEMENTS_MAX:
+                raise MalformedMessage(f"more than {ELEMENTS_MAX} forgotten partitions in one request")
     if version >= 11:
         _, at = read_name(view, at, flexible)
     if flexible:
@@ -157,8 +170,8 @@ def _read_request_tags(view: memoryview, at: int) -> int:
     """The replica id of a follower, tag 1; consumers send no tags."""
     replica_id = -1
     count, at = read_uvarint(view, at)
-    if count > len(view) - at:
-        raise MalformedMessage(f"{count} tagged fields in {len(view) - at} bytes")
+    if count > TAGGED_FIELDS_MAX:
+        raise MalformedMessage(f"{count} tagged fields; {TAGGED_FIELDS_MAX} are allowed")
     for _ in range(count):
         tag, at = read_uvarint(view, at)
         size, at = read_uvarint(view, at)

@@ -14,7 +14,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
-from strandline.codec.wire import read_count, read_name, read_uvarint, skip_tags, string, uvarint
+from strandline.codec.wire import ELEMENTS_MAX, read_count, read_name, read_uvarint, skip_tags, string, uvarint
 from strandline.errors import MalformedMessage
 
 FLEXIBLE_FROM: Final = 9
@@ -95,6 +95,8 @@ def parse_produce(view: memoryview, at: int, version: int) -> ProduceRequest:
                 partitions.append(PartitionRecords(topic, partition, records))
             if flexible:
                 at = at + 1 if view[at] == 0 else skip_tags(view, at)
+            if len(partitions) > ELEMENTS_MAX:
+                raise MalformedMessage(f"more than {ELEMENTS_MAX} partitions in one request")
         if flexible and view[at]:
             skip_tags(view, at)
     except (StructError, IndexError) as error:

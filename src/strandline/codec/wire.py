@@ -16,6 +16,12 @@ Buffer = bytes | bytearray | memoryview
 INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
 
+ELEMENTS_MAX: Final = 100_000
+"""Topics or partitions that one request may name: each costs the loop microseconds and an object, and three bytes of
+request are enough to ask for one."""
+TAGGED_FIELDS_MAX: Final = 32
+"""Tagged fields in one section; Kafka's own messages have a handful."""
+
 
 def read_uvarint(view: Buffer, at: int) -> tuple[int, int]:
     byte = view[at]
@@ -40,8 +46,8 @@ def skip_tags(view: Buffer, at: int) -> int:
     if count == 0:
         return at + 1
     count, at = read_uvarint(view, at)
-    if count > len(view) - at:
-        raise MalformedMessage(f"{count} tagged fields in {len(view) - at} bytes")
+    if count > TAGGED_FIELDS_MAX:
+        raise MalformedMessage(f"{count} tagged fields; {TAGGED_FIELDS_MAX} are allowed")
     for _ in range(count):
         _, at = read_uvarint(view, at)
         size, at = read_uvarint(view, at)
@@ -75,7 +81,7 @@ def read_name(view: Buffer, at: int, flexible: bool) -> tuple[str | None, int]:
 
 
 def read_count(view: Buffer, at: int, flexible: bool, element_size_min: int) -> tuple[int, int]:
-    """The length of an array whose elements take at least `element_size_min` bytes; null counts as empty."""
+    """The length of an array that is not nullable and whose elements take at least `element_size_min` bytes."""
     if flexible:
         count = view[at]
         if count < 0x80:
@@ -86,10 +92,8 @@ def read_count(view: Buffer, at: int, flexible: bool, element_size_min: int) -> 
     else:
         count = INT32.unpack_from(view, at)[0]
         at += 4
-    if count < 0:
-        return 0, at
-    if count * element_size_min > len(view) - at:
-        raise MalformedMessage(f"an array of {count} elements in {len(view) - at} bytes")
+    if count * element_size_min > len(view) - at or not 0 <= count <= ELEMENTS_MAX:
+        raise MalformedMessage(f"an array of {count} elements in {len(view) - at} bytes; {ELEMENTS_MAX} are allowed")
     return count, at
 
 

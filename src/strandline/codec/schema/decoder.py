@@ -228,6 +228,10 @@ class _DecoderSource(Source):
         with self.block(f"if {count}:"):
             with self.block(f"if {count} > 127:"):
                 self.line(f"{count}, p = read_uvarint_tail({count}, buffer, p)")
+            # Unknown fields are not kept, but to pass over each takes time.
+            self.line(f"budget -= {count}")
+            with self.block("if budget < 0:"):
+                self.fault(f"{cls.__name__} has {{{count}}} tagged fields, more than the limit has room for")
             if not known:
                 self.line(f"p = skip_tagged_fields(buffer, p, size, {count})")
                 return
