@@ -7,12 +7,12 @@ from random import Random
 from uuid import UUID
 
 from strandline.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
-from strandline.codec.messages.join_group_response import JoinGroupResponse
 from strandline.coordinators.classic_group import ClassicGroup, GroupState, Member, Protocol
 from strandline.coordinators.events import JoinGroup
 from strandline.coordinators.group_records import group_metadata_record
 from strandline.coordinators.rebalance import (
     answer_waiting,
+    join_refusal,
     join_response,
     maybe_complete_join,
     maybe_prepare_or_complete,
@@ -40,7 +40,7 @@ def request_error(request: JoinGroupRequest, turn: Turn) -> ErrorCode:
 
 def refuse(event: JoinGroup, code: ErrorCode, turn: Turn, *, member_id: str | None = None) -> None:
     told_id = event.request.member_id if member_id is None else member_id
-    turn.reply(event.token, JoinGroupResponse(error_code=code, member_id=told_id))
+    turn.reply(event.token, join_refusal(code, told_id))
 
 
 def join(group: ClassicGroup, event: JoinGroup, turn: Turn, random: Random, *, may_hand_out_id: bool) -> None:
@@ -93,7 +93,7 @@ def join_as_known(group: ClassicGroup, event: JoinGroup, turn: Turn) -> None:
     if request.member_id in group.pending_join:
         if request.group_instance_id is not None:
             # Only dynamic members are handed a pending id, so no sound client can say this. Kafka's answer too.
-            refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR, turn)
+            refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR, turn, member_id=UNKNOWN_MEMBER_ID)
         else:
             add_member(group, event, request.member_id, turn)
         return

@@ -55,11 +55,15 @@ def join_response(
     )
 
 
+def join_refusal(code: ErrorCode, member_id: str) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
+
+
 def answer_waiting(group: ClassicGroup, member_id: str, code: ErrorCode, turn: Turn, *, told_id: str = "") -> None:
     """End every wait of a member with an error, so that no request is left without an answer."""
     token = group.awaiting_join.pop(member_id, None)
     if token is not None:
-        turn.reply(token, JoinGroupResponse(error_code=code, member_id=told_id))
+        turn.reply(token, join_refusal(code, told_id))
     token = group.awaiting_sync.pop(member_id, None)
     if token is not None:
         turn.reply(token, SyncGroupResponse(error_code=code))

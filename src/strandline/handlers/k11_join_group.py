@@ -10,18 +10,25 @@ from strandline.codec.messages.join_group_request import JoinGroupRequest
 from strandline.codec.messages.join_group_response import JoinGroupResponse
 from strandline.coordinators.call import Call
 from strandline.coordinators.events import JoinGroup
+from strandline.coordinators.rebalance import join_refusal
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 
 API_KEY = 11
 VERSIONS = (0, 9)
+NULLABLE_PROTOCOL_NAME_FROM_VERSION = 7
 
 
 def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
     def refusal(code: ErrorCode) -> JoinGroupResponse:
-        return JoinGroupResponse(error_code=code, member_id=request.member_id)
+        return shape(join_refusal(code, request.member_id))
 
-    call = Call(context.reply, refusal=refusal)
+    def shape(response: JoinGroupResponse) -> JoinGroupResponse:
+        if response.protocol_name is None and context.api_version < NULLABLE_PROTOCOL_NAME_FROM_VERSION:
+            response.protocol_name = ""
+        return response
+
+    call = Call(context.reply, refusal=refusal, shape=shape)
     context.node.groups.submit(
         request.group_id,
         JoinGroup(
