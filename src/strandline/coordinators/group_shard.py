@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from random import Random
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from strandline.codec.internal_records import UnknownRecord, decode_coordinator_record
 from strandline.codec.messages.group_metadata_key import GroupMetadataKey
@@ -33,6 +32,9 @@ from strandline.coordinators.group_records import group_from_metadata
 from strandline.coordinators.offsets import CommittedOffsets
 from strandline.coordinators.turn import Turn
 from strandline.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from random import Random
 
 
 class GroupShard:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import Random
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from strandline.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
@@ -23,6 +23,9 @@ from strandline.coordinators.rebalance import (
 )
 from strandline.coordinators.turn import Turn
 from strandline.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from random import Random
 
 UNKNOWN_MEMBER_ID = ""
 MEMBER_ID_REQUIRED_FROM_VERSION = 4
