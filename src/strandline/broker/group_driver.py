@@ -5,7 +5,8 @@ A shard is loaded when the first request for one of its groups comes; `hosted_sh
 
 from __future__ import annotations
 
-from typing import Protocol
+import logging
+from typing import TYPE_CHECKING, Protocol
 
 from strandline.broker.hosted_shard import HostedShard, InternalPartition, Request, waiting_of
 from strandline.broker_settings import BrokerSettings
@@ -15,6 +16,12 @@ from strandline.coordinators.group_shard import GroupShard
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
 from strandline.errors import ErrorCode
 from strandline.runtime import Runtime
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+    from strandline.partition.partition import Partition
+
+log = logging.getLogger("strandline.groups")
 
 
 def group_config(settings: BrokerSettings) -> GroupConfig:
@@ -107,3 +114,26 @@ class GroupDriver:
         self._hosted[index] = hosted
         hosted.load_more()
         return self._hosted.get(index)
+
+
+class OffsetsTopicOfNode:
+    """`__consumer_offsets` of a real node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def partition_count(self) -> int:
+        topic = self._node.image.topic_by_name(CONSUMER_OFFSETS_TOPIC)
+        return len(topic.partitions) if topic is not None else self._node.config.offsets_topic_num_partitions
+
+    def partition(self, index: int) -> Partition | None:
+        return self._node.partition(CONSUMER_OFFSETS_TOPIC, index)
+
+    def create(self) -> None:
+        records, _ = self._node.controller.create_internal_topic(CONSUMER_OFFSETS_TOPIC)
+        self._node.controller_write(records, _log_failure)
+
+
+def _log_failure(error: BaseException | None) -> None:
+    if error is not None:
+        log.error("%s could not be created: %s", CONSUMER_OFFSETS_TOPIC, error)

@@ -6,18 +6,17 @@ import asyncio
 import logging
 import uuid
 from collections import deque
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.dispatch import Dispatcher
-from strandline.broker.group_driver import GroupDriver, group_config
 from strandline.broker.listener import Listener
 from strandline.broker.metadata_log import Done, MetadataLog
 from strandline.broker.replicas import Replicas
 from strandline.broker.routes import routes
 from strandline.broker.watchdog import Watchdog
 from strandline.config import BrokerConfig
-from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC
 from strandline.errors import CorruptLog, InvalidConfig
 from strandline.handlers.k00_produce import ProduceWait
 from strandline.log.disk import Disk, RealDisk
@@ -31,9 +30,13 @@ from strandline.quorum.producer_ids import ProducerIds
 from strandline.quorum.quorum_state import MetaProperties, uuid_text
 from strandline.runtime import LoopRuntime
 
+if TYPE_CHECKING:
+    from strandline.broker.group_driver import GroupDriver
+
 log = logging.getLogger("strandline.node")
 
 TICK_S: Final = 1.0
+LOAD_REST_S: Final = 0.05
 DRAIN_S_MAX: Final = 10.0
 IDLE_SWEEP_TICKS: Final = 30
 EXPIRY_SWEEP_TICKS: Final = 600
@@ -73,7 +76,6 @@ class Node:
         self.controller = Controller(self.metadata.image, config=config, rng=self.runtime.random)
         self.replicas = Replicas(self)
         self.topics = self.replicas.topics
-        self.groups = GroupDriver(self.runtime, group_config(config), _OffsetsTopic(self))
         self.producer_ids: ProducerIds
         self._bound: tuple[str, int] = ("", 0)
         self._ticking: asyncio.TimerHandle | None = None
@@ -115,8 +117,9 @@ class Node:
         self._write_checkpoints()
         self.dispatcher.ticks = 0
         self._ticking = self.loop.call_later(TICK_S, self._tick)
-        self.watchdog.start()
         self.listener.open()
+        self.watchdog.start()
+        self._loading: asyncio.Handle = self.loop.call_later(LOAD_REST_S, self._load_the_rest)
         return self._bound
 
     def _register(self, listener_name: str) -> None:
@@ -135,6 +138,22 @@ class Node:
         self.producer_ids = ProducerIds(
             self.controller, self.controller_write, broker_id=self.node_id, broker_epoch=epoch
         )
+
+    @cached_property
+    def groups(self) -> GroupDriver:
+        """The groups that this node coordinates. Their code is loaded after the node is ready, not before."""
+        from strandline.broker.group_driver import GroupDriver, OffsetsTopicOfNode, group_config
+
+        return GroupDriver(self.runtime, group_config(self.config), OffsetsTopicOfNode(self))
+
+    def _load_the_rest(self) -> None:
+        """Import what the first requests of each kind would wait for, one module per turn of the loop."""
+        for route in self.routes.values():
+            if route.hot is None and not route.is_loaded:
+                route.load()
+                self._loading = self.loop.call_soon(self._load_the_rest)
+                return
+        _ = self.groups
 
     # What handlers ask
 
@@ -189,7 +208,9 @@ class Node:
         self.listener.close()
         for connection in list(self.dispatcher.connections):
             connection.transport.pause()
-        self.groups.close()
+        self._loading.cancel()
+        if "groups" in self.__dict__:
+            self.groups.close()
         deadline = self.runtime.monotonic() + DRAIN_S_MAX
         while self.runtime.monotonic() < deadline and not self._is_drained():  # noqa: ASYNC110  # many conditions, once
             await asyncio.sleep(0.005)
@@ -224,26 +245,3 @@ class Node:
             self.watchdog.stalls,
             self.watchdog.longest_s * 1000,
         )
-
-
-class _OffsetsTopic:
-    """`__consumer_offsets` for the group driver."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-
-    def partition_count(self) -> int:
-        topic = self._node.image.topic_by_name(CONSUMER_OFFSETS_TOPIC)
-        return len(topic.partitions) if topic is not None else self._node.config.offsets_topic_num_partitions
-
-    def partition(self, index: int) -> Partition | None:
-        return self._node.partition(CONSUMER_OFFSETS_TOPIC, index)
-
-    def create(self) -> None:
-        records, _ = self._node.controller.create_internal_topic(CONSUMER_OFFSETS_TOPIC)
-        self._node.controller_write(records, _log_failure)
-
-
-def _log_failure(error: BaseException | None) -> None:
-    if error is not None:
-        log.error("%s could not be created: %s", CONSUMER_OFFSETS_TOPIC, error)

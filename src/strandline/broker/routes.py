@@ -62,6 +62,10 @@ class Route:
     def module_name(self) -> str:
         return f"strandline.handlers.{self._module}"
 
+    @property
+    def is_loaded(self) -> bool:
+        return self._handler is not None
+
     def load(self) -> Handler:
         if self._handler is None:
             snake = self._module.split("_", 1)[1]
