@@ -1,6 +1,7 @@
 """Message codec beside kio: `python -m bench.codec`.
 
-Prints microseconds per message, the best of several rounds of each, interleaved. The figures in
+Prints microseconds of CPU per message, the best of several rounds of each, interleaved. CPU and not wall-clock time,
+because all of it is computing and the machine may be busy. The figures in
 docs/decisions/0002-own-message-compiler.md come from here.
 """
 
@@ -83,7 +84,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
     arguments = parser.parse_args()
     figures: dict[str, dict[str, float]] = {}
-    print(f"Python {sys.version.split()[0]}, microseconds per message, best of {arguments.rounds} rounds")
+    print(f"Python {sys.version.split()[0]}, CPU microseconds per message, best of {arguments.rounds} rounds")
     print(f"{'message':38} {'encode':>9} {'kio':>9} {'decode':>9} {'kio':>9} {'bytes':>7}")
     for title, name, entity_type, version, message in CASES:
         row = measure_case(name, entity_type, version, message, arguments.rounds)
@@ -127,15 +128,15 @@ def measure_case(name: str, entity_type: EntityType, version: int, message: Mess
 def microseconds(run: Callable[[], Any]) -> float:
     """The mean of about 20 ms of calls."""
     run()
-    began = time.perf_counter()
+    began = time.process_time()
     run()
-    count = max(3, int(0.02 / max(time.perf_counter() - began, 1e-7)))
+    count = max(3, int(0.02 / max(time.process_time() - began, 1e-7)))
     gc.disable()
     try:
-        began = time.perf_counter()
+        began = time.process_time()
         for _ in range(count):
             run()
-        return (time.perf_counter() - began) / count * 1e6
+        return (time.process_time() - began) / count * 1e6
     finally:
         gc.enable()
 
