@@ -52,6 +52,10 @@ def main() -> int:
         kafka_twice=options.kafka_twice,
         say=lambda line: console.print(line, style="dim", markup=False, highlight=False),
     )
+    if options.quick:
+        stage.remarks.append(
+            "--quick: too short to warm a JVM, so every ratio to Kafka flatters Strandline; do not quote it"
+        )
     surroundings = environment(sys.argv[1:])
     figures: dict[str, list[Figure]] = {}
     broken: list[str] = []

@@ -16,6 +16,7 @@ import confluent_kafka
 from bench.kafka_jars import KAFKA_VERSION
 
 _ROOT = Path(__file__).resolve().parent.parent
+_NOT_THERE = "not there"
 _PACKAGES = ("strandline", "uvloop", "crc32c", "cramjam", "lz4", "zstandard", "confluent-kafka")
 
 
@@ -38,7 +39,9 @@ def environment(arguments: list[str]) -> dict[str, Any]:
 
 def _commit() -> str:
     commit = _first_line(["git", "-C", str(_ROOT), "rev-parse", "--short", "HEAD"])
-    changed = _first_line(["git", "-C", str(_ROOT), "status", "--porcelain", "--", "src", "bench"])
+    if commit == _NOT_THERE:
+        return "unknown"
+    changed = _first_line(["git", "-C", str(_ROOT), "status", "--porcelain", "-uno", "--", "src", "bench"])
     return f"{commit}+changes" if changed else commit
 
 
@@ -71,7 +74,7 @@ def _first_line(command: list[str]) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        return "not there"
+        return _NOT_THERE
     lines = (done.stdout or done.stderr).splitlines()
     return lines[0].strip() if lines else ""
 

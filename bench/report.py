@@ -77,7 +77,7 @@ def _or_none(value: float) -> float | None:
 
 
 def plot(figures: dict[str, list[Figure]], path: Path, title: str) -> None:
-    """Bars of the ratios that have a target, on a log scale; a line marks the target, a whisker the rounds."""
+    """The ratios that have a target, on a log scale, each with its rounds and its target."""
     import matplotlib as mpl
 
     mpl.use("Agg")  # No display is needed, and none may be there.
@@ -91,21 +91,21 @@ def plot(figures: dict[str, list[Figure]], path: Path, title: str) -> None:
     ]
     if not rows:
         return
-    chart, axes = pyplot.subplots(figsize=(11, 1.2 + 0.34 * len(rows)), layout="constrained")
+    chart, axes = pyplot.subplots(figsize=(11, 1.4 + 0.3 * len(rows)), layout="constrained")
     for height, (_, figure) in enumerate(rows):
         assert figure.target is not None
         colour = "#3a7d44" if figure.verdict is Verdict.REACHED else "#b23a48"
-        axes.barh(height, figure.ratio, color=colour, height=0.62)
-        axes.plot(figure.ratio_spread, [height, height], color="black", linewidth=1)
-        axes.plot([figure.target.bound] * 2, [height - 0.42, height + 0.42], color="#1f3b73", linewidth=2.2)
-        axes.annotate(
-            f" {figure.ratio:.2f}x", (max(figure.ratio, figure.ratio_spread[1]), height), va="center", fontsize=8
-        )
+        axes.axhline(height, color="#dddddd", linewidth=0.6, zorder=0)
+        axes.plot(figure.ratio_spread, [height, height], color=colour, linewidth=2)
+        axes.plot(figure.ratio, height, "o", color=colour, markersize=7)
+        # The triangle points to the side where the ratio should lie.
+        axes.plot(figure.target.bound, height, "<" if figure.target.at_most else ">", color="#1f3b73", markersize=7)
+        axes.text(1.01, height, f"{figure.ratio:.2f}x", transform=axes.get_yaxis_transform(), va="center", fontsize=8)
     axes.set_yticks(range(len(rows)), [label for label, _ in rows], fontsize=8)
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.axvline(1.0, color="grey", linewidth=0.8, linestyle=":")
-    axes.set_xlabel("ratio of Strandline to what stands beside it; blue: target; black: single rounds")
+    axes.set_xlabel("ratio of Strandline to what stands beside it (dot), single rounds (line), target (triangle)")
     axes.set_title(title, fontsize=10)
     chart.savefig(path, dpi=130)
     pyplot.close(chart)

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from bench.clients.turn import finish, task, wait_for_sign
 from bench.tcp_log import APPEND, FETCH
@@ -82,7 +81,8 @@ def tcp_log_per_s(directory: Path, count: int) -> tuple[float, float]:
         server.stdout.close()
 
 
-async def reads_per_s(directory: Path, batches: int, reads: int) -> dict[str, float]:
+async def reads_per_s(directory: Path, batches: int, reads: int, rounds: int) -> list[dict[str, float]]:
+    """Build the log once and read it in every round."""
     async with Log(directory / "reads") as log:
         numbers = iter(range(batches))
 
@@ -94,33 +94,45 @@ async def reads_per_s(directory: Path, batches: int, reads: int) -> dict[str, fl
         await asyncio.gather(*(builder() for _ in range(BUILDERS)))
 
         expected = [value_of(offset) for offset in range(batches)]
-        start = time.perf_counter()
-        offset = 0
-        async for record in log.scan(0):
-            if record.value != expected[offset]:
-                raise SystemExit(f"offset {offset} holds {record.value!r}")
-            offset += 1
-            if offset == batches:
-                break
-        measured = {"sequential_per_s": batches / (time.perf_counter() - start)}
-
         offsets = random.Random(1).choices(range(batches), k=reads)
-        start = time.perf_counter()
-        for offset in offsets:
-            record = await log.read(offset)
-            if record.value != expected[offset]:
-                raise SystemExit(f"offset {offset} holds {record.value!r}")
-        measured["random_per_s"] = reads / (time.perf_counter() - start)
+        return [
+            {
+                "sequential_per_s": await _sequential_per_s(log, expected),
+                "random_per_s": await _random_per_s(log, offsets, expected),
+                "random_nowait_per_s": _random_nowait_per_s(log, offsets, expected),
+            }
+            for _ in range(rounds)
+        ]
 
-        read_nowait: Any = getattr(log, "read_nowait", None)
-        if read_nowait is not None:
-            start = time.perf_counter()
-            for offset in offsets:
-                record = read_nowait(offset)
-                if record is None or record.value != expected[offset]:
-                    raise SystemExit(f"offset {offset} holds {record!r}")
-            measured["random_nowait_per_s"] = reads / (time.perf_counter() - start)
-        return measured
+
+async def _sequential_per_s(log: Log, expected: list[bytes]) -> float:
+    start = time.perf_counter()
+    offset = 0
+    async for record in log.scan(0):
+        if record.value != expected[offset]:
+            raise SystemExit(f"offset {offset} holds {record.value!r}")
+        offset += 1
+    if offset != len(expected):
+        raise SystemExit(f"the scan ended after {offset} of {len(expected)} records")
+    return offset / (time.perf_counter() - start)
+
+
+async def _random_per_s(log: Log, offsets: list[int], expected: list[bytes]) -> float:
+    start = time.perf_counter()
+    for offset in offsets:
+        record = await log.read(offset)
+        if record.value != expected[offset]:
+            raise SystemExit(f"offset {offset} holds {record.value!r}")
+    return len(offsets) / (time.perf_counter() - start)
+
+
+def _random_nowait_per_s(log: Log, offsets: list[int], expected: list[bytes]) -> float:
+    start = time.perf_counter()
+    for offset in offsets:
+        record = log.read_nowait(offset)
+        if record is None or record.value != expected[offset]:
+            raise SystemExit(f"offset {offset} holds {record!r}")
+    return len(offsets) / (time.perf_counter() - start)
 
 
 def main() -> None:
@@ -129,18 +141,20 @@ def main() -> None:
     directory.mkdir(parents=True)
     wait_for_sign()
     if options["part"] == "reads":
-        finish(**asyncio.run(reads_per_s(directory, options["batches"], options["reads"])))
+        reads = reads_per_s(directory, options["batches"], options["reads"], options["rounds"])
+        finish(rounds=asyncio.run(reads))
         return
     count = options["appends"]
     tcp_appends, tcp_fetches = tcp_log_per_s(directory, count)
-    finish(
-        tcp_appends=tcp_appends,
-        tcp_fetches=tcp_fetches,
-        plain=plain_appends_per_s(directory, count),
-        one=asyncio.run(log_appends_per_s(directory, count, callers=1)),
+    measured = {
+        "tcp_appends": tcp_appends,
+        "tcp_fetches": tcp_fetches,
+        "plain": plain_appends_per_s(directory, count),
+        "one": asyncio.run(log_appends_per_s(directory, count, callers=1)),
         # Enough that 64 callers take about as long as the loop does.
-        many=asyncio.run(log_appends_per_s(directory, count * 16, callers=64)),
-    )
+        "many": asyncio.run(log_appends_per_s(directory, count * 16, callers=64)),
+    }
+    finish(rounds=[measured])
 
 
 if __name__ == "__main__":

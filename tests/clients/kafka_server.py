@@ -1,7 +1,7 @@
 """Apache Kafka itself for tests: a running node, and its command-line tools.
 
-A test module that wants it takes the fixture by importing it: `from tests.clients.kafka_server import kafka`. Where Java
-or Maven is missing the fixture skips with that reason; mark such tests with `java`.
+A test module takes the fixture by importing it: `from tests.clients.kafka_server import kafka`. Where Java or Maven is
+missing the fixture skips with that reason; mark such tests with `java`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from bench.brokers import Broker, start_kafka
 from bench.kafka_jars import CACHE, KafkaUnavailable, kafka_class_path
 
