@@ -63,7 +63,7 @@ class Neighbour:
             self._failures.append(what)
 
     def _write(self) -> None:
-        producer = Producer({k: v for k, v in self._settings.items()} | {"acks": "all", "linger.ms": 0})
+        producer = Producer(self._settings | {"acks": "all", "linger.ms": 0})
         sent = 0
         while not self._ending.is_set() or sent < self._records_min:
             value = b"neighbour %d" % sent

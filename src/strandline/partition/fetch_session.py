@@ -22,6 +22,8 @@ FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 SESSION_IDLE_S: Final = 120.0
 """A session may be evicted for another when it was not used for this long (Kafka's figure)."""
+SESSION_PARTITIONS_MAX: Final = 500_000
+"""Partitions that all sessions together may remember, some 300 bytes each; who finds no room fetches without one."""
 
 EntryKey = tuple[str | bytes, int]
 FindPartition = Callable[[str | bytes, int], "Partition | int"]
@@ -119,9 +121,11 @@ class FetchSession:
 class FetchSessions:
     """The sessions of a node, at most `sessions_max`; the one unused for longest gives way."""
 
-    def __init__(self, random: Random, *, sessions_max: int) -> None:
+    def __init__(self, random: Random, *, sessions_max: int, partitions_max: int = SESSION_PARTITIONS_MAX) -> None:
         self.random = random
         self.sessions_max = sessions_max
+        self.partitions_max = partitions_max
+        self.partitions = 0
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
@@ -135,11 +139,14 @@ class FetchSessions:
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._drop(request.session_id)
             session = FetchSession(0, uses_topic_ids=uses_topic_ids)
-            if request.session_epoch == INITIAL_EPOCH and request.partitions and self._make_room(now):
+            count = len(request.partitions)
+            if request.session_epoch == INITIAL_EPOCH and count and self._make_room(count, now):
                 session.id = self._new_id()
                 self._sessions[session.id] = session
             session.used_at = now
             session.update(request)
+            if session.id:
+                self.partitions += len(session.entries)
             return session, True
         known = self._sessions.get(request.session_id)
         if known is None:
@@ -154,18 +161,23 @@ class FetchSessions:
         known.epoch = known.epoch % 0x7FFFFFFF + 1
         known.used_at = now
         self._sessions.move_to_end(known.id)
+        count = len(known.entries)
         known.update(request)
+        self.partitions += len(known.entries) - count
+        if self.partitions > self.partitions_max and len(known.entries) > count:
+            self._drop(known.id)
+            raise RequestError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "there is no room for a session that grows")
         return known, False
 
-    def _make_room(self, now: float) -> bool:
-        if len(self._sessions) < self.sessions_max:
-            return True
-        if not self._sessions:
-            return False
-        oldest = next(iter(self._sessions.values()))
-        if now - oldest.used_at < SESSION_IDLE_S:
-            return False
-        self._drop(oldest.id)
+    def _make_room(self, count: int, now: float) -> bool:
+        """Whether there is room for one more session of `count` partitions; idle ones give way."""
+        while len(self._sessions) >= self.sessions_max or self.partitions + count > self.partitions_max:
+            if not self._sessions:
+                return False
+            oldest = next(iter(self._sessions.values()))
+            if now - oldest.used_at < SESSION_IDLE_S:
+                return False
+            self._drop(oldest.id)
         return True
 
     def _new_id(self) -> int:
@@ -177,4 +189,5 @@ class FetchSessions:
     def _drop(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self.partitions -= len(session.entries)
             session.close()

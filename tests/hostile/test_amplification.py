@@ -1,0 +1,108 @@
+"""Few bytes that ask for much: elements, tagged fields and fetch sessions by the million."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import pytest
+from tests.hostile.floods import FLOODS, TAG_FLOODS, name
+from tests.hostile.neighbour import TOPIC, Neighbour
+from tests.hostile.peer import Peer, framed, header, raw_request
+from tests.hostile.process import MIB, forget_peak, peak_resident_bytes, resident_bytes, standard_error
+
+import strandline
+from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from strandline.codec.wire import ELEMENTS_MAX, TAGGED_FIELDS_MAX
+from strandline.partition.fetch_session import SESSION_PARTITIONS_MAX
+from strandline.testing.embedded_broker import EmbeddedBroker
+
+MANY = 2_000_000
+ALLOWED = 20_000
+"""A struct is charged for its lists too, so that not every format carries ELEMENTS_MAX of them."""
+GROWTH_BYTES_MAX = 48 * MIB
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with strandline.embedded(properties={"group.initial.rebalance.delay.ms": "0"}) as log:
+        log.create_topic(TOPIC)
+        log.create_topic("target", 2)
+        pid = log.pid
+        with Neighbour(log.bootstrap):
+            yield log
+        assert log.running
+        text = standard_error(pid)
+        assert "Traceback" not in text, text[text.index("Traceback") - 500 :][:4000]
+
+
+def flood(broker: EmbeddedBroker, content: bytes) -> bytes | None:
+    """The answer, or None; nothing of the kind may cost more memory than the frame and a little."""
+    before = resident_bytes(broker.pid)
+    forget_peak(broker.pid)
+    with Peer(broker.port) as peer:
+        answer = peer.ask_raw(content)
+    grown = peak_resident_bytes(broker.pid) - before
+    print(f"{len(content)} bytes: memory grew by {grown / MIB:.1f} MiB")
+    assert grown < GROWTH_BYTES_MAX + len(content)
+    return answer
+
+
+@pytest.mark.parametrize("flooded", FLOODS)
+def test_more_elements_than_allowed_close_the_connection(broker: EmbeddedBroker, flooded: str) -> None:
+    api_key, version, body = FLOODS[flooded]
+    assert flood(broker, raw_request(api_key, version, body(MANY))) is None
+
+
+@pytest.mark.parametrize("flooded", FLOODS)
+def test_as_many_elements_as_allowed_are_answered(broker: EmbeddedBroker, flooded: str) -> None:
+    api_key, version, body = FLOODS[flooded]
+    assert flood(broker, raw_request(api_key, version, body(ALLOWED))) is not None
+
+
+@pytest.mark.parametrize("flooded", TAG_FLOODS)
+def test_tagged_fields_are_counted_too(broker: EmbeddedBroker, flooded: str) -> None:
+    api_key, version, body = TAG_FLOODS[flooded]
+    assert flood(broker, raw_request(api_key, version, body(ELEMENTS_MAX + 1))) is None
+    assert flood(broker, raw_request(api_key, version, body(TAGGED_FIELDS_MAX))) is not None
+
+
+def test_tagged_fields_of_the_header_are_counted(broker: EmbeddedBroker) -> None:
+    plain = header(3, 12, flexible=False)
+    body = b"\x01\x00\x00\x00"
+    assert flood(broker, framed(plain + b"\x80\x80\x20" + b"\x05\x00" * (1 << 19) + body)) is None
+    assert flood(broker, framed(plain + b"\x20" + b"\x05\x00" * 32 + body)) is not None
+
+
+def session_of_fifty_thousand(topic: bytes) -> bytes:
+    head = struct.pack(">iiiibii", -1, 0, 0, 1000, 0, 0, 0)
+    partitions = b"".join(struct.pack(">iqqi", number, 0, -1, 1000) for number in range(50_000))
+    body = head + struct.pack(">i", 1) + name(topic) + struct.pack(">i", 50_000) + partitions + bytes(4)
+    return raw_request(1, 7, body)
+
+
+def test_fetch_sessions_have_a_budget_of_partitions(broker: EmbeddedBroker) -> None:
+    """A session remembers its partitions, known or not, and each is an object of ours."""
+    before = resident_bytes(broker.pid)
+    forget_peak(broker.pid)
+    granted = 0
+    turns = SESSION_PARTITIONS_MAX // 50_000 + 2
+    for turn in range(turns):
+        with Peer(broker.port) as peer:
+            content = peer.ask_raw(session_of_fifty_thousand(b"nowhere-%d" % turn))
+        assert content is not None
+        error_code, session_id = struct.unpack_from(">hi", content, 8)
+        assert error_code == 0
+        granted += session_id != 0
+    grown = peak_resident_bytes(broker.pid) - before
+    print(f"{granted} of {turns} sessions granted, memory grew by {grown / MIB:.0f} MiB")
+    assert granted < turns - 1
+    assert grown < 250 * MIB
+    # The neighbour's consumer has its session; a new one gets none and is served all the same.
+    with Peer(broker.port) as peer:
+        fetch = FetchRequest(
+            session_epoch=0, max_wait_ms=0, topics=[FetchTopic(topic=TOPIC, partitions=[FetchPartition()])]
+        )
+        answer = peer.ask(fetch, 11)
+        assert answer.error_code == 0
+        assert answer.responses[0].partitions[0].error_code == 0
