@@ -45,6 +45,10 @@ CONTROL: Final = 0x20
 HAS_DELETE_HORIZON: Final = 0x40
 CODEC_MAX: Final = 4
 NO_PRODUCER_ID: Final = -1
+RECORD_SIZE_MIN: Final = 7
+"""Length, attributes, two deltas, two lengths and a header count, a byte each."""
+COMPRESSED_RECORDS_MAX: Final = 16 * 1024 * 1024
+"""Records that a compressed batch may claim: more would not fit into what any reader is willing to decompress."""
 
 
 class BatchHeader(NamedTuple):
@@ -92,25 +96,34 @@ def sequence_after(sequence: int, delta: int) -> int:
 
 
 def check_batch(batch: Buffer) -> HeaderFields:
-    """The header of the one batch in `batch`, or CorruptBatch: length, magic, CRC and counts agree.
+    """The header of the one batch in `batch`, or CorruptBatch or InvalidBatch: length, magic, CRC and counts agree.
 
-    The hot path of Produce: a plain tuple, in the order of `BatchHeader`, and nothing is decoded.
+    The hot path of Produce: a plain tuple, in the order of `BatchHeader`, and nothing is decoded. Which of the two
+    errors a fault is, is Kafka's choice: clients try again after a CorruptBatch.
     """
     if len(batch) < HEADER_SIZE:
-        # Magic 0 and 1 had shorter headers; brokers since 4.0 refuse both.
-        raise CorruptBatch(f"a record batch of {len(batch)} bytes is shorter than its header")
+        raise InvalidBatch(f"{len(batch)} bytes are no record batch")
     header = HEADER.unpack_from(batch)
     if header[3] != MAGIC:
-        raise InvalidBatch(f"record batch with magic {header[3]}; only magic 2 is accepted")
+        if header[3] in (0, 1):
+            raise InvalidBatch(f"record batch with magic {header[3]}; brokers since 4.0 accept only magic 2")
+        raise CorruptBatch(f"record batch with magic {header[3]}; only magic 2 is accepted")
     if header[1] != len(batch) - PREFIX_SIZE:
-        if header[1] < HEADER_SIZE - PREFIX_SIZE or header[1] > len(batch) - PREFIX_SIZE:
-            raise CorruptBatch(f"batch length {header[1]} does not fit the {len(batch)} bytes sent")
+        if header[1] < HEADER_SIZE - PREFIX_SIZE:
+            raise CorruptBatch(f"batch length {header[1]} is shorter than the header")
+        if header[1] > len(batch) - PREFIX_SIZE:
+            raise InvalidBatch(f"batch length {header[1]} does not fit the {len(batch)} bytes sent")
         raise InvalidBatch("more than one record batch for a partition in one Produce request")
     if crc32c(batch[CRC_START:]) != header[4]:
         raise CorruptBatch("record batch with a wrong CRC")
     if header[12] < 1 or header[6] != header[12] - 1:
         # A producer numbers its records without gaps; only the cleaner makes gaps, and it writes by another door.
         raise InvalidBatch(f"record count {header[12]} disagrees with last offset delta {header[6]}")
+    if header[12] * RECORD_SIZE_MIN > len(batch) - HEADER_SIZE and (
+        not header[5] & COMPRESSION_MASK or header[12] > COMPRESSED_RECORDS_MAX
+    ):
+        # A count is a claim on offsets: two billion in sixty bytes would make every batch begin a new segment.
+        raise InvalidBatch(f"{header[12]} records do not fit into a batch of {len(batch)} bytes")
     if header[5] & COMPRESSION_MASK > CODEC_MAX:
         raise UnsupportedCompression(f"unknown compression codec {header[5] & COMPRESSION_MASK}")
     return header

@@ -14,6 +14,7 @@ from strandline.codec.produce import FLEXIBLE_FROM, PartitionResult, encode_prod
 from strandline.errors import ErrorCode, StrandlineError, error_code
 from strandline.handlers.context import Connection, Exchange, Node
 from strandline.partition.partition import Partition
+from strandline.quorum.topic_names import INTERNAL_TOPICS
 
 API_KEY: Final = 0
 VERSIONS: Final = (3, 13)
@@ -38,6 +39,10 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
             results.append(PartitionResult(topic, index, code, -1, -1, -1))
             continue
         try:
+            if partition.topic[:2] == "__" and partition.topic in INTERNAL_TOPICS:
+                # What a client wrote there would be read as ours: a coordinator's state, or damage to it.
+                results.append(PartitionResult(topic, index, ErrorCode.INVALID_TOPIC_EXCEPTION, -1, -1, -1))
+                continue
             if acks == ACKS_ALL and partition.config.min_insync_replicas > partition.in_sync_count:
                 results.append(PartitionResult(topic, index, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1))
                 continue

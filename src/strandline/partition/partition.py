@@ -14,7 +14,15 @@ from typing import Final, TypedDict
 
 from crc32c import crc32c
 
-from strandline.codec.record_batch import CRC_START, HEADER, LOG_APPEND_TIME, HeaderFields, check_batch
+from strandline.codec.record_batch import (
+    CONTROL,
+    CRC_START,
+    HEADER,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    HeaderFields,
+    check_batch,
+)
 from strandline.errors import (
     BatchTooLarge,
     ErrorCode,
@@ -37,6 +45,7 @@ FoundCallback = Callable[[FoundTime | None, BaseException | None], object]
 _ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
 _CRC_AT: Final = 17
+_NOT_FOR_CLIENTS: Final = CONTROL | TRANSACTIONAL
 
 
 class _Visible(TypedDict):
@@ -130,8 +139,13 @@ class Partition:
             raise BatchTooLarge(
                 f"a batch of {len(batch)} bytes; max.message.bytes of {self.topic} is {config.max_message_bytes}"
             )
-        if header[5] & 0x20:
-            raise InvalidBatch("clients may not write control batches")
+        if header[5] & _NOT_FOR_CLIENTS:
+            if header[5] & CONTROL:
+                raise InvalidBatch("clients may not write control batches")
+            # Kafka's code for transactional records in a request that names no transaction; there are none here yet.
+            raise RequestError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records outside a transaction"
+            )
         producer_id = header[9]
         if producer_id >= 0:
             base_sequence = header[11]
