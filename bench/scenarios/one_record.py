@@ -1,7 +1,7 @@
 """One record per request over 32 connections, acks=all, one request in flight each: CPU per request, p50, p99.
 
-Twice with librdkafka as the targets ask (plain and idempotent), and twice with bare sockets. The library needs several
-times the broker's CPU on the same cores, so its latencies are mostly the client's; the bare sockets show the broker.
+Twice with librdkafka as the targets ask (plain and idempotent), and twice with bare sockets. The library shares
+the broker's cores and takes a good part of them, so much of its latency is its own; the bare sockets show the broker.
 """
 
 from __future__ import annotations
