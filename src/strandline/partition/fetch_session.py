@@ -167,6 +167,11 @@ class FetchSessions:
         if self.partitions > self.partitions_max and len(known.entries) > count:
             self._drop(known.id)
             raise RequestError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "there is no room for a session that grows")
+        if not known.entries:
+            # Nothing is left to follow: the session ends, and an id of 0 in the answer says so, as Kafka does.
+            self._drop(known.id)
+            known.id = 0
+            return known, True
         return known, False
 
     def _make_room(self, count: int, now: float) -> bool:

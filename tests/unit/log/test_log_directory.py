@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.log.engine import NOON_MS, UnsyncedDisk, abandon, fill, offsets_in
 from tests.unit.log.faulty_disk import FaultyDisk
 
-from strandline.errors import CorruptLog, DirectoryLocked
+from strandline.errors import CorruptLog
 from strandline.ids import TopicPartition
 from strandline.log import checkpoints
 from strandline.log.disk import Disk
@@ -66,9 +68,6 @@ def test_a_checkpoint_that_is_none(text: bytes) -> None:
 
 def test_only_one_process_owns_a_directory(tmp_path: Path) -> None:
     """`lockf` belongs to a process, so the second owner must be one."""
-    import subprocess
-    import sys
-
     directory = a_directory(tmp_path)
     program = (
         "import sys; from pathlib import Path; from strandline.log.disk import RealDisk\n"
@@ -78,15 +77,10 @@ def test_only_one_process_owns_a_directory(tmp_path: Path) -> None:
     )
     taken = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
     assert taken.returncode == 1
-    assert "is in use by another process" in taken.stderr
+    assert "is in use" in taken.stderr
     directory.close(clean=True)
     free = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
     assert (free.returncode, free.stderr) == (0, "")
-
-
-def test_a_lock_that_is_taken_is_told_in_words(tmp_path: Path) -> None:
-    with pytest.raises(DirectoryLocked):
-        raise DirectoryLocked(f"{tmp_path} is in use by another process")
 
 
 def test_a_clean_stop_is_believed_once(tmp_path: Path) -> None:
