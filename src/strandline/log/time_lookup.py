@@ -7,11 +7,16 @@ way: the segments are held by the caller, and the log may roll meanwhile.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from strandline.codec.columns import decode_batch
 from strandline.codec.record_batch import BatchHeader
+from strandline.errors import BatchTooLarge, CorruptBatch, UnsupportedCompression
 from strandline.log.segment import ColdRead, Segment
+
+OPENED_BYTES_MAX: Final = 16 * 1024 * 1024
+OPENED_RECORDS_MAX: Final = 500_000
+"""What a batch may become when a look-up opens it; more would stall the loop and take memory for one answer."""
 
 
 class FoundTime(NamedTuple):
@@ -48,7 +53,15 @@ def _first_in_batch(
     batch = file.read_at(position, header.size_bytes) if may_block else file.read_at_nowait(position, header.size_bytes)
     if batch is None:
         raise ColdRead
-    columns = decode_batch(batch)
+    # A batch that cannot be opened, or is a bomb, is answered with its beginning: the reader who starts there misses
+    # nothing, and one producer's nonsense does not take the look-up away from everybody.
+    beginning = FoundTime(max(header.base_offset, start_offset), header.max_timestamp, header.leader_epoch)
+    if header.record_count > OPENED_RECORDS_MAX:
+        return beginning
+    try:
+        columns = decode_batch(batch, size_bytes_max=OPENED_BYTES_MAX)
+    except (CorruptBatch, BatchTooLarge, UnsupportedCompression):
+        return beginning
     for offset, timestamp in zip(columns.offsets, columns.timestamps, strict=True):
         if timestamp >= timestamp_ms and offset >= start_offset:
             return FoundTime(offset, timestamp, header.leader_epoch)
