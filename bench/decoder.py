@@ -2,7 +2,8 @@
 
 Measures CPU time (other work on the machine does not count, though it slows caches), the best of several rounds, for
 both twins over batches of 100-byte values, plain and lz4; with `--all` the contenders of the decision as well. Writes
-`bench/results/decoder.json` and `decoder.txt`. The promise: 2 million 100-byte records a second, CRC included.
+`bench/results/decoder.json` and `decoder.txt`. The promise: 2 million 100-byte records a second to
+columns, CRC included, in batches of 16 KiB.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from strandline.codec.columns.batch import HEADER_BYTES
 
 RESULTS = Path(__file__).parent / "results"
 PROMISE_PER_S = 2_000_000
+PROMISE_RECORDS_PER_BATCH = 150
 RECORDS_TOTAL = 100_000
 ROUNDS_CPU_S_MIN = 0.3
 VALUE = (b'{"order": 1234567, "customer": "c-000981", "state": "paid", "total": 1299}' * 2)[:100]
@@ -134,16 +136,19 @@ def render(report: dict[str, Any]) -> str:
             f"{row['decoder']:9}{row['codec']:7}{row['records_per_batch']:>14,}"
             f"{row['columns_records_per_s'] / 1e6:>12.2f}{row['objects_records_per_s'] / 1e6:>12.2f}"
         )
-    lines += ["", f"{'scan alone':12}{'10/batch':>10}{'150/batch':>11}{'10,000/batch':>14}{'first call, ms':>16}"]
+    lines += ["", f"{'scan alone':14}{'10/batch':>10}{'150/batch':>11}{'10,000/batch':>14}{'first call, ms':>16}"]
     for row in report["scans"]:
         if "missing" in row:
-            lines.append(f"{row['scan']:12}not measured: {row['missing']}")
+            lines.append(f"{row['scan']:14}not measured: {row['missing']}")
             continue
         figures = [row[f"batches_of_{count}_records_per_s"] / 1e6 for count in (10, 150, 10_000)]
         lines.append(
-            f"{row['scan']:12}{figures[0]:>10.2f}{figures[1]:>11.2f}{figures[2]:>14.2f}{row['first_call_ms']:>16.1f}"
+            f"{row['scan']:14}{figures[0]:>10.2f}{figures[1]:>11.2f}{figures[2]:>14.2f}{row['first_call_ms']:>16.1f}"
         )
-    lines += ["", f"promise: {PROMISE_PER_S / 1e6:.0f} million/s with the fast twin: {report['promise']}"]
+    lines += [
+        "",
+        f"promise: {PROMISE_PER_S / 1e6:.0f} million/s at {PROMISE_RECORDS_PER_BATCH}/batch: {report['promise']}",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -163,8 +168,13 @@ def main() -> int:
         "twins": measure_twins(rounds),
     }
     decode._scan, decode._COMPILED = chosen
-    fastest = max(row["columns_records_per_s"] for row in report["twins"] if row["decoder"] == name)
-    report["promise"] = "kept" if fastest >= PROMISE_PER_S else f"not kept by {name}"
+    # Of all sizes the promise takes 16 KiB, Java's default `batch.size`, and not the size that looks best.
+    (promised,) = (
+        row["columns_records_per_s"]
+        for row in report["twins"]
+        if (row["decoder"], row["codec"], row["records_per_batch"]) == (name, "none", PROMISE_RECORDS_PER_BATCH)
+    )
+    report["promise"] = "kept" if promised >= PROMISE_PER_S else f"not kept by {name}"
     text = render(report)
     print(text, end="")
     RESULTS.mkdir(exist_ok=True)

@@ -1,7 +1,7 @@
 """The five codecs of a record batch: none, gzip, snappy, lz4 and zstd, each with a hard limit on what comes out.
 
 Megabytes of zeros fit into a hundred bytes, so a payload is never inflated on trust: a codec either states its size
-before the work (snappy) or is read in pieces that stop at `size_bytes_max` (gzip, lz4, zstd). Libraries are imported
+before the work (snappy) or is read in pieces that stop at `size_bytes_max` (gzip, lz4, zstd). Packages are imported
 on first use, because a broker that never opens a batch needs none of them.
 
 Why three packages and zlib, and not cramjam for all: docs/decisions/0003-one-decoder.md.
@@ -111,9 +111,9 @@ def _deflate_gzip(payload: Buffer) -> bytes:
 
 # --- snappy ----------------------------------------------------------------------------------------------------------
 #
-# Java and librdkafka frame snappy as the xerial library does:
+# Java's client takes the xerial library, which has a frame of its own:
 #     82 'S' 'N' 'A' 'P' 'P' 'Y' 00 | version int32 | compatible version int32 | { length int32 | raw block }*
-# Sarama and some others send one raw block without a frame. A raw block opens with its size as a varint.
+# librdkafka sends one raw block without a frame. A raw block opens with its size as a varint.
 
 
 def _inflate_snappy(payload: Buffer, size_bytes_max: int) -> bytes:

@@ -179,7 +179,7 @@ def test_a_timestamp_beyond_64_bits_is_corrupt(twin: ModuleType, base: int, delt
 
 @pytest.mark.parametrize("twin", TWINS)
 def test_a_varint_may_be_padded_to_its_largest_size(twin: ModuleType) -> None:
-    # Nobody writes these, Kafka reads them; the cases above go one byte further.
+    # Kafka reads such padding; the cases above go one byte further.
     key = bytes((24, 0, 0, 0)) + b"\x82\x80\x80\x80\x00" + RECORD[5:]
     timestamp = bytes((34, 0)) + b"\x80" * 9 + b"\x00" + RECORD[3:]
     with using(twin):
