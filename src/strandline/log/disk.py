@@ -148,12 +148,14 @@ class RealDirectoryLock:
         path = directory / ".lock"
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
+            # Kafka's own lock is of the first kind, which a process does not hold against itself; the second is.
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._fd)
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 raise DirectoryLocked(
-                    f"{directory} is in use by another process; stop it, or choose another data directory"
+                    f"{directory} is in use; stop the process that uses it, or choose another directory"
                 ) from error
             raise
 

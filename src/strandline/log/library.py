@@ -77,7 +77,7 @@ class Log:
         self._end = self._log.log_end_offset
         self._log.on_flushed = self._on_flushed
         self._log.on_failed = self._on_failed
-        self._log.on_rolled = lambda: self._flusher.flush_soon(self._log)
+        self._log.on_flush_wanted = lambda: self._flusher.flush_soon(self._log)
 
     async def close(self) -> None:
         """Finish what was appended, and leave a directory that opens without recovery."""
@@ -123,19 +123,20 @@ class Log:
         timestamp_ms: int | None = None,
     ) -> int:
         """Append one record; its offset, once it is as safe as `flush.mode` says."""
+        self._check_open()
         now_ms = self._runtime.now_ms()
         record = Record(-1, now_ms if timestamp_ms is None else timestamp_ms, key, value, tuple(headers))
         return await self._append((record,), now_ms)
 
     async def append_many(self, records: Iterable[Record]) -> int:
         """Append records as one batch, all or none; the offset of the first."""
+        self._check_open()
         batch = list(records)
         if not batch:
             raise ValueError("append_many needs at least one record")
         return await self._append(batch, self._runtime.now_ms())
 
     async def _append(self, records: list[Record] | tuple[Record, ...], now_ms: int) -> int:
-        self._check_open()
         batch = bytearray(encode_batch(records))
         offset = self._log.append(batch, HEADER.unpack_from(batch), leader_epoch=LEADER_EPOCH, now_ms=now_ms)
         if self._flush_before_ack:
@@ -191,9 +192,9 @@ class Log:
 
     def read_nowait(self, offset: int) -> Record:
         """The record at `offset`, for callers that have no await to spare; may wait for the disk."""
+        self._check_open()
         log = self._log
         if not log.log_start_offset <= offset < self._end:
-            self._check_open()
             raise OffsetOutOfRange(f"offset {offset} is outside {log.log_start_offset} to {self._end} of {self.path}")
         segment = log.segment_of(offset)
         assert segment is not None

@@ -14,6 +14,8 @@ from strandline.log.disk import Disk, File
 from strandline.log.segment import Segment
 
 OPEN_FILES_MAX_DEFAULT: Final = 1000
+STEPS_MAX: Final = 64
+"""How far the hand goes for one file that is opened: a bound on what one append may pay for the others."""
 
 
 class OpenFiles:
@@ -27,30 +29,44 @@ class OpenFiles:
 
     def open(self, segment: Segment, *, create: bool = False) -> File:
         assert not segment.is_open
-        while len(self._clock) >= self.open_files_max and self._close_one(clean_only=True):
-            pass
+        if len(self._clock) >= self.open_files_max:
+            self._make_room()
         while True:
             try:
                 file = self.disk.open(segment.path, create=create)
                 break
             except OSError as error:
                 # The process ran out of descriptors, to connections perhaps: give up even one that needs a flush.
-                if error.errno != errno.EMFILE or not self._close_one(clean_only=False):
+                if error.errno != errno.EMFILE or not self._close_unflushed():
                     raise
         segment.attach(file)
         segment.touched = True
         self._clock.append(segment)
         return file
 
-    def _close_one(self, *, clean_only: bool) -> bool:
-        """Close the file that the hand meets first and may close. False if every one is held."""
+    def _make_room(self) -> None:
+        """Close what the hand meets and may close. What waits for a flush has it asked for, and is closed later."""
         clock = self._clock
-        for _ in range(2 * len(clock)):
+        for _ in range(STEPS_MAX):
+            if len(clock) < self.open_files_max:
+                return
             segment = clock[0]
             clock.rotate(-1)
             if segment.touched:
                 segment.touched = False
-            elif segment.references == 0 and not (segment.dirty and clean_only):
+            elif segment.dirty:
+                segment.want_flush()
+            elif segment.references == 0:
+                clock.pop()
+                segment.detach()
+
+    def _close_unflushed(self) -> bool:
+        """Close any file that nobody holds. False if every one is held."""
+        clock = self._clock
+        for _ in range(len(clock)):
+            segment = clock[0]
+            clock.rotate(-1)
+            if segment.references == 0:
                 if segment.dirty:
                     # An error of writeback is told once, to a descriptor that was open: never close an unflushed one.
                     segment.file().datasync()

@@ -55,7 +55,7 @@ class PartitionLog:
         self.failure: StrandlineError | None = None
         self.on_flushed: Callable[[], None] | None = None
         self.on_failed: Callable[[StrandlineError], None] | None = None
-        self.on_rolled: Callable[[], None] | None = None
+        self.on_flush_wanted: Callable[[], None] | None = None
         self.unsynced_directories: list[Path] = []
         self._unsynced_indexes: list[Path] = []
         self.dirty_segments: list[Segment] = []
@@ -71,6 +71,7 @@ class PartitionLog:
             open_files=self.open_files,
             index_interval_bytes=self.config.index_interval_bytes,
             created_ms=now_ms,
+            want_flush=self.want_flush,
         )
 
     def adopt(self, segment: Segment) -> None:
@@ -198,8 +199,8 @@ class PartitionLog:
             self.seal(self.active)
             self.snapshots.save(self.log_end_offset)
             self.add_segment(self.log_end_offset, now_ms)
-            if self.on_rolled is not None:
-                self.on_rolled()
+            # A sealed segment goes to disk in the background, so that recovery has one segment to read.
+            self.want_flush()
         except OSError as error:
             # The old segment stays the last one; what was made of the new one is found again or overwritten.
             self.active.is_active = True
@@ -210,6 +211,11 @@ class PartitionLog:
         self._unsynced_indexes += [segment.path.with_suffix(suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
 
     # Flushing
+
+    def want_flush(self) -> None:
+        """Somebody would like what is here to be on disk soon; the owner decides how."""
+        if self.on_flush_wanted is not None:
+            self.on_flush_wanted()
 
     @property
     def unflushed(self) -> int:

@@ -28,6 +28,7 @@ from strandline.log.segment import Segment
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 BATCH_BYTES_MAX: Final = 1 << 30
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
 def recover_segment(
@@ -60,7 +61,7 @@ def recover_segment(
             buffer = file.read_at(position, min(wanted, size - position))
             buffer_start = position
             at = 0
-        fault = _fault(buffer, at, next_offset)
+        fault = _fault(buffer, at, next_offset, segment.base_offset)
         if fault is not None:
             place = f"{segment.path}: at position {position}, offset {next_offset}: {fault}"
             _refuse_damage(place, file, position, size, next_offset, recovery_point, is_followed, epochs)
@@ -82,7 +83,7 @@ def _batch_size(buffer: bytes, at: int) -> int:
     return int.from_bytes(buffer[at + 8 : at + 12], "big", signed=True) + PREFIX_SIZE
 
 
-def _fault(buffer: bytes, at: int, next_offset: int) -> str | None:
+def _fault(buffer: bytes, at: int, next_offset: int, segment_base_offset: int) -> str | None:
     """What is wrong with the batch at `at`, if anything."""
     if len(buffer) - at < HEADER_SIZE:
         return f"{len(buffer) - at} bytes are too few for a batch header"
@@ -96,6 +97,9 @@ def _fault(buffer: bytes, at: int, next_offset: int) -> str | None:
         return "the CRC is wrong"
     if header[0] < next_offset:
         return f"base offset {header[0]} follows {next_offset - 1}"
+    if header[0] + header[6] - segment_base_offset > RELATIVE_OFFSET_MAX:
+        # The base offset lies outside the CRC, so that a leader can write it; this is the check it gets.
+        return f"base offset {header[0]} cannot lie in this segment"
     return None
 
 

@@ -8,7 +8,7 @@ files are unlinked when the last reader lets go.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -67,6 +67,7 @@ class Segment:
         "tail_start",
         "time_index_written_bytes",
         "touched",
+        "want_flush",
     )
 
     def __init__(
@@ -78,12 +79,15 @@ class Segment:
         open_files: OpenFiles,
         index_interval_bytes: int,
         created_ms: int,
+        want_flush: Callable[[], object],
         size_bytes: int = 0,
     ) -> None:
         self.path = directory / (file_stem(base_offset) + LOG_SUFFIX)
         self.base_offset = base_offset
         self.disk = disk
         self.open_files = open_files
+        self.want_flush = want_flush
+        """Asks for a flush in the background, after which the file may be closed."""
         self.index_interval_bytes = index_interval_bytes
         self.size_bytes = size_bytes
         self.created_ms = created_ms

@@ -102,7 +102,7 @@ class Partition:
         self.high_watermark = log.flushed_offset if self.flush_before_ack else log.log_end_offset
         log.on_flushed = self._on_flushed
         log.on_failed = self._on_failed
-        log.on_rolled = self._on_rolled
+        log.on_flush_wanted = self._on_flush_wanted
 
     def configure(self, config: TopicConfig, *, is_only_copy: bool) -> None:
         self.config = config
@@ -203,8 +203,7 @@ class Partition:
         """Tell `listener` when the high watermark has reached `high_watermark`."""
         self.waiting_produces.append((high_watermark, listener))
 
-    def _on_rolled(self) -> None:
-        # A sealed segment goes to disk in the background, so that recovery after a crash has one segment to read.
+    def _on_flush_wanted(self) -> None:
         self.flusher.flush_soon(self.log)
 
     def _on_flushed(self) -> None:
