@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 from tests.crash.churn import ProducerIdTaker, TopicChurn
-from tests.crash.filesystems import loop_filesystem, why_not_mountable
+from tests.crash.filesystems import LoopFilesystem, loop_filesystem, why_not_mountable
 from tests.crash.harness import RESUME_TIMEOUT_S, SEGMENT_BYTES, SMALL_BATCHES, judge, new_seed, without_one_record
 
 from strandline.ids import TopicPartition
 from strandline.testing.checker import check
-from strandline.testing.embedded_broker import embedded
+from strandline.testing.embedded_broker import EmbeddedBroker, embedded
 from strandline.testing.workload import Workload
 
 REASON = why_not_mountable(loop=True)
@@ -45,6 +45,19 @@ def test_the_cut_is_real(tmp_path: Path) -> None:
         disk.power_on()
         assert flushed.read_bytes() == b"kept"
         assert not lost.exists()
+
+
+def cut_power_of(log: EmbeddedBroker, disk: LoopFilesystem) -> None:
+    """Ends the broker and its disk in one moment, and mounts what is left.
+
+    A power cut ends the process with the disk. If the broker lived on, an fdatasync that was under way could return
+    success although the shutdown dropped its journal commit (a bare loop of pwrite and fdatasync shows that in a few of
+    forty cuts), and the broker would acknowledge what no machine without power could acknowledge.
+    """
+    log.pause()
+    disk.cut_power()
+    log.kill()
+    disk.power_on()
 
 
 def run_power_cuts(cuts: int, directory: Path) -> None:
@@ -73,11 +86,7 @@ def run_power_cuts(cuts: int, directory: Path) -> None:
                     log.kill()
                     log.start()
                 threading.Event().wait(rng.uniform(0.0, 0.2))
-                disk.cut_power()
-                # The broker lives on for a moment without a disk: it must neither acknowledge nor show anything new.
-                threading.Event().wait(rng.uniform(0.0, 0.3))
-                log.kill()
-                disk.power_on()
+                cut_power_of(log, disk)
                 log.start()
         ops, report = judge(workload, directory)
         churn.check_against(set(_topics(log.bootstrap)))
@@ -113,9 +122,7 @@ def test_asynchronous_flush_may_lose_and_the_checker_says_so(tmp_path: Path) -> 
         log.create_topic("orders", len(PARTITIONS))
         with Workload(log.bootstrap, PARTITIONS, seed=seed) as workload:
             workload.recorder.wait_acknowledged(500, timeout_s=RESUME_TIMEOUT_S)
-        disk.cut_power()
-        log.kill()
-        disk.power_on()
+        cut_power_of(log, disk)
         log.start()
         report = check(workload.history())
     print(report)

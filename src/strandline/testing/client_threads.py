@@ -142,36 +142,46 @@ class ProducerThread(ClientThread):
 
     def work(self) -> None:
         producer = Producer({**self._settings, "error_cb": self._on_error})
-        while not self.stopping.is_set() and self.fatal_error is None:
-            for _ in range(self.burst):
-                if self._in_flight < IN_FLIGHT_MAX:
-                    self._send_one(producer)
-            producer.poll(self.pause_s)
-        producer.flush(self.flush_timeout_s)
-        # What is still open after that has an unknown outcome; purging makes the client say so record by record.
+        try:
+            while not self.stopping.is_set():
+                self._send_burst(producer)
+                producer.poll(self.pause_s)
+            producer.flush(self.flush_timeout_s)
+        except KafkaException as error:
+            # librdkafka raises a fatal error from whatever call comes next.
+            if not error.args[0].fatal() and error.args[0].code() != KafkaError._FATAL:
+                raise
+            self.fatal_error = self.fatal_error or error.args[0]
+        # What is still open now has an unknown outcome; purging makes the client say so record by record.
         producer.purge()
-        producer.flush(PURGE_TIMEOUT_S)
+        self._drain(producer)
         assert self._in_flight == 0, f"{self._in_flight} sends of process {self.process} never completed"
+
+    def _send_burst(self, producer: Producer) -> None:
+        for _ in range(min(self.burst, IN_FLIGHT_MAX - self._in_flight)):
+            self._send_one(producer)
 
     def _send_one(self, producer: Producer) -> None:
         partition = self.partitions[self._sent % len(self.partitions)]
         value = f"{self.process}:{self._sent}"
-        on_delivery = partial(self._on_delivery, partition, value, self.recorder.now_ns())
-        try:
-            producer.produce(
-                partition.topic,
-                payload_of(value, self.value_bytes),
-                partition=partition.partition,
-                on_delivery=on_delivery,
-            )
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError._FATAL:
-                raise
-            # The producer was given up; `_on_error` is told why in the next call of `poll`.
-            self.fatal_error = self.fatal_error or error.args[0]
-            return
+        producer.produce(
+            partition.topic,
+            payload_of(value, self.value_bytes),
+            partition=partition.partition,
+            on_delivery=partial(self._on_delivery, partition, value, self.recorder.now_ns()),
+        )
         self._sent += 1
         self._in_flight += 1
+
+    def _drain(self, producer: Producer) -> None:
+        deadline_ns = self.recorder.now_ns() + int(PURGE_TIMEOUT_S * 1e9)
+        while self._in_flight and self.recorder.now_ns() < deadline_ns:
+            try:
+                producer.poll(0.1)
+            except KafkaException as error:
+                if not error.args[0].fatal():
+                    raise
+                self.fatal_error = error.args[0]
 
     def _on_delivery(
         self, partition: TopicPartition, value: str, invoked_ns: int, error: KafkaError | None, message: Message

@@ -135,6 +135,19 @@ class EmbeddedBroker:
             process.kill()
             self._reap(process, timeout_s=STOP_TIMEOUT_S)
 
+    def pause(self) -> None:
+        """Stops the broker in its tracks (SIGSTOP), as a hung machine does; `kill` or `resume` ends that.
+
+        Returns when every thread stands still, so a system call that was under way has come to its end.
+        """
+        os.kill(self.pid, signal.SIGSTOP)
+        # WNOWAIT: should the broker have died instead, its status is left for `kill` and `stop` to take.
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def resume(self) -> None:
+        """Lets a paused broker go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
     def restart(self) -> None:
         """Starts the broker again on the same directory and port; one that still runs is stopped first."""
         self.stop()

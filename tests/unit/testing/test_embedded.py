@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -61,6 +63,24 @@ def test_records_and_address_survive_a_kill(tmp_path: Path) -> None:
         log.restart()
         assert log.bootstrap == before[0]
         assert log.pid != before[1]
+        assert read_at(log, "orders", 0) == b"paid"
+
+
+def test_a_paused_broker_answers_nobody_until_it_is_resumed() -> None:
+    with embedded() as log:
+        log.create_topic("orders")
+        log.pause()
+        with socket.create_connection((log.host, log.port)) as connection:
+            # ApiVersions, version 0, correlation id 7, no client id.
+            connection.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
+            state = Path(f"/proc/{log.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            assert state == "T"
+            log.resume()
+            assert struct.unpack(">ii", connection.recv(8, socket.MSG_WAITALL))[1] == 7
+        assert produce(log, "orders", b"paid") == 0
+        log.pause()
+        log.kill()
+        log.restart()
         assert read_at(log, "orders", 0) == b"paid"
 
 
