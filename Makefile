@@ -12,7 +12,9 @@ help: ## what there is
 
 setup: $(READY) ## a virtual environment with everything, made once and again when pyproject.toml changes
 
-$(READY): pyproject.toml hatch_build.py
+SCAN := src/strandline/codec/columns/_scan
+
+$(READY): pyproject.toml hatch_build.py $(SCAN).py $(SCAN).pxd
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable . --group dev

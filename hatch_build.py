@@ -53,7 +53,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
             self.app.display_warning(f"strandline: the decoder stays plain Python and is slower ({error})")
             return
         if version == "editable":
-            shutil.copy(extension, SOURCE_DIR / extension.name)
+            put_beside_source(extension)
             return
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
@@ -109,6 +109,13 @@ def compile_scan(directory: Path) -> Path:
     return directory / "lib" / Path(*PACKAGE.split(".")) / f"_scan{sysconfig.get_config_var('EXT_SUFFIX')}"
 
 
+def put_beside_source(extension: Path) -> None:
+    """Replace the extension in one step: a process that has the old one mapped must not see its bytes change."""
+    temporary = SOURCE_DIR / f"{extension.name}.{os.getpid()}"
+    shutil.copy(extension, temporary)
+    os.replace(temporary, SOURCE_DIR / extension.name)
+
+
 def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         try:
@@ -116,7 +123,7 @@ def main() -> int:
         except CannotCompile as error:
             print(f"not compiled, the plain twin is used: {error}", file=sys.stderr)
             return 1
-        shutil.copy(extension, SOURCE_DIR / extension.name)
+        put_beside_source(extension)
     print(f"compiled {extension.name}")
     return 0
 
