@@ -13,6 +13,9 @@ import typer
 from tests.cli.conftest import CommandLine
 
 from strandline.cli import command_names, tree
+from strandline.cli.client import Cluster
+from strandline.cli.failures import Unreachable
+from strandline.cli.reading import Patience
 from strandline.cli.serve import ServeOptions, parse_plain
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -122,3 +125,11 @@ def test_serve_explains_wrong_usage(lonely_cli: CommandLine, arguments: list[str
     ended = lonely_cli.run("serve", *arguments)
     assert ended.status == 2
     assert ended.stderr
+
+
+def test_patience_ends_only_a_reading_without_progress() -> None:
+    cluster = Cluster("127.0.0.1:1", {}, timeout_s=0.0)
+    Patience(cluster, follow=False).check(progress=True)
+    Patience(cluster, follow=True).check(progress=False)
+    with pytest.raises(Unreachable, match="sent nothing"):
+        Patience(cluster, follow=False).check(progress=False)

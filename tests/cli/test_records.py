@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import uuid
 from pathlib import Path
 
 import pytest
@@ -83,8 +84,10 @@ def test_begins_and_ends_where_it_is_told(
     assert cli.ok("consume", topic_of_ten, "-F", r"%o\n", *arguments).lines == [str(offset) for offset in offsets]
 
 
-@pytest.fixture
-def topic_of_ten(cli: CommandLine, topic: str) -> str:
+@pytest.fixture(scope="module")
+def topic_of_ten(bootstrap: str) -> str:
+    cli, topic = CommandLine(bootstrap), f"cli-{uuid.uuid4().hex[:8]}"
+    cli.ok("topic", "create", topic, "--partitions", "3")
     lines = [f'{{"value": "{n}", "partition": 1, "timestamp": {1_700_000_000_000 + n * 1000}}}' for n in range(10)]
     cli.ok("produce", topic, "--json", stdin="\n".join(lines).encode())
     return topic
@@ -198,8 +201,8 @@ def test_what_does_not_exist_is_not_made(cli: CommandLine, topic: str) -> None:
         ("frobnicate",),
     ],
 )
-def test_wrong_usage_is_2_and_explained(cli: CommandLine, topic: str, arguments: tuple[str, ...]) -> None:
-    ended = cli.run(*(topic if argument == "T" else argument for argument in arguments))
+def test_wrong_usage_is_2_and_explained(cli: CommandLine, topic_of_ten: str, arguments: tuple[str, ...]) -> None:
+    ended = cli.run(*(topic_of_ten if argument == "T" else argument for argument in arguments))
     assert ended.status == 2
     assert ended.stderr
     assert ended.stdout == b""

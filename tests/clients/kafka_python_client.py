@@ -168,6 +168,8 @@ class KafkaPythonMember:
             heartbeat_interval_ms=500,
             fetch_max_wait_ms=100,
         )
+        # It joins with what it knows; a leader that does not know the topic yet would give everybody nothing.
+        until(f"metadata of {topic}", lambda: self._consumer.partitions_for_topic(topic) is not None)
 
     def poll(self) -> list[Got]:
         return _polled(self._consumer, 1000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -55,12 +55,13 @@ def consume(
     output = Output(as_json=as_json)
     printer = Printer(output, count, None if as_json else _formatter(pattern))
     cluster = connect(bootstrap, properties, timeout)
-    chosen = _chosen_partitions(cluster, topic, partitions)
+    admin = cluster.admin()
+    chosen = _chosen_partitions(cluster, admin, topic, partitions)
     try:
         if group is not None:
             GroupReading(cluster, topic, group, earliest=not isinstance(position, Latest)).run(printer, follow=follow)
             return
-        ranges = look_up_ranges(cluster, topic, chosen, position)
+        ranges = look_up_ranges(cluster, admin, topic, chosen, position)
         if last is not None:
             ranges = _show_last(cluster, topic, ranges, last, printer)
             if not follow or printer.done:
@@ -126,8 +127,8 @@ def _formatter(pattern: str | None) -> Callable[[ReadRecord], bytes]:
         raise UsageFailed(f"--format: {error}") from None
 
 
-def _chosen_partitions(cluster: Cluster, topic: str, wanted: list[int] | None) -> list[int]:
-    existing = partitions_of(cluster, cluster.admin(), topic)
+def _chosen_partitions(cluster: Cluster, admin: Any, topic: str, wanted: list[int] | None) -> list[int]:
+    existing = partitions_of(cluster, admin, topic)
     missing = set(wanted or []) - set(existing)
     if missing:
         raise NotFound(f"topic {topic!r} has no partition {min(missing)}, only 0 to {len(existing) - 1}")

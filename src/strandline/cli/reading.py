@@ -6,7 +6,7 @@ import time
 from typing import Any, Protocol
 
 from strandline.cli.client import Cluster, admin_api, kafka_api
-from strandline.cli.failures import cannot_reach, from_kafka_error
+from strandline.cli.failures import Unreachable, from_kafka_error
 from strandline.cli.positions import AtTime, Position, start_offset
 from strandline.cli.record import ReadRecord
 
@@ -41,8 +41,8 @@ class Collected:
         return len(records)
 
 
-def look_up_ranges(cluster: Cluster, topic: str, partitions: list[int], position: Position) -> Ranges:
-    admin, spec_of = cluster.admin(), admin_api().OffsetSpec
+def look_up_ranges(cluster: Cluster, admin: Any, topic: str, partitions: list[int], position: Position) -> Ranges:
+    spec_of = admin_api().OffsetSpec
     starts = _list_offsets(cluster, admin, topic, partitions, spec_of.earliest())
     ends = _list_offsets(cluster, admin, topic, partitions, spec_of.latest())
     at_time: dict[int, int] = {}
@@ -74,6 +74,25 @@ def _list_offsets(cluster: Cluster, admin: Any, topic: str, partitions: list[int
         return {place.partition: future.result().offset for place, future in answers.items()}
 
 
+class Patience:
+    """Ends a reading that makes no progress, so that a cluster that stopped answering is told and not waited for."""
+
+    def __init__(self, cluster: Cluster, *, follow: bool) -> None:
+        self._cluster = cluster
+        self._follow = follow
+        self._deadline = time.monotonic() + cluster.timeout_s
+
+    def check(self, *, progress: bool) -> None:
+        now = time.monotonic()
+        if progress or self._follow:
+            self._deadline = now + self._cluster.timeout_s
+        elif now > self._deadline:
+            raise Unreachable(
+                f"{self._cluster.bootstrap} sent nothing for {self._cluster.timeout_s:g} s, and the end is not reached",
+                hint="look at the node's log, or wait longer with --timeout",
+            )
+
+
 class Reading:
     """Reads chosen partitions from chosen offsets, without a group."""
 
@@ -88,10 +107,13 @@ class Reading:
         if not unfinished:
             return
         consumer = _consumer(self._cluster, group=None)
+        patience = Patience(self._cluster, follow=follow)
         try:
             consumer.assign([place(self._topic, p, self._ranges[p][1]) for p in sorted(unfinished)])
             while unfinished and not sink.done:
-                sink.take(self._poll(consumer, unfinished, follow))
+                batch = self._poll(consumer, unfinished, follow)
+                sink.take(batch)
+                patience.check(progress=bool(batch) or not unfinished)
         finally:
             consumer.close()
 
@@ -153,20 +175,21 @@ class GroupReading:
 
     def run(self, sink: Sink, *, follow: bool) -> None:
         consumer = _consumer(self._cluster, group=self._group, reset=self._reset)
-        deadline = time.monotonic() + self._cluster.timeout_s
+        patience = Patience(self._cluster, follow=follow)
         commit_due = time.monotonic() + _COMMIT_EVERY_S
         try:
             consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
             while not sink.done and (follow or self._unfinished != set()):
-                self._poll(consumer, sink)
-                if self._unfinished is None and time.monotonic() > deadline and not follow:
-                    raise cannot_reach(self._cluster.bootstrap, f"group {self._group!r} gave no partitions in time")
+                taken = self._poll(consumer, sink)
+                patience.check(progress=taken > 0 or self._unfinished == set())
                 if time.monotonic() > commit_due:
                     commit_due = time.monotonic() + _COMMIT_EVERY_S
                     self._commit(consumer)
         finally:
-            self._commit(consumer)
-            consumer.close()
+            try:
+                self._commit(consumer)
+            finally:
+                consumer.close()
 
     def _on_assign(self, consumer: Any, partitions: list[Any]) -> None:
         self._unfinished = {place.partition for place in partitions}
@@ -176,7 +199,8 @@ class GroupReading:
         self._commit(consumer)
         self._unfinished = None
 
-    def _poll(self, consumer: Any, sink: Sink) -> None:
+    def _poll(self, consumer: Any, sink: Sink) -> int:
+        """Hand what has come to the sink; how many records it took."""
         messages = []
         for message in consumer.consume(_RECORDS_PER_POLL, _POLL_S):
             if message.error() is None:
@@ -186,6 +210,7 @@ class GroupReading:
         taken = sink.take([_record(message) for message in messages])
         for message in messages[:taken]:
             consumer.store_offsets(message=message)
+        return taken
 
     def _commit(self, consumer: Any) -> None:
         try:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Annotated, Any
 
 import typer
 
 from strandline.cli.client import TIMEOUT_S_DEFAULT, Cluster, admin_api, connect, described, kafka_api
-from strandline.cli.failures import CommandFailed, ExitCode, from_kafka_error, topic_not_found
+from strandline.cli.failures import CommandFailed, ExitCode, NotFound, Unreachable, from_kafka_error, topic_not_found
 from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout, Yes, key_values
 from strandline.cli.output import Output
+
+_POLL_S = 0.05
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
 
@@ -37,10 +40,8 @@ def create(
         name, num_partitions=partitions, replication_factor=replication_factor, config=settings
     )
     with cluster.errors(f"cannot create topic {name!r}"):
-        # `operation_timeout` makes the answer wait until the new topic can be used, so that the next command works.
         admin.create_topics([topic], operation_timeout=timeout, request_timeout=timeout)[name].result()
-    # What the broker chose for -1 is known only afterwards.
-    made = described(cluster, admin, name)
+    made = _wait_usable(cluster, admin, name)
     output = Output(as_json=as_json)
     if as_json:
         output.json_line({"topic": name, "topic_id": _topic_id(made), "partitions": len(made.partitions)})
@@ -159,6 +160,24 @@ def delete(
     if failures:
         output.flush()
         raise failures[0] if len(failures) == 1 else CommandFailed("; ".join(failure.message for failure in failures))
+
+
+def _wait_usable(cluster: Cluster, admin: Any, name: str) -> Any:
+    """The new topic, once every partition has a leader: a broker may learn of it after the controller has answered."""
+    deadline = time.monotonic() + cluster.timeout_s
+    while (topic := _usable(cluster, admin, name)) is None:
+        if time.monotonic() > deadline:
+            raise Unreachable(f"topic {name!r} was created, but cannot be used after {cluster.timeout_s:g} s")
+        time.sleep(_POLL_S)
+    return topic
+
+
+def _usable(cluster: Cluster, admin: Any, name: str) -> Any | None:
+    try:
+        topic = described(cluster, admin, name)
+    except NotFound:
+        return None
+    return topic if all(partition.leader is not None for partition in topic.partitions) else None
 
 
 def _outcome(future: Any, cluster: Cluster, name: str) -> CommandFailed | None:
