@@ -102,7 +102,7 @@ def _parse(view: memoryview, at: int, version: int) -> FetchRequest:
         wait_ms, min_bytes, max_bytes, isolation = _HEAD_4.unpack_from(view, at)
         at += 13
     partitions: list[PartitionFetch] = []
-    topics, at = read_count(view, at, flexible, 6)
+    topics, at = read_count(view, at, flexible, 3)
     for _ in range(topics):
         topic, at = _read_topic(view, at, version)
         count, at = read_count(view, at, flexible, 16)
@@ -115,7 +115,7 @@ def _parse(view: memoryview, at: int, version: int) -> FetchRequest:
             raise MalformedMessage(f"more than {ELEMENTS_MAX} partitions in one request")
     forgotten: list[tuple[str | bytes, int]] = []
     if version >= 7:
-        topics, at = read_count(view, at, flexible, 6)
+        topics, at = read_count(view, at, flexible, 3)
         for _ in range(topics):
             topic, at = _read_topic(view, at, version)
             count, at = read_count(view, at, flexible, 4)

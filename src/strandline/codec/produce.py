@@ -65,7 +65,7 @@ def parse_produce(view: memoryview, at: int, version: int) -> ProduceRequest:
         else:
             transactional_id, at = read_name(view, at, flexible)
         acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(view, at)
-        topics, at = read_count(view, at + 6, flexible, 6)
+        topics, at = read_count(view, at + 6, flexible, 3)
         for _ in range(topics):
             if version >= TOPIC_ID_FROM:
                 topic = bytes(view[at : at + 16])

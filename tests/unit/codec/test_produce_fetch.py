@@ -1,0 +1,450 @@
+"""The hand-written Produce and Fetch beside the compiled messages: the same requests read, the same answers written."""
+
+from __future__ import annotations
+
+import random
+import struct
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.codec.message_values import random_message
+
+from strandline.codec import fetch, produce
+from strandline.codec.message import decode_exact, encode
+from strandline.codec.messages import fetch_request, fetch_response, produce_request, produce_response
+from strandline.codec.wire import ELEMENTS_MAX, TAGGED_FIELDS_MAX, read_uvarint, string, uvarint
+from strandline.errors import MalformedMessage
+
+SEED = 20_241_113
+PRODUCE_VERSIONS = range(3, 14)
+FETCH_VERSIONS = range(4, 19)
+EVERY_PRODUCE = settings(max_examples=20, deadline=None, print_blob=True)
+EVERY_FETCH = settings(max_examples=20, deadline=None, print_blob=True)
+
+INT16 = st.integers(-(2**15), 2**15 - 1)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+NAMES = st.text(min_size=1, max_size=12) | st.sampled_from(["orders", "n" * 126, "n" * 127, "n" * 249])
+IDS = st.uuids()
+
+
+def named(topic: Any, version: int, from_version: int, *, attribute: str = "name") -> str | bytes:
+    """How the hand-written side names a topic: by name, or by the bytes of its id."""
+    name: str | bytes = topic.topic_id.bytes if version >= from_version else getattr(topic, attribute)
+    return name
+
+
+# Produce requests
+
+
+@st.composite
+def produce_requests(draw: st.DrawFn) -> produce_request.ProduceRequest:
+    return produce_request.ProduceRequest(
+        transactional_id=draw(st.none() | st.text(max_size=200)),
+        acks=draw(INT16),
+        timeout_ms=draw(INT32),
+        topic_data=[
+            produce_request.TopicProduceData(
+                name=draw(NAMES),
+                topic_id=draw(IDS),
+                partition_data=[
+                    produce_request.PartitionProduceData(
+                        index=draw(INT32), records=draw(st.none() | st.binary(max_size=300))
+                    )
+                    for _ in range(draw(st.sampled_from([0, 1, 1, 2, 3])))
+                ],
+            )
+            for _ in range(draw(st.sampled_from([0, 1, 1, 2])))
+        ],
+    )
+
+
+def flat_produce(request: produce_request.ProduceRequest, version: int) -> produce.ProduceRequest:
+    return produce.ProduceRequest(
+        request.transactional_id,
+        request.acks,
+        request.timeout_ms,
+        [
+            produce.PartitionRecords(named(topic, version, 13), each.index, each.records)  # type: ignore[arg-type]
+            for topic in request.topic_data
+            for each in topic.partition_data
+        ],
+    )
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@EVERY_PRODUCE
+@given(request=produce_requests(), before=st.binary(max_size=20))
+def test_produce_requests_are_read_as_the_compiled_message_writes_them(
+    version: int, request: produce_request.ProduceRequest, before: bytes
+) -> None:
+    data = memoryview(before + encode(request, version))
+    assert produce.parse_produce(data, len(before), version) == flat_produce(request, version)
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_records_stay_views_of_the_buffer(version: int) -> None:
+    records = b"r" * 300
+    message = produce_request.ProduceRequest(
+        acks=-1,
+        topic_data=[
+            produce_request.TopicProduceData(
+                name="orders", partition_data=[produce_request.PartitionProduceData(index=1, records=records)]
+            )
+        ],
+    )
+    buffer = bytearray(encode(message, version))
+    parsed = produce.parse_produce(memoryview(buffer), 0, version)
+    view = parsed.partitions[0].records
+    assert isinstance(view, memoryview)
+    buffer[buffer.index(b"rrr")] = ord("X")
+    assert bytes(view[:3]) == b"Xrr", "not a copy: a leader writes the offsets in place"
+
+
+# Produce answers
+
+
+RESULTS = st.builds(
+    produce.PartitionResult,
+    topic=st.just("orders"),
+    partition=INT32,
+    error_code=INT16,
+    base_offset=INT64,
+    log_append_time_ms=INT64,
+    log_start_offset=INT64,
+    message=st.none() | st.text(max_size=200),
+)
+
+
+@st.composite
+def produce_results(draw: st.DrawFn, *, by_id: bool) -> list[produce.PartitionResult]:
+    topics: list[Any] = draw(st.lists(IDS if by_id else NAMES, max_size=4, unique=True))
+    return [
+        result._replace(topic=topic.bytes if by_id else topic)
+        for topic in topics
+        for result in draw(st.lists(RESULTS, min_size=1, max_size=4))
+    ]
+
+
+def compiled_produce_response(results: list[produce.PartitionResult], version: int) -> produce_response.ProduceResponse:
+    topics: dict[str | bytes, produce_response.TopicProduceResponse] = {}
+    for topic, partition, code, base_offset, append_time_ms, log_start_offset, message in results:
+        of_topic = topics.setdefault(topic, produce_response.TopicProduceResponse())
+        if isinstance(topic, bytes):
+            of_topic.topic_id = uuid.UUID(bytes=topic)
+        else:
+            of_topic.name = topic
+        of_topic.partition_responses.append(
+            produce_response.PartitionProduceResponse(
+                index=partition,
+                error_code=code,
+                base_offset=base_offset,
+                log_append_time_ms=append_time_ms,
+                log_start_offset=log_start_offset,
+                error_message=message,
+            )
+        )
+    return produce_response.ProduceResponse(responses=list(topics.values()))
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@EVERY_PRODUCE
+@given(data=st.data())
+def test_produce_answers_are_written_as_the_compiled_message_does(version: int, data: st.DataObject) -> None:
+    results = data.draw(produce_results(by_id=version >= 13))
+    written = produce.encode_produce_response(results, version)
+    assert written == encode(compiled_produce_response(results, version), version)
+    decode_exact(produce_response.ProduceResponse, version, written)
+
+
+# Fetch requests
+
+
+@st.composite
+def fetch_requests(draw: st.DrawFn, version: int) -> fetch_request.FetchRequest:
+    """Fields that a version lacks are at their defaults, as the hand-written side reads them."""
+    request = fetch_request.FetchRequest(
+        max_wait_ms=draw(INT32),
+        min_bytes=draw(INT32),
+        max_bytes=draw(INT32),
+        isolation_level=draw(st.integers(-128, 127)),
+        topics=[
+            fetch_request.FetchTopic(
+                topic=draw(NAMES),
+                topic_id=draw(IDS),
+                partitions=[draw(fetch_partitions(version)) for _ in range(draw(st.sampled_from([0, 1, 2, 3])))],
+            )
+            for _ in range(draw(st.sampled_from([0, 1, 1, 2])))
+        ],
+    )
+    if version < 15:
+        request.replica_id = draw(INT32)
+    elif draw(st.booleans()):
+        request.replica_state = fetch_request.ReplicaState(replica_id=draw(INT32), replica_epoch=draw(INT64))
+    if version >= 7:
+        request.session_id, request.session_epoch = draw(INT32), draw(INT32)
+        request.forgotten_topics_data = [
+            fetch_request.ForgottenTopic(
+                topic=draw(NAMES), topic_id=draw(IDS), partitions=draw(st.lists(INT32, max_size=4))
+            )
+            for _ in range(draw(st.integers(0, 2)))
+        ]
+    if version >= 11:
+        request.rack_id = draw(st.text(max_size=20))
+    if version >= 12:
+        request.cluster_id = draw(st.none() | st.text(max_size=20))
+    return request
+
+
+@st.composite
+def fetch_partitions(draw: st.DrawFn, version: int) -> fetch_request.FetchPartition:
+    partition = fetch_request.FetchPartition(
+        partition=draw(INT32), fetch_offset=draw(INT64), partition_max_bytes=draw(INT32)
+    )
+    if version >= 5:
+        partition.log_start_offset = draw(INT64)
+    if version >= 9:
+        partition.current_leader_epoch = draw(INT32)
+    if version >= 12:
+        partition.last_fetched_epoch = draw(INT32)
+    if version >= 17 and draw(st.booleans()):
+        partition.replica_directory_id = draw(IDS)
+    if version >= 18 and draw(st.booleans()):
+        partition.high_watermark = draw(INT64)
+    return partition
+
+
+def flat_fetch(request: fetch_request.FetchRequest, version: int) -> fetch.FetchRequest:
+    return fetch.FetchRequest(
+        request.replica_id if version < 15 else request.replica_state.replica_id,
+        request.max_wait_ms,
+        request.min_bytes,
+        request.max_bytes,
+        request.isolation_level,
+        request.session_id,
+        request.session_epoch,
+        [
+            fetch.PartitionFetch(
+                named(topic, version, 13, attribute="topic"),
+                each.partition,
+                each.current_leader_epoch,
+                each.fetch_offset,
+                each.last_fetched_epoch,
+                each.log_start_offset,
+                each.partition_max_bytes,
+            )
+            for topic in request.topics
+            for each in topic.partitions
+        ],
+        [
+            (named(topic, version, 13, attribute="topic"), index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ],
+    )
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@EVERY_FETCH
+@given(data=st.data(), before=st.binary(max_size=20))
+def test_fetch_requests_are_read_as_the_compiled_message_writes_them(
+    version: int, data: st.DataObject, before: bytes
+) -> None:
+    request = data.draw(fetch_requests(version))
+    written = memoryview(before + encode(request, version))
+    assert fetch.parse_fetch(written, len(before), version) == flat_fetch(request, version)
+
+
+# Fetch answers
+
+
+class Bytes:
+    """Records as an answer needs to know them: by their size, until they are sent."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)
+
+
+FETCHED = st.builds(
+    fetch.PartitionData,
+    topic=st.just("orders"),
+    partition=INT32,
+    error_code=INT16,
+    high_watermark=INT64,
+    last_stable_offset=INT64,
+    log_start_offset=INT64,
+    records=st.none() | st.binary(min_size=1, max_size=300).map(Bytes),
+)
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@EVERY_FETCH
+@given(data=st.data(), session_id=INT32, error_code=INT16, isolation_level=st.sampled_from([0, 1]))
+def test_fetch_answers_are_written_as_the_compiled_message_does(
+    version: int, data: st.DataObject, session_id: int, error_code: int, isolation_level: int
+) -> None:
+    topics: list[Any] = data.draw(st.lists(IDS if version >= 13 else NAMES, max_size=4, unique=True))
+    results = [
+        each._replace(topic=topic.bytes if version >= 13 else topic)
+        for topic in topics
+        for each in data.draw(st.lists(FETCHED, min_size=1, max_size=4))
+    ]
+    pieces, size = fetch.encode_fetch_response(
+        results, version, session_id=session_id, error_code=error_code, isolation_level=isolation_level
+    )
+    assert isinstance(pieces[0], bytes), "the frame's head is joined to it"
+    written = b"".join(piece if isinstance(piece, bytes) else piece.data for piece in pieces)
+    assert len(written) == size
+    expected = compiled_fetch_response(results, version, session_id, error_code, isolation_level)
+    assert written == encode(expected, version)
+    decode_exact(fetch_response.FetchResponse, version, written)
+
+
+def compiled_fetch_response(
+    results: list[fetch.PartitionData[Bytes]], version: int, session_id: int, error_code: int, isolation_level: int
+) -> fetch_response.FetchResponse:
+    topics: dict[str | bytes, fetch_response.FetchableTopicResponse] = {}
+    for topic, partition, code, high_watermark, stable, start, records in results:
+        of_topic = topics.setdefault(topic, fetch_response.FetchableTopicResponse())
+        if isinstance(topic, bytes):
+            of_topic.topic_id = uuid.UUID(bytes=topic)
+        else:
+            of_topic.topic = topic
+        of_topic.partitions.append(
+            fetch_response.PartitionData(
+                partition_index=partition,
+                error_code=code,
+                high_watermark=high_watermark,
+                last_stable_offset=stable,
+                log_start_offset=start,
+                # Null where nobody asked for committed records only; clients tell the two apart.
+                aborted_transactions=None if isolation_level == 0 else [],
+                records=b"" if records is None else records.data,
+            )
+        )
+    response = fetch_response.FetchResponse(responses=list(topics.values()))
+    if version >= 7:
+        response.session_id, response.error_code = session_id, error_code
+    return response
+
+
+# Bytes of any size, and bytes that are none
+
+
+def samples(cls: type[Any], version: int, count: int) -> list[bytes]:
+    seed = random.Random(f"{SEED} {cls.__name__} {version}")
+    return [encode(random_message(cls, version, seed), version) for _ in range(count)]
+
+
+READERS = [
+    *(
+        pytest.param(produce_request.ProduceRequest, produce.parse_produce, v, id=f"Produce-{v}")
+        for v in PRODUCE_VERSIONS
+    ),
+    *(pytest.param(fetch_request.FetchRequest, fetch.parse_fetch, v, id=f"Fetch-{v}") for v in FETCH_VERSIONS),
+]
+
+
+@pytest.mark.parametrize(("cls", "parse", "version"), READERS)
+def test_many_topics_and_long_names(cls: type[Any], parse: Any, version: int) -> None:
+    """Counts and lengths of more than one byte."""
+    flatten = flat_produce if cls is produce_request.ProduceRequest else flat_fetch
+    name = "topic_data" if cls is produce_request.ProduceRequest else "topics"
+    message = random_message(cls, version, random.Random(f"{SEED} {version}"))
+    topic = message.FIELDS[[field.name for field in message.FIELDS].index(name)].struct
+    seed = random.Random(SEED)
+    setattr(message, name, [random_message(topic, version, seed, depth=1) for _ in range(300)])
+    assert parse(memoryview(encode(message, version)), 0, version) == flatten(message, version)
+
+
+@pytest.mark.parametrize(("cls", "parse", "version"), READERS)
+def test_a_request_cut_at_any_byte_is_malformed(cls: type[Any], parse: Any, version: int) -> None:
+    print("seed", SEED)
+    for data in samples(cls, version, 4):
+        for size in range(min(len(data), 1500)):
+            with pytest.raises(MalformedMessage):
+                parse(memoryview(data[:size]), 0, version)
+
+
+@pytest.mark.parametrize(("cls", "parse", "version"), READERS)
+def test_spoilt_requests_are_malformed_or_read_as_the_compiled_message_reads_them(
+    cls: type[Any], parse: Any, version: int
+) -> None:
+    """Bytes flipped at random: only MalformedMessage escapes, and the hand reads what the compiled message reads."""
+    print("seed", SEED)
+    seed = random.Random(f"{SEED} {cls.__name__} {version}")
+    flatten = flat_produce if cls is produce_request.ProduceRequest else flat_fetch
+    agreed = 0
+    for data in samples(cls, version, 25):
+        for _ in range(12):
+            spoilt = bytearray(data)
+            for _ in range(seed.choice([1, 1, 2, 5])):
+                spoilt[seed.randrange(min(len(spoilt), 400))] = seed.choice(
+                    [0, 1, 0x7F, 0x80, 0xFF, seed.randrange(256)]
+                )
+            try:
+                by_hand = parse(memoryview(bytes(spoilt)), 0, version)
+            except MalformedMessage:
+                by_hand = None
+            try:
+                compiled = decode_exact(cls, version, bytes(spoilt))
+            except MalformedMessage:
+                continue
+            if by_hand is not None:
+                assert by_hand == flatten(compiled, version)
+                agreed += 1
+    assert agreed > 30, "the damage must be small enough that something can still be read"
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+@pytest.mark.parametrize("count", [2**31 - 1, 10**9, ELEMENTS_MAX + 1, -2])
+def test_lying_produce_counts(version: int, count: int) -> None:
+    flexible = version >= 9
+    head = (b"\x00" if flexible else b"\xff\xff") + struct.pack(">hi", -1, 1000)
+    claim = uvarint((count + 1) & 0xFFFFFFFF) if flexible else struct.pack(">i", count)
+    with pytest.raises(MalformedMessage):
+        produce.parse_produce(memoryview(head + claim + bytes(50)), 0, version)
+
+
+@pytest.mark.parametrize("size", [10**6, 2**31 - 1])
+@pytest.mark.parametrize("version", [3, 9])
+def test_lying_record_sizes(version: int, size: int) -> None:
+    flexible = version >= 9
+    topic = (b"\x02" if flexible else b"\x00\x00\x00\x01") + string("orders", flexible)
+    partition = (b"\x02" if flexible else b"\x00\x00\x00\x01") + b"\x00\x00\x00\x00"
+    claim = uvarint(size + 1) if flexible else struct.pack(">i", size)
+    head = (b"\x00" if flexible else b"\xff\xff") + struct.pack(">hi", -1, 1000)
+    with pytest.raises(MalformedMessage):
+        produce.parse_produce(memoryview(head + topic + partition + claim + bytes(100)), 0, version)
+
+
+def test_endless_varints_and_tags() -> None:
+    for data in (b"\xff" * 20, b"\x80\x80\x80\x80\x80\x01"):
+        with pytest.raises(MalformedMessage):
+            read_uvarint(data, 0)
+    assert read_uvarint(b"\xff\xff\xff\xff\x0f", 0) == (2**32 - 1, 5)
+    # A request whose last section claims more tagged fields than anybody has.
+    request = bytearray(encode(fetch_request.FetchRequest(), 12))
+    request[-1:] = uvarint(TAGGED_FIELDS_MAX + 1) + b"\x05\x00" * (TAGGED_FIELDS_MAX + 1)
+    with pytest.raises(MalformedMessage):
+        fetch.parse_fetch(memoryview(request), 0, 12)
+
+
+@pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 16383, 16384, 2**31 - 1, 2**32 - 1])
+def test_varints_both_ways(value: int) -> None:
+    assert read_uvarint(uvarint(value), 0) == (value, len(uvarint(value)))
+
+
+def test_a_name_that_is_not_utf8_is_malformed() -> None:
+    request = produce_request.ProduceRequest(topic_data=[produce_request.TopicProduceData(name="orders")])
+    for version in (3, 9):
+        data = encode(request, version).replace(b"orders", b"ord\xffrs")
+        with pytest.raises(MalformedMessage):
+            produce.parse_produce(memoryview(data), 0, version)
