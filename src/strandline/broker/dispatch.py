@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from strandline.broker.node import Node
 
 API_VERSIONS: Final = 18
+FAVOUR_S_MAX: Final = 30
+"""How long one connection may keep all others from reading while requests fill the memory set aside for them."""
 
 log = logging.getLogger("strandline.broker")
 
@@ -60,6 +62,7 @@ class Dispatcher:
         """Seconds since the start, roughly: cheap enough to be noted with every receive."""
         self._starved: deque[Connection] = deque()
         self._favoured: Connection | None = None
+        self._favoured_at = 0
 
     def start(
         self,
@@ -145,6 +148,7 @@ class Dispatcher:
         if change > 0 and self.inbox_bytes > self.inbox_bytes_max:
             if self._favoured is None or self._favoured.closed:
                 self._favoured = connection
+                self._favoured_at = self.ticks
             if self._favoured is not connection:
                 connection.transport.pause()
                 self._starved.append(connection)
@@ -155,8 +159,10 @@ class Dispatcher:
                 waiting = self._starved.popleft()
                 if waiting.closed:
                     continue
-                if self.inbox_bytes > self.inbox_bytes_max:
+                if self.inbox_bytes > self.inbox_bytes_max and waiting.inbox is not None:
+                    # Not one that has finished meanwhile: it may stay silent, and everybody would wait for it.
                     self._favoured = waiting
+                    self._favoured_at = self.ticks
                 if not waiting.paused:
                     waiting.transport.resume()
 
@@ -178,6 +184,17 @@ class Dispatcher:
             self.connections_by_host.pop(host, None)
 
     def close_idle(self, *, idle_s: float) -> None:
+        """Hang up on whoever was silent for so long.
+
+        A peer whose request waits here is not idle. But where more requests wait behind that one nobody reads from the
+        connection, and it may be long dead.
+        """
         for connection in list(self.connections):
-            if self.ticks - connection.used_at > idle_s and connection.started is None:
+            if self.ticks - connection.used_at > idle_s and (connection.started is None or connection.paused):
                 connection.close()
+
+    def close_stalled(self) -> None:
+        """Beyond the budget everybody waits for one connection to finish its request: it may not take for ever."""
+        favoured = self._favoured
+        if favoured is not None and not favoured.closed and self.ticks - self._favoured_at > FAVOUR_S_MAX:
+            self.refuse(favoured, f"a request that was not complete after {FAVOUR_S_MAX} s, and memory is short")

@@ -10,6 +10,7 @@ from typing import Final
 
 from strandline.broker.connection import Connection
 from strandline.broker.dispatch import Dispatcher
+from strandline.broker.hangups import Hangups
 from strandline.broker.socket_transport import ReceiveBuffer, SocketTransport
 from strandline.runtime import LoopRuntime
 
@@ -37,7 +38,9 @@ class Listener:
         self._connections_max = connections_max
         self._connections_per_host_max = connections_per_host_max
         self._buffer = ReceiveBuffer()
+        self._hangups = Hangups(loop)
         self._socket: socket.socket | None = None
+        self._warned_at = -1
 
     def bind(self, host: str, port: int) -> tuple[str, int]:
         """Take the address; what was really bound (port 0 chooses one). Clients are served after `open`."""
@@ -95,12 +98,20 @@ class Listener:
             dispatcher.connections_by_host.get(host, 0) >= self._connections_per_host_max
         ):
             dispatcher.refused += 1
+            if self._warned_at != dispatcher.ticks:
+                # Once in a second is enough: a flood of connections is not to become a flood of lines.
+                self._warned_at = dispatcher.ticks
+                log.warning(
+                    "%d connections; refusing one of %s: see max.connections, max.connections.per.ip, `ulimit -n`",
+                    len(dispatcher.connections),
+                    host,
+                )
             accepted.close()
             return
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        transport = SocketTransport(self._loop, self._runtime, accepted, self._buffer, host)
+        transport = SocketTransport(self._loop, self._runtime, accepted, self._buffer, self._hangups, host)
         connection = Connection(dispatcher, transport)
         dispatcher.welcome(connection)
         transport.attach(connection)

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline.broker.descriptors import descriptors_max, share_out
 from strandline.broker.dispatch import Dispatcher
 from strandline.broker.listener import Listener
 from strandline.broker.metadata_log import Done, MetadataLog
@@ -51,7 +52,10 @@ class Node:
         self.runtime = LoopRuntime(loop)
         self.flusher = Flusher(self.runtime)
         self.watchdog = Watchdog(self.runtime)
-        self.directory = LogDirectory(data, disk=disk or RealDisk(), open_files_max=config.open_files_max)
+        share = share_out(
+            descriptors_max(), open_files_max=config.open_files_max, connections_max=config.max_connections
+        )
+        self.directory = LogDirectory(data, disk=disk or RealDisk(), open_files_max=share.open_files_max)
         self.node_id = config.node_id
         self.cluster_id, self.directory_id = self._identify()
         self.routes = routes()
@@ -65,7 +69,7 @@ class Node:
             loop,
             self.runtime,
             self.dispatcher,
-            connections_max=config.max_connections,
+            connections_max=share.connections_max,
             connections_per_host_max=config.max_connections_per_ip,
         )
         self.sessions = FetchSessions(
@@ -188,8 +192,10 @@ class Node:
         self.replicas.flush_by_time(now)
         if (now - self._checkpointed_at) * 1000 >= self.config.log_flush_offset_checkpoint_interval_ms:
             self._write_checkpoints()
-        if dispatcher.ticks % IDLE_SWEEP_TICKS == 0 and self.config.connections_max_idle_ms >= 0:
-            dispatcher.close_idle(idle_s=self.config.connections_max_idle_ms / 1000)
+        dispatcher.close_stalled()
+        idle_s = self.config.connections_max_idle_ms / 1000
+        if idle_s >= 0 and dispatcher.ticks % max(1, min(IDLE_SWEEP_TICKS, int(idle_s / 2))) == 0:
+            dispatcher.close_idle(idle_s=idle_s)
         if dispatcher.ticks % EXPIRY_SWEEP_TICKS == 0:
             self.replicas.expire_producers()
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from strandline.broker.connection import Connection, release
+from strandline.broker.hangups import Hangups
 from strandline.broker.transport import Piece
 from strandline.log.log_slice import LogSlice
 from strandline.runtime import Runtime
@@ -51,6 +52,7 @@ class SocketTransport:
     __slots__ = (
         "_fd",
         "_filling",
+        "_hangups",
         "_loop",
         "_out",
         "_reading",
@@ -70,6 +72,7 @@ class SocketTransport:
         runtime: Runtime,
         accepted: socket.socket,
         buffer: ReceiveBuffer,
+        hangups: Hangups,
         host: str,
     ) -> None:
         self._loop = loop
@@ -80,6 +83,7 @@ class SocketTransport:
         self._reading = False
         self._writing = False
         self._filling = False
+        self._hangups = hangups
         self.buffer = buffer
         self.connection: Connection | None = None
         self.closed = False
@@ -88,6 +92,7 @@ class SocketTransport:
 
     def attach(self, connection: Connection) -> None:
         self.connection = connection
+        self._hangups.watch(self._fd, self)
         self.resume()
 
     # In
@@ -107,6 +112,15 @@ class SocketTransport:
             connection.on_closed()
             return
         connection.receive(self.buffer.view[:size])
+
+    def on_hangup(self) -> None:
+        """The peer is gone for good. What it sent before is still read, if anybody reads."""
+        while self._reading and not self.closed:
+            self._on_readable()
+        if not self.closed:
+            self.close()
+            assert self.connection is not None
+            self.connection.on_closed()
 
     def pause(self) -> None:
         if self._reading:
@@ -150,6 +164,9 @@ class SocketTransport:
 
     def _congest(self) -> None:
         self.is_congested = True
+        if self.connection is not None:
+            # We come here whenever the socket took some and not all: who takes bytes, however slowly, is not idle.
+            self.connection.used_at = self.connection.dispatcher.ticks
         if not self._writing:
             self._writing = True
             self._loop.add_writer(self._fd, self._drain)
@@ -274,6 +291,7 @@ class SocketTransport:
         for piece in held:
             if isinstance(piece, FileBytes):
                 piece.slice.release()
+        self._hangups.forget(self._fd)
         self._socket.close()
 
 

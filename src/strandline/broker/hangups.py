@@ -1,0 +1,46 @@
+"""Notices peers that are gone where the loop does not.
+
+A reset that comes while unread bytes lie in the socket is told to a uvloop reader once, together with those bytes, and
+never again; and nobody reads from a connection that is paused. Either way a dead peer would keep its descriptor until
+the idle sweep. So every connection is also in an epoll set of its own that asks for nothing, which means: errors and
+hang-ups only. The loop watches the set, for as long as the loop lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from typing import Protocol
+
+EVENTS_PER_TURN_MAX = 64
+
+
+class Hangable(Protocol):
+    def on_hangup(self) -> None: ...
+
+
+class Hangups:
+    """Where there is no epoll (macOS), it does nothing, and the idle sweep has the last word."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._watched: dict[int, Hangable] = {}
+        self._epoll = select.epoll() if hasattr(select, "epoll") else None
+        if self._epoll is not None:
+            loop.add_reader(self._epoll.fileno(), self._on_events)
+
+    def watch(self, fd: int, peer: Hangable) -> None:
+        if self._epoll is not None:
+            self._watched[fd] = peer
+            self._epoll.register(fd, 0)
+
+    def forget(self, fd: int) -> None:
+        """Before the descriptor is closed: its number may be another connection's a moment later."""
+        if self._epoll is not None and self._watched.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def _on_events(self) -> None:
+        assert self._epoll is not None
+        for fd, _ in self._epoll.poll(0, EVENTS_PER_TURN_MAX):
+            peer = self._watched.get(fd)
+            if peer is not None:
+                peer.on_hangup()
