@@ -30,6 +30,7 @@ class Neighbour:
         self._topic = topic
         self._records_min = records_min
         self._ending = threading.Event()
+        self._reading = threading.Event()
         self._lock = threading.Lock()
         self._failures: list[str] = []
         self._acknowledged: dict[int, bytes] = {}
@@ -39,6 +40,8 @@ class Neighbour:
     def __enter__(self) -> Neighbour:
         for thread in self._threads:
             thread.start()
+        # Who is not connected yet could be shut out with the others.
+        assert self._reading.wait(WAIT_S_MAX), f"the neighbour has read nothing yet: {self._failures}"
         return self
 
     def __exit__(
@@ -102,5 +105,6 @@ class Neighbour:
                 if self._read and message.offset() != max(self._read) + 1:
                     self._fail(f"offset {message.offset()} follows {max(self._read)}")
                 self._read[message.offset()] = message.value()
+                self._reading.set()
         finally:
             consumer.close()
