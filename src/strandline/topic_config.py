@@ -52,9 +52,9 @@ class TopicConfig:
         ("delete",),
         one_of("delete", "compact"),
         "`delete` drops old segments by time and size, `compact` keeps the last record of each key, both does both, "
-        "an empty list neither.",
+        "an empty list neither. Null keys are refused where `compact` is set; deleting and compacting are not there "
+        "yet.",
         synonyms=_as("log.cleanup.policy"),
-        effect=False,
     )
     compression_type: str = text(
         "compression.type",

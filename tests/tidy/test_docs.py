@@ -38,11 +38,11 @@ def test_every_setting_is_documented() -> None:
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
 def test_the_table_that_dispatches_agrees_with_the_handler(route: Route) -> None:
     module = import_module(route.module_name)
-    assert module.API_KEY == route.api_key
-    assert module.VERSIONS == (route.version_min, route.version_max)
+    assert route.api_key == module.API_KEY
+    assert (route.version_min, route.version_max) == module.VERSIONS
     snake = re.sub(r"(?<!^)(?=[A-Z])", "_", route.name).lower()
     message = getattr(import_module(f"strandline.codec.messages.{snake}_request"), f"{route.name}Request")
-    assert message.API_KEY == route.api_key
+    assert route.api_key == message.API_KEY
     assert route.flexible_from == message.FLEXIBLE_FROM
     assert route.version_max <= message.VERSION_MAX
     if route.hot is None:

@@ -10,7 +10,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "strandline"
 
-BASE = {"_version", "errors", "ids", "runtime", "settings", "topic_config", "broker_settings", "config"}
+BASE = {"_version", "errors", "ids", "runtime", "io_threads", "settings", "topic_config", "broker_settings", "config"}
 MAY_IMPORT = {
     "codec": {"errors", "ids"},
     "log": {"codec"} | BASE,

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from strandline.codec.columns import Record, _scan, encode_batch, records_of
 from strandline.codec.columns.batch import Header
@@ -36,6 +36,7 @@ READ_BYTES: Final = 1024 * 1024
 """What a scan reads at a time."""
 LOOK_AHEAD_BYTES: Final = 4096
 """What a read of one record reads beyond the place that the index names."""
+TURN_BATCH_BYTES: Final = 256 * 1024
 LEADER_EPOCH: Final = 0
 DEFAULTS: Final = {"flush.mode": "ack", "index.interval.bytes": "1024"}
 """A denser index than a topic's: single records are what a library reads."""
@@ -52,7 +53,10 @@ class Log:
         self._name = TopicPartition(self.path.name, 0)
         self._open_files_max = open_files_max
         self._flush_before_ack = self._config.flush_mode != "async" or self._config.flush_messages == 1
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[int, int, list[asyncio.Future[int]]]] = deque()
+        """Batches that are written and not flushed: where each ends, where it begins, and who waits for it."""
+        self._turn: list[tuple[Record, asyncio.Future[int]]] = []
+        self._last_turn_count = 0
         self._followers: set[asyncio.Future[None]] = set()
         self._directory: LogDirectory | None = None
         self._runtime: LoopRuntime
@@ -84,6 +88,7 @@ class Log:
         directory, self._directory = self._directory, None
         if directory is None:
             return
+        self._write_turn()
         while not self._flusher.is_idle:  # noqa: ASYNC110  # one flush at the very end
             await asyncio.sleep(0.001)
         self._log.close()
@@ -122,11 +127,24 @@ class Log:
         headers: Iterable[Header] = (),
         timestamp_ms: int | None = None,
     ) -> int:
-        """Append one record; its offset, once it is as safe as `flush.mode` says."""
+        """Append one record; its offset, once it is as safe as `flush.mode` says.
+
+        Records that are appended in the same turn of the loop share a batch and a write.
+        """
         self._check_open()
         now_ms = self._runtime.now_ms()
         record = Record(-1, now_ms if timestamp_ms is None else timestamp_ms, key, value, tuple(headers))
-        return await self._append((record,), now_ms)
+        if not self._flush_before_ack:
+            return self._write_unflushed((record,))
+        written: asyncio.Future[int] = self._runtime.loop.create_future()
+        self._turn.append((record, written))
+        if len(self._turn) == 1:
+            # A lone writer is not kept waiting for company; where the last turn had several, this one will too.
+            if self._last_turn_count <= 1 and self._flusher.is_idle:
+                self._write_turn()
+            else:
+                self._runtime.call_soon(self._write_turn)
+        return await written
 
     async def append_many(self, records: Iterable[Record]) -> int:
         """Append records as one batch, all or none; the offset of the first."""
@@ -134,21 +152,50 @@ class Log:
         batch = list(records)
         if not batch:
             raise ValueError("append_many needs at least one record")
-        return await self._append(batch, self._runtime.now_ms())
+        if not self._flush_before_ack:
+            return self._write_unflushed(batch)
+        self._write_turn()
+        written: asyncio.Future[int] = self._runtime.loop.create_future()
+        self._write(batch, [written])
+        return await written
 
-    async def _append(self, records: list[Record] | tuple[Record, ...], now_ms: int) -> int:
-        batch = bytearray(encode_batch(records))
-        offset = self._log.append(batch, HEADER.unpack_from(batch), leader_epoch=LEADER_EPOCH, now_ms=now_ms)
-        if self._flush_before_ack:
-            committed: asyncio.Future[None] = self._runtime.loop.create_future()
-            self._waiting.append((self._log.log_end_offset, committed))
+    def _write_unflushed(self, records: Sequence[Record]) -> int:
+        offset = self._append(records)
+        if self._log.unflushed >= self._config.flush_messages:
             self._flusher.flush_soon(self._log)
-            await committed
-        else:
-            if self._log.unflushed >= self._config.flush_messages:
-                self._flusher.flush_soon(self._log)
-            self._advance(self._log.log_end_offset)
+        self._advance(self._log.log_end_offset)
         return offset
+
+    def _write_turn(self) -> None:
+        """Write what this turn of the loop brought, in batches of a moderate size."""
+        # A caller that was cancelled before anything was written is as if it had never asked.
+        turn = [(record, written) for record, written in self._turn if not written.done()]
+        self._turn = []
+        self._last_turn_count = len(turn)
+        while turn:
+            size = count = 0
+            while count < len(turn) and (count == 0 or size < TURN_BATCH_BYTES):
+                record = turn[count][0]
+                size += len(record.value or b"") + len(record.key or b"")
+                count += 1
+            self._write([record for record, _ in turn[:count]], [written for _, written in turn[:count]])
+            del turn[:count]
+
+    def _write(self, records: Sequence[Record], waiting: list[asyncio.Future[int]]) -> None:
+        """Append one batch, and have it flushed; the callers learn their offsets then."""
+        try:
+            base_offset = self._append(records)
+        except StrandlineError as error:
+            _fail(waiting, error)
+            return
+        self._waiting.append((self._log.log_end_offset, base_offset, waiting))
+        self._flusher.flush(self._log)
+
+    def _append(self, records: Sequence[Record]) -> int:
+        batch = bytearray(encode_batch(records))
+        return self._log.append(
+            batch, HEADER.unpack_from(batch), leader_epoch=LEADER_EPOCH, now_ms=self._runtime.now_ms()
+        )
 
     def _check_open(self) -> None:
         if self._directory is None:
@@ -164,9 +211,10 @@ class Log:
         self._end = end
         waiting = self._waiting
         while waiting and waiting[0][0] <= end:
-            committed = waiting.popleft()[1]
-            if not committed.done():
-                committed.set_result(None)
+            _, base_offset, written = waiting.popleft()
+            for offset, each in enumerate(written, base_offset):
+                if not each.done():
+                    each.set_result(offset)
         if self._followers:
             followers, self._followers = self._followers, set()
             for follower in followers:
@@ -177,12 +225,11 @@ class Log:
         self._fail_all(error)
 
     def _fail_all(self, error: StrandlineError) -> None:
-        futures = [committed for _, committed in self._waiting] + list(self._followers)
+        for _, _, written in self._waiting:
+            _fail(written, error)
+        _fail(self._followers, error)
         self._waiting.clear()
         self._followers.clear()
-        for each in futures:
-            if not each.done():
-                each.set_exception(error)
 
     # Reading
 
@@ -258,6 +305,12 @@ class Log:
         """Forget everything below `start_offset`."""
         self._check_open()
         self._log.trim(start_offset)
+
+
+def _fail(waiting: Iterable[asyncio.Future[Any]], error: StrandlineError) -> None:
+    for each in waiting:
+        if not each.done():
+            each.set_exception(error)
 
 
 def _record_in(chunk: bytes, offset: int) -> Record | None:

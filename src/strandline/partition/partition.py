@@ -14,6 +14,7 @@ from typing import Final, TypedDict
 
 from crc32c import crc32c
 
+from strandline.codec.columns import decode_batch
 from strandline.codec.record_batch import (
     CONTROL,
     CRC_START,
@@ -156,6 +157,8 @@ class Partition:
             )
             if known is not None:
                 return known, known + header[6] + 1, -1
+        if config.compact:
+            _refuse_null_keys(batch)
         append_time_ms = -1
         if config.message_timestamp_type == "LogAppendTime":
             header = stamp_append_time(batch, header, now_ms)
@@ -314,6 +317,13 @@ class _InternalCommit:
 
     def on_commit(self, error_code: int) -> None:
         self._on_committed(RequestError(ErrorCode(error_code), "the append was not committed") if error_code else None)
+
+
+def _refuse_null_keys(batch: memoryview) -> None:
+    """A compacted topic keeps the last record of each key, so a record without one has no place in it."""
+    columns = decode_batch(batch, check_crc=False)
+    if any(length < 0 for length in columns.key_length):
+        raise InvalidBatch("a compacted topic takes no records without a key")
 
 
 def stamp_append_time(batch: memoryview, header: HeaderFields, now_ms: int) -> HeaderFields:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import strandline
-from strandline.codec.columns import Record
+from strandline.codec.columns import Record, columns_of
 from strandline.errors import Closed, CorruptLog, DirectoryLocked, DiskFailed, OffsetOutOfRange
 
 
@@ -46,7 +46,8 @@ async def test_null_values_and_batches_of_many(tmp_path: Path) -> None:
 async def test_every_offset_over_many_segments(tmp_path: Path) -> None:
     settings = {"internal.segment.bytes": "4096"}
     async with strandline.Log(tmp_path / "orders", settings=settings, open_files_max=8) as log:
-        await asyncio.gather(*(log.append(b"%04d" % n + b"x" * 96) for n in range(500)))
+        for n in range(0, 500, 10):
+            await log.append_many([Record(value=b"%04d" % each + b"x" * 96) for each in range(n, n + 10)])
         segments = len(list((tmp_path / "orders").glob("*.log")))
         assert segments > 15
         for offset in (*range(500), *range(499, -1, -1)):
@@ -115,13 +116,31 @@ async def test_async_mode_does_not_wait(tmp_path: Path) -> None:
 
 async def test_a_cancelled_append_disturbs_nobody(tmp_path: Path) -> None:
     async with strandline.Log(tmp_path / "orders") as log:
+        first = asyncio.ensure_future(log.append(b"first"))  # Written at once; those behind it share the next batch.
         cancelled = asyncio.ensure_future(log.append(b"cancelled"))
         others = [asyncio.ensure_future(log.append(b"kept")) for _ in range(5)]
         await asyncio.sleep(0)
         cancelled.cancel()
-        # Whether the cancelled record is there was decided when it was written; its offset is not given again.
-        assert await asyncio.gather(*others) == [1, 2, 3, 4, 5]
-        assert await values(log) == [b"cancelled"] + [b"kept"] * 5
+        assert await asyncio.gather(first, *others) == [0, 1, 2, 3, 4, 5]
+        assert await values(log) == [b"first"] + [b"kept"] * 5
+        late = asyncio.ensure_future(log.append(b"written already"))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        late.cancel()
+        # What was written is there, whether anybody waits for it or not, and its offset is not given again.
+        assert await log.append(b"next") == 7
+
+
+async def test_appends_of_one_turn_share_a_batch(tmp_path: Path) -> None:
+    async with strandline.Log(tmp_path / "orders") as log:
+        large = asyncio.gather(*(log.append(b"%d" % n + b"x" * 100_000) for n in range(10)))
+        many = log.append_many([Record(value=b"a"), Record(value=b"b")])
+        assert await large == list(range(10))
+        assert await many == 10
+    data = (tmp_path / "orders" / "00000000000000000000.log").read_bytes()
+    counts = [columns.count for columns in columns_of(data)]
+    # The first writer finds itself alone and does not wait; the others share batches of a moderate size.
+    assert counts == [1, 3, 3, 3, 2]
 
 
 async def test_a_follower_sees_what_comes(tmp_path: Path) -> None:
@@ -182,7 +201,7 @@ async def test_the_directory_is_locked(tmp_path: Path) -> None:
         with pytest.raises(DirectoryLocked, match="in use"):
             await strandline.Log(tmp_path / "orders").open()
         script = f"import asyncio, strandline\nasyncio.run(strandline.Log({str(tmp_path / 'orders')!r}).open())"
-        other = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+        other = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)  # noqa: ASYNC221
         assert other.returncode != 0
         assert "DirectoryLocked" in other.stderr
     async with strandline.Log(tmp_path / "orders"):
