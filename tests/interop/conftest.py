@@ -1,0 +1,107 @@
+"""Data directories of Apache Kafka, one killed and one stopped in peace, and one of ours."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from bench.brokers import Broker, start_kafka, start_strandline
+from bench.kafka_jars import KafkaUnavailable, kafka_class_path
+from confluent_kafka import Consumer, TopicPartition
+from tests.interop.conversation import Ledger, write, write_transactions
+
+# Small files by Kafka's own means: an index that is full ends its segment.
+TOPIC_SETTINGS = {"index.interval.bytes": "200", "segment.index.bytes": "240"}
+KAFKA_SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.enable": "false",
+    "auto.create.topics.enable": "false",
+}
+
+
+@dataclass(frozen=True)
+class KafkaLives:
+    """The same node twice: what a kill -9 left, and what a clean stop left after more had been written."""
+
+    killed: Path
+    killed_ledger: Ledger
+    clean: Path
+    clean_ledger: Ledger
+
+
+@dataclass(frozen=True)
+class OurLife:
+    data: Path
+    ledger: Ledger
+    committed: dict[tuple[str, int], int]
+
+
+@pytest.fixture(scope="session")
+def kafka_lives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaLives]:
+    try:
+        kafka_class_path()
+    except KafkaUnavailable as reason:
+        pytest.skip(f"no Apache Kafka: {reason}")
+    home = tmp_path_factory.mktemp("kafka-lives")
+    broker = start_kafka(home / "node", settings=KAFKA_SETTINGS)
+    try:
+        ledger = Ledger()
+        broker.create_topic("orders", 2, TOPIC_SETTINGS)
+        broker.create_topic("payments", 1)
+        write(broker.bootstrap, "orders", ledger, rounds=60)
+        write_transactions(broker.bootstrap, "payments", ledger)
+        broker.process.kill()
+        broker.process.wait()
+        killed = home / "killed"
+        shutil.copytree(broker.data, killed)
+        killed_ledger = Ledger({name: dict(records) for name, records in ledger.records.items()})
+        broker = _start_again(broker)
+        write(broker.bootstrap, "orders", ledger, rounds=10)
+        broker.stop()
+        yield KafkaLives(killed, killed_ledger, broker.data, ledger)
+    finally:
+        broker.discard()
+
+
+def _start_again(broker: Broker) -> Broker:
+    process = subprocess.Popen(broker.command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, text=True)
+    again = dataclasses.replace(broker, process=process, started_at=time.perf_counter())
+    again.wait_until_answering()
+    return again
+
+
+@pytest.fixture(scope="session")
+def our_life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurLife]:
+    """A Strandline node that was written to, read from by a group, and stopped."""
+    broker = start_strandline(
+        tmp_path_factory.mktemp("our-life") / "node", settings={"offsets.topic.num.partitions": "1"}
+    )
+    try:
+        ledger = Ledger()
+        broker.create_topic("orders", 2, TOPIC_SETTINGS)
+        write(broker.bootstrap, "orders", ledger, rounds=60)
+        committed = _commit(broker.bootstrap, ledger)
+        broker.stop()
+        assert broker.process.returncode == 0, broker.last_words()
+        yield OurLife(broker.data, ledger, committed)
+    finally:
+        broker.discard()
+
+
+def _commit(bootstrap: str, ledger: Ledger) -> dict[tuple[str, int], int]:
+    committed = {name: max(records) + 1 for name, records in ledger.records.items()}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "shipping", "enable.auto.commit": False})
+    try:
+        offsets = [TopicPartition(topic, index, offset) for (topic, index), offset in committed.items()]
+        consumer.commit(offsets=offsets, asynchronous=False)
+    finally:
+        consumer.close()
+    return committed

@@ -1,0 +1,85 @@
+"""Our files in the hands of Kafka's DumpLogSegments, which checks CRCs, offsets and indexes while it prints them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from tests.clients.kafka_server import kafka_tool
+from tests.interop.conftest import KafkaLives, OurLife
+from tests.interop.conversation import CODECS
+
+pytestmark = pytest.mark.java
+
+Dump = Callable[..., str]
+
+COMPLAINTS = re.compile(
+    r"mismatch|isvalid: false|corrupt|exception|error|out of order|not consecutive|invalid|larger than", re.IGNORECASE
+)
+
+
+@pytest.fixture(scope="session")
+def dump(kafka_lives: KafkaLives, tmp_path_factory: pytest.TempPathFactory) -> Dump:
+    """Kafka's tool; with `kafka_lives` the jars are known to be there."""
+    logs = tmp_path_factory.mktemp("dump-logs")
+
+    def run(files: Sequence[Path], *options: str) -> str:
+        assert files
+        names = ",".join(map(str, sorted(files)))
+        output = kafka_tool("org.apache.kafka.tools.DumpLogSegments", *options, "--files", names, logs=logs)
+        complaint = COMPLAINTS.search(output)
+        assert complaint is None, output[max(0, complaint.start() - 500) : complaint.end() + 500]
+        return output
+
+    return run
+
+
+def test_every_record_is_read(our_life: OurLife, dump: Dump) -> None:
+    for (topic, index), records in our_life.ledger.records.items():
+        files = list((our_life.data / f"{topic}-{index}").glob("*.log"))
+        assert len(files) > 3, "rolls happened"
+        output = dump(files, "--deep-iteration", "--print-data-log")
+        offsets = [int(each) for each in re.findall(r"^\| offset: (\d+)", output, re.MULTILINE)]
+        assert offsets == sorted(records)
+        assert set(re.findall(r"compresscodec: (\w+)", output)) == set(CODECS)
+        assert set(re.findall(r"isvalid: (\w+)", output)) == {"true"}
+        payloads = re.findall(r"^\| offset: (\d+) .* payload: (.*)$", output, re.MULTILINE)
+        for offset, payload in payloads[::11]:
+            value = records[int(offset)].value
+            assert value is not None
+            assert payload.strip() == value.decode().strip()
+
+
+@pytest.mark.parametrize("option", ["--index-sanity-check", "--verify-index-only"])
+def test_indexes_agree_with_their_logs(our_life: OurLife, dump: Dump, option: str) -> None:
+    files = [*our_life.data.glob("orders-*/*.index"), *our_life.data.glob("orders-*/*.timeindex")]
+    assert sum(path.stat().st_size for path in files) > 1000
+    output = dump(files, option)
+    if option == "--index-sanity-check":
+        # Of an index without entries, as a young segment has, the tool says just that.
+        sound = {path for path in files if f"{path} passed sanity check" in output or f"{path} is empty" in output}
+        assert sound == set(files), output
+
+
+def test_producer_snapshots(our_life: OurLife, dump: Dump) -> None:
+    output = dump(list(our_life.data.glob("orders-0/*.snapshot")))
+    producers = re.findall(r"producerId: (\d+) producerEpoch: (\d+)", output)
+    assert len({producer for producer, _ in producers}) == 5, "one for each codec"
+    assert re.search(r"lastSequence|lastSeq", output)
+
+
+def test_the_metadata_log(our_life: OurLife, dump: Dump) -> None:
+    directory = our_life.data / "__cluster_metadata-0"
+    output = dump(list(directory.glob("*.log")), "--cluster-metadata-decoder")
+    kinds = set(re.findall(r'"type":"(\w+)"', output))
+    assert {"REGISTER_BROKER_RECORD", "TOPIC_RECORD", "PARTITION_RECORD", "PRODUCER_IDS_RECORD"} <= kinds
+    assert '"name":"orders"' in output
+
+
+def test_committed_offsets(our_life: OurLife, dump: Dump) -> None:
+    output = dump(list((our_life.data / "__consumer_offsets-0").glob("*.log")), "--offsets-decoder")
+    for (topic, index), offset in our_life.committed.items():
+        assert re.search(rf'"group":"shipping","topic":"{topic}","partition":{index}\b', output)
+        assert f'"offset":{offset}' in output
