@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.connection import Connection, Exchange
@@ -63,6 +64,9 @@ class Dispatcher:
         self._starved: deque[Connection] = deque()
         self._favoured: Connection | None = None
         self._favoured_at = 0
+        self._is_high = False
+        self.on_pressure: Callable[[bool], None] = lambda is_high: None
+        """Told when requests fill more memory than was set aside for them, and when they no longer do."""
 
     def start(
         self,
@@ -145,7 +149,11 @@ class Dispatcher:
     def note_inbox(self, connection: Connection, change: int) -> None:
         """An inbox grew or shrank. Beyond the budget only one connection may go on reading, so that it can finish."""
         self.inbox_bytes += change
-        if change > 0 and self.inbox_bytes > self.inbox_bytes_max:
+        is_high = self.inbox_bytes > self.inbox_bytes_max
+        if is_high != self._is_high:
+            self._is_high = is_high
+            self.on_pressure(is_high)
+        if change > 0 and is_high:
             if self._favoured is None or self._favoured.closed:
                 self._favoured = connection
                 self._favoured_at = self.ticks

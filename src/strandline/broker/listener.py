@@ -38,6 +38,7 @@ class Listener:
         self._connections_max = connections_max
         self._connections_per_host_max = connections_per_host_max
         self._buffer = ReceiveBuffer()
+        dispatcher.on_pressure = self._buffer.on_pressure
         self._hangups = Hangups(loop)
         self._socket: socket.socket | None = None
         self._warned_at = -1

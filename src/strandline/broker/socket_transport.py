@@ -21,6 +21,7 @@ from strandline.log.log_slice import LogSlice
 from strandline.runtime import Runtime
 
 RECEIVE_BUFFER_BYTES: Final = 2 * 1024 * 1024
+RECEIVE_BYTES_UNDER_PRESSURE: Final = 16 * 1024
 TURN_BYTES_MAX: Final = 1024 * 1024
 COPY_BYTES_MAX: Final = 64 * 1024
 """A slice up to this size is read and sent together with what surrounds it: one call instead of three."""
@@ -33,7 +34,12 @@ class ReceiveBuffer:
     """The one buffer of a loop. A view of it is good until the callback that got it returns."""
 
     def __init__(self) -> None:
-        self.view = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self._whole = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self.view = self._whole
+
+    def on_pressure(self, is_high: bool) -> None:
+        """While requests fill the memory set aside for them, take little at a time: what is left over is kept."""
+        self.view = self._whole[:RECEIVE_BYTES_UNDER_PRESSURE] if is_high else self._whole
 
 
 class FileBytes:
