@@ -1,0 +1,191 @@
+"""Partitions come and go as the metadata says, one bad log is one offline partition, and `flush.ms` is honoured."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.unit.log.engine import NOON_MS, batch_of
+from tests.unit.log.faulty_disk import FaultyDisk
+from tests.unit.log.manual_runtime import ManualRuntime
+
+from strandline.broker.replicas import Replicas
+from strandline.codec.messages.config_record import ConfigRecord
+from strandline.codec.messages.partition_record import PartitionRecord
+from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
+from strandline.codec.messages.topic_record import TopicRecord
+from strandline.config import BrokerConfig
+from strandline.errors import CorruptLog
+from strandline.ids import TopicPartition
+from strandline.log.flusher import Flusher
+from strandline.log.log_directory import LogDirectory
+from strandline.partition.partition import Partition
+from strandline.quorum.cluster_image import ClusterImage
+
+TOPIC_RESOURCE = 2
+
+
+class World:
+    """What replicas ask of a node, without its sockets, groups and controller."""
+
+    def __init__(self, path: Path) -> None:
+        self.disk = FaultyDisk()
+        self.runtime = ManualRuntime()
+        self.flusher = Flusher(self.runtime)
+        self.image = ClusterImage()
+        self.directory = LogDirectory(path, disk=self.disk, open_files_max=100)
+        self.forgotten: list[str] = []
+        node: Any = SimpleNamespace(
+            runtime=self.runtime,
+            flusher=self.flusher,
+            image=self.image,
+            directory=self.directory,
+            config=BrokerConfig.load("", {}),
+            groups=SimpleNamespace(on_topic_deleted=self.forgotten.append),
+        )
+        self.replicas = Replicas(node)
+        self.offset = 0
+
+    def apply(self, *records: Any) -> None:
+        for record in records:
+            self.image.apply(record, self.offset)
+            self.offset += 1
+        done: list[bool] = []
+        self.replicas.on_metadata(list(records), lambda: done.append(True))
+        assert done == [True], "told when all of it is done"
+
+    def create(self, name: str, partitions: int, **settings: str) -> uuid.UUID:
+        topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, f"{name}{self.offset}")
+        configs = [
+            ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=setting.replace("_", "."), value=value)
+            for setting, value in settings.items()
+        ]
+        self.apply(
+            TopicRecord(name=name, topic_id=topic_id),
+            *configs,
+            *(
+                PartitionRecord(
+                    partition_id=index,
+                    topic_id=topic_id,
+                    replicas=[1],
+                    isr=[1],
+                    leader=1,
+                    leader_epoch=0,
+                    partition_epoch=0,
+                    directories=[uuid.UUID(int=5)],
+                )
+                for index in range(partitions)
+            ),
+        )
+        return topic_id
+
+    def partition(self, name: str, index: int = 0) -> Partition:
+        partition = self.replicas.topics[name][index]
+        assert partition is not None
+        return partition
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path / "data")
+
+
+def test_flush_ms_flushes_what_waits_that_long(world: World) -> None:
+    world.create("orders", 1, flush_mode="async", flush_ms="5000")
+    partition = world.partition("orders")
+    began = world.runtime.monotonic()
+
+    def tick(after_s: float) -> int:
+        world.replicas.flush_by_time(began + after_s)
+        world.runtime.settle()
+        return partition.log.flushed_offset
+
+    partition.append(memoryview(batch_of([b"v"])), NOON_MS)
+    assert partition.high_watermark == 1, "nobody waits for it"
+    assert [tick(1), tick(4.9), tick(5)] == [0, 0, 1]
+    partition.append(memoryview(batch_of([b"v"])), NOON_MS)
+    assert [tick(6), tick(9.9), tick(10)] == [1, 1, 2]
+    syncs = world.disk.calls["datasync"]
+    assert tick(60) == 2
+    assert world.disk.calls["datasync"] == syncs, "nothing new, nothing to flush"
+
+
+def test_without_flush_ms_only_the_kernel_decides(world: World) -> None:
+    world.create("orders", 1, flush_mode="async")
+    partition = world.partition("orders")
+    partition.append(memoryview(batch_of([b"v"])), NOON_MS)
+    world.replicas.flush_by_time(world.runtime.monotonic() + 10**9)
+    world.runtime.settle()
+    assert partition.log.flushed_offset == 0
+
+
+def test_a_topic_of_one_replica_flushes_before_it_answers(world: World) -> None:
+    world.create("orders", 1)
+    assert world.partition("orders").flush_before_ack, "flush.mode=auto with a single copy"
+
+
+def test_partitions_are_found_by_name_and_by_id(world: World) -> None:
+    topic_id = world.create("orders", 3)
+    assert world.replicas.topics["orders"] is world.replicas.topics[topic_id.bytes]
+    assert [each.index for each in world.replicas.all()] == [0, 1, 2]
+    assert world.directory.topic_id_of(TopicPartition("orders", 2)) is not None
+
+
+def test_a_deleted_topic_is_gone_at_once_and_its_files_soon(world: World) -> None:
+    topic_id = world.create("orders", 2)
+    told: list[int] = []
+    listener = SimpleNamespace(on_commit=told.append)
+    partition = world.partition("orders")
+    _, commits_at, _ = partition.append(memoryview(batch_of([b"v"])), NOON_MS)
+    partition.when_committed(commits_at, listener)
+    world.apply(RemoveTopicRecord(topic_id=topic_id))
+    assert told == [3], "UNKNOWN_TOPIC_OR_PARTITION, and not silence"
+    assert world.replicas.topics == {}
+    assert world.forgotten == ["orders"]
+    assert world.directory.partition_directories() == []
+    world.runtime.settle()
+    assert [path.name for path in world.directory.path.iterdir() if path.is_dir()] == []
+    # A new topic of that name begins at 0.
+    world.create("orders", 1)
+    assert world.partition("orders").log_end_offset == 0
+    world.runtime.settle()
+
+
+def test_one_bad_log_is_one_offline_partition(world: World) -> None:
+    world.create("orders", 3)
+    for index in range(3):
+        for _ in range(3):
+            world.partition("orders", index).append(memoryview(batch_of([b"v"])), NOON_MS)
+        path = world.partition("orders", index).log.active.path
+    world.runtime.settle()
+    for each in world.replicas.all():
+        each.log.close()
+    damaged = bytearray(path.read_bytes())
+    damaged[70] ^= 1
+    path.write_bytes(damaged)
+    world.directory.close(clean=False)
+    again = World(world.directory.path)
+    topic = world.image.topics["orders"]
+    again.apply(
+        TopicRecord(name="orders", topic_id=topic.id),
+        *(
+            PartitionRecord(
+                partition_id=index,
+                topic_id=topic.id,
+                replicas=[1],
+                isr=[1],
+                leader=1,
+                leader_epoch=1,
+                partition_epoch=1,
+                directories=[uuid.UUID(int=5)],
+            )
+            for index in range(3)
+        ),
+    )
+    partitions = again.replicas.topics["orders"]
+    assert [None if each is None else each.log_end_offset for each in partitions] == [3, 3, None]
+    assert isinstance(again.replicas.offline[TopicPartition("orders", 2)], CorruptLog)
+    assert path.read_bytes() == bytes(damaged)
