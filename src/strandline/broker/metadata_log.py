@@ -13,11 +13,13 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 from strandline.codec.columns import Record, columns_of, decode_batch, encode_batch
 from strandline.codec.internal_records import decode_metadata_record, encode_metadata_record
 from strandline.codec.message import encode
 from strandline.codec.messages.leader_change_message import LeaderChangeMessage, Voter
+from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
 from strandline.codec.record_batch import parse_header
 from strandline.errors import CorruptLog, StrandlineError
 from strandline.ids import TopicPartition
@@ -47,6 +49,8 @@ class MetadataLog:
         self._flusher = flusher
         self._node_id = node_id
         self.image = ClusterImage()
+        self.removed_topic_ids: set[UUID] = set()
+        """Topics that the log saw go, for the start: a crash may have left their directories."""
         self.on_applied: Callable[[list[Any], Callable[[], object]], None] | None = None
         """Told of records that have just become part of the image; calls back when they have taken effect here."""
         self.on_failed: Callable[[list[Any]], None] | None = None
@@ -95,7 +99,10 @@ class MetadataLog:
     def _apply(self, record: Record) -> None:
         if record.value is None:
             raise CorruptLog(f"{self.log.directory}: record {record.offset} has no value")
-        self.image.apply(decode_metadata_record(record.value), record.offset)
+        decoded = decode_metadata_record(record.value)
+        if isinstance(decoded, RemoveTopicRecord):
+            self.removed_topic_ids.add(decoded.topic_id)
+        self.image.apply(decoded, record.offset)
 
     def _take_epoch(self) -> int:
         """Lead a new epoch: remembered on disk before anything is written in it."""

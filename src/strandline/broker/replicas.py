@@ -61,9 +61,11 @@ class Replicas:
     # Following the metadata
 
     def open_all(self) -> None:
-        """After a start: open what the image says is here, put aside what it does not know."""
+        """After a start: open what the image says is here, finish deletions, put aside what nobody knows."""
         directory = self._node.directory
         directory.remove_deleted()
+        removed = {uuid_text(topic_id) for topic_id in self._node.metadata.removed_topic_ids}
+        self._node.metadata.removed_topic_ids.clear()
         known = {
             TopicPartition(topic.name, index): uuid_text(topic.id)
             for topic in self._node.image.topics.values()
@@ -73,7 +75,10 @@ class Replicas:
             if name == metadata_log.NAME:
                 continue
             topic_id = directory.topic_id_of(name)
-            if name not in known or (topic_id is not None and topic_id != known[name]):
+            if topic_id in removed:
+                # A crash came between the record and the directory: the topic's end was acknowledged.
+                directory.disk.remove_tree(directory.path / str(name))
+            elif name not in known or (topic_id is not None and topic_id != known[name]):
                 log.warning("%s belongs to no topic of this cluster; kept as %s", name, directory.put_aside(name).name)
         for topic in self._node.image.topics.values():
             for _ in topic.partitions:
