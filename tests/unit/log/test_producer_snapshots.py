@@ -59,14 +59,15 @@ def test_one_of_what_was_cut_is_never_believed(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", observer=Producers())
     for sequence in range(10):
         send(log, 7, sequence)
-    log.roll(NOON_MS)
+    log.close()
+    # The snapshot of the stop lies in the middle of a segment, so it does not go with one.
+    log = open_log(tmp_path / "orders-0", observer=(producers := Producers()), clean=True)
     log.truncate_to(5)
     assert snapshots(log.directory) == []
     for sequence in range(7):
         send(log, 8, sequence)
     log.truncate_to(11)
-    assert isinstance(log.observer, Producers)
-    assert newest(log.observer) == {7: (4, 4), 8: (5, 10)}
+    assert newest(producers) == {7: (4, 4), 8: (5, 10)}
     log.close()
 
 
