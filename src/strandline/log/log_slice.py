@@ -34,8 +34,15 @@ class FlushJob:
     def __init__(
         self, disk: Disk, segments: list[Segment], paths: list[Path], directories: list[Path], end_offset: int
     ) -> None:
-        for segment in segments:
-            segment.retain()
+        held: list[Segment] = []
+        try:
+            for segment in segments:
+                segment.retain()
+                held.append(segment)
+        except OSError:
+            for segment in held:
+                segment.release()
+            raise
         self.segments = segments
         self.end_offset = end_offset
         self._disk = disk
@@ -44,14 +51,18 @@ class FlushJob:
         self._directories = directories
 
     def run(self) -> None:
-        for file in self._files:
+        for segment, file in zip(self.segments, self._files, strict=True):
+            if segment.sync_error is not None:
+                raise segment.sync_error
             file.datasync()
         for path in self._paths:
-            if self._disk.exists(path):
+            try:
                 index = self._disk.open(path)
-                try:
-                    index.datasync()
-                finally:
-                    index.close()
+            except FileNotFoundError:
+                continue  # Trimmed away since, perhaps while this flush runs.
+            try:
+                index.datasync()
+            finally:
+                index.close()
         for directory in self._directories:
             self._disk.sync_directory(directory)

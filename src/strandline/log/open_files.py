@@ -69,7 +69,12 @@ class OpenFiles:
             if segment.references == 0:
                 if segment.dirty:
                     # An error of writeback is told once, to a descriptor that was open: never close an unflushed one.
-                    segment.file().datasync()
+                    try:
+                        segment.file().datasync()
+                    except OSError as error:
+                        # It was told to us, and would be told to nobody else: the next flush must fail by it.
+                        segment.sync_error = error
+                        continue
                 clock.pop()
                 segment.detach()
                 return True

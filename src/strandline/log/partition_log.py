@@ -256,6 +256,8 @@ class PartitionLog:
         """Flush and wait for it; only where nothing else runs (closing, recovery, tools)."""
         job = self.begin_flush()
         if job is None:
+            if self.failure is not None:
+                raise self.failure
             self.flushed_offset = self.log_end_offset
             return
         try:

@@ -62,6 +62,7 @@ class Segment:
         "path",
         "references",
         "size_bytes",
+        "sync_error",
         "tail_offsets",
         "tail_positions",
         "tail_start",
@@ -99,6 +100,7 @@ class Segment:
         self.dirty = False
         self.deleted = False
         self.references = 0
+        self.sync_error: OSError | None = None
         self.touched = False
         self.tail_offsets: list[int] = []
         self.tail_positions: list[int] = []

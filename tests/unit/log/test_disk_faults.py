@@ -24,6 +24,7 @@ from tests.unit.log.manual_runtime import ManualRuntime
 from strandline.codec.record_batch import parse_header
 from strandline.errors import DiskFailed, ErrorCode, StrandlineError, error_code
 from strandline.log.flusher import Flusher
+from strandline.log.open_files import OpenFiles
 from strandline.log.partition_log import PartitionLog
 from strandline.log.time_lookup import find_time
 
@@ -210,9 +211,45 @@ def test_a_file_that_cannot_be_opened_for_its_flush_ends_the_log(tmp_path: Path,
     fill(log, 4)
     log.open_files.forget(log.active)
     disk.fail("open", errno.EIO, suffix=".log")
+    with pytest.raises(DiskFailed, match="cannot flush"):
+        log.flush_now()
     assert log.begin_flush() is None
     assert isinstance(log.failure, DiskFailed)
     assert log.flushed_offset == 0, "what was never synced is never called flushed"
+    assert log.active.references == 0
+
+
+def test_an_index_that_is_trimmed_away_during_the_flush_is_no_failure(tmp_path: Path, disk: FaultyDisk) -> None:
+    log = open_log(tmp_path / "orders-0", disk=disk, segment_bytes=300)
+    fill(log, 10)
+    job = log.begin_flush()
+    assert job is not None
+    log.trim(5)
+    job.run()
+    log.end_flush(job, None)
+    assert (log.failure, log.flushed_offset) == (None, 10)
+    fill(log, 10)
+    # The thread has just looked, and the file goes before it is opened.
+    disk.fail("open", errno.ENOENT, suffix=".index", times=1)
+    log.flush_now()
+    assert (log.failure, log.flushed_offset) == (None, 20)
+    log.close()
+
+
+def test_a_sync_that_fails_out_of_descriptors_fails_the_flush_to_come(tmp_path: Path, disk: FaultyDisk) -> None:
+    """The kernel tells of a lost page once. Whoever hears of it must pass it on, or the next flush would succeed."""
+    open_files = OpenFiles(disk)
+    log = open_log(tmp_path / "orders-0", disk=disk, open_files=open_files)
+    fill(log, 4)
+    disk.fail("datasync", errno.EIO, suffix=".log", times=1)
+    disk.fail("open", errno.EMFILE, suffix=".log", times=1)
+    with pytest.raises(OSError, match="Too many open files"):
+        open_log(tmp_path / "payments-0", disk=disk, open_files=open_files)
+    assert log.active.is_open
+    with pytest.raises(DiskFailed, match="flush failed"):
+        log.flush_now()
+    assert log.flushed_offset == 0
+    log.close()
 
 
 def test_a_failed_directory_sync_ends_the_log(tmp_path: Path, disk: FaultyDisk) -> None:

@@ -103,6 +103,32 @@ def test_an_unflushed_file_is_never_closed(tmp_path: Path, disk: FaultyDisk) -> 
     assert disk.open_now == 0
 
 
+def test_unflushed_files_above_the_bound_ask_for_their_flush(tmp_path: Path, disk: FaultyDisk) -> None:
+    open_files = OpenFiles(disk, open_files_max=FILES_MAX)
+    wanted: set[PartitionLog] = set()
+
+    def opened(name: str) -> PartitionLog:
+        log = open_log(tmp_path / name, disk=disk, open_files=open_files)
+        log.on_flush_wanted = lambda: wanted.add(log)
+        return log
+
+    logs = [opened(f"orders-{number}") for number in range(FILES_MAX)]
+    for log in logs:
+        fill(log, 1)
+    assert not wanted
+    # Each new file moves the hand on; who stands in its way is asked to make itself closable.
+    more = [opened(f"payments-{number}") for number in range(FILES_MAX)]
+    assert wanted
+    assert all(log.active.is_open for log in logs)
+    for log in wanted:
+        log.flush_now()
+    more += [opened(f"returns-{number}") for number in range(FILES_MAX)]
+    assert len(open_files) <= FILES_MAX
+    for log in (*logs, *more):
+        log.close()
+    assert disk.open_now == 0
+
+
 def test_out_of_descriptors_an_unflushed_file_is_synced_before_it_is_closed(tmp_path: Path, disk: FaultyDisk) -> None:
     open_files = OpenFiles(disk, open_files_max=FILES_MAX)
     logs = [open_log(tmp_path / f"orders-{number}", disk=disk, open_files=open_files) for number in range(4)]
