@@ -22,7 +22,7 @@ from typing import Any
 
 from decoder_contenders import CONTENDERS, NotHere, Scan
 from strandline.codec.columns import Compression, Record, columns_of, decode, encode_batch, records_of
-from strandline.codec.columns.batch import HEADER_BYTES
+from strandline.codec.record_batch import HEADER_SIZE
 
 RESULTS = Path(__file__).parent / "results"
 PROMISE_PER_S = 2_000_000
@@ -107,7 +107,7 @@ def measure_scans(rounds: int, *, contenders: bool) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"scan": name}
         for count in (10, 150, 10_000):
             batch = batches_of(count, Compression.NONE)
-            payload = batch[HEADER_BYTES : 12 + int.from_bytes(batch[8:12], "big")]
+            payload = batch[HEADER_SIZE : 12 + int.from_bytes(batch[8:12], "big")]
             wide, narrow = array("q", bytes(16 * count)), array("i", bytes(24 * count))
             arguments = (payload, 0, len(payload), count, 0, count - 1, 1_700_000_000_000, wide, narrow)
             start = time.process_time()

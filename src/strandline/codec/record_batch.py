@@ -34,7 +34,9 @@ PREFIX: Final = Struct(">qi")
 PREFIX_SIZE: Final = 12
 LEADER_FIELDS: Final = Struct(">qii")
 """Base offset, length and leader epoch: what the leader writes in place."""
+LENGTH_POSITION: Final = 8
 MAGIC_POSITION: Final = 16
+CRC_POSITION: Final = 17
 CRC_START: Final = 21
 MAGIC: Final = 2
 
@@ -77,6 +79,11 @@ class BatchHeader(NamedTuple):
     @property
     def last_sequence(self) -> int:
         return sequence_after(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the cleaner may drop the tombstones of this batch; it then stands in the place of the base timestamp."""
+        return self.base_timestamp if self.attributes & HAS_DELETE_HORIZON else None
 
     @property
     def is_control(self) -> bool:

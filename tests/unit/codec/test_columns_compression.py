@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.codec.columns import decode_batch, encode_batch
-from strandline.codec.columns.batch import HEADER, HEADER_BYTES, BatchHeader
 from strandline.codec.compression import Compression, compress, decompress
+from strandline.codec.record_batch import HEADER, HEADER_SIZE, BatchHeader
 from strandline.errors import BatchTooLarge, CorruptBatch, UnsupportedCompression
 
 TEXT = b"".join(b"order %d was paid; " % number for number in range(20_000))
@@ -165,7 +165,7 @@ def test_a_bomb_is_refused_before_it_is_inflated(name: str) -> None:
 def test_a_bomb_in_a_batch_is_refused() -> None:
     bomb = zstd_bomb(states_size=True)
     header = BatchHeader._make(HEADER.unpack_from(encode_batch([])))
-    header = header._replace(attributes=Compression.ZSTD, batch_length=HEADER_BYTES - 12 + len(bomb))
+    header = header._replace(attributes=Compression.ZSTD, length=HEADER_SIZE - 12 + len(bomb))
     with pytest.raises(BatchTooLarge):
         decode_batch(HEADER.pack(*header) + bomb, check_crc=False)
 

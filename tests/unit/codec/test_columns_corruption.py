@@ -11,7 +11,7 @@ from crc32c import crc32c
 from tests.unit.codec.columns_cases import COMPILED, PLAIN, TWINS, order_feed, using
 
 from strandline.codec.columns import Columns, Compression, Record, columns_of, decode_batch, encode_batch, records_of
-from strandline.codec.columns.batch import CRC_OFFSET, CRC_START, HEADER, HEADER_BYTES, BatchHeader
+from strandline.codec.record_batch import CRC_POSITION, CRC_START, HEADER, HEADER_SIZE, BatchHeader
 from strandline.errors import BatchTooLarge, CorruptBatch, UnsupportedCompression
 
 SEED = 20240607
@@ -20,17 +20,17 @@ SEED = 20240607
 def with_header(batch: bytes, **changes: int) -> bytes:
     """The batch with other words in its header, and a CRC that vouches for them."""
     header = BatchHeader._make(HEADER.unpack_from(batch))._replace(**changes)
-    return sealed(HEADER.pack(*header) + batch[HEADER_BYTES:])
+    return sealed(HEADER.pack(*header) + batch[HEADER_SIZE:])
 
 
 def sealed(batch: bytes) -> bytes:
-    return batch[:CRC_OFFSET] + crc32c(batch[CRC_START:]).to_bytes(4, "big") + batch[CRC_START:]
+    return batch[:CRC_POSITION] + crc32c(batch[CRC_START:]).to_bytes(4, "big") + batch[CRC_START:]
 
 
 def with_payload(payload: bytes, *, count: int = 1, **changes: int) -> bytes:
     """A batch of these very bytes, with an honest length and CRC."""
     empty = encode_batch([], last_offset_delta=count - 1)
-    return with_header(empty + payload, batch_length=len(empty + payload) - 12, record_count=count, **changes)
+    return with_header(empty + payload, length=len(empty + payload) - 12, record_count=count, **changes)
 
 
 @pytest.mark.parametrize("twin", TWINS)
@@ -42,9 +42,9 @@ def test_a_batch_cut_at_any_byte_is_corrupt(twin: ModuleType, codec: Compression
         for size in range(len(batch)):
             with pytest.raises(CorruptBatch):
                 decode_batch(batch[:size], check_crc=check_crc)
-            if size >= HEADER_BYTES:
+            if size >= HEADER_SIZE:
                 # The length is honest here, so that the cut is found by the codec or the scan.
-                shortened = with_header(batch[:size], batch_length=size - 12)
+                shortened = with_header(batch[:size], length=size - 12)
                 with pytest.raises(CorruptBatch):
                     decode_batch(shortened, check_crc=check_crc)
         with pytest.raises(CorruptBatch):
@@ -56,7 +56,7 @@ def test_a_batch_cut_at_any_byte_is_corrupt(twin: ModuleType, codec: Compression
 def test_a_flipped_bit_fails_the_crc(twin: ModuleType, codec: Compression) -> None:
     batch = encode_batch(order_feed(3), compression=codec)
     with using(twin):
-        for position in range(CRC_OFFSET, len(batch)):
+        for position in range(CRC_POSITION, len(batch)):
             damaged = bytearray(batch)
             damaged[position] ^= 1 << position % 8
             with pytest.raises(CorruptBatch):
@@ -87,7 +87,7 @@ def test_random_damage_is_found_or_harmless_and_the_twins_agree(codec: Compressi
         damaged = bytearray(batch)
         for _ in range(rng.choice((1, 1, 2, 5))):
             # The records section is where the scan works; the header gets its share.
-            position = rng.randrange(HEADER_BYTES, len(damaged)) if rng.random() < 0.8 else rng.randrange(len(damaged))
+            position = rng.randrange(HEADER_SIZE, len(damaged)) if rng.random() < 0.8 else rng.randrange(len(damaged))
             damaged[position] = rng.choice((rng.randrange(256), 0x00, 0x01, 0x7F, 0x80, 0xFF))
         plain = outcome(PLAIN, bytes(damaged), False)
         outcomes.add(plain if isinstance(plain, type) else "read")
@@ -201,10 +201,10 @@ def test_with_log_append_time_the_producers_own_times_do_not_matter(twin: Module
 BAD_HEADERS: dict[str, dict[str, int]] = {
     "magic 1": {"magic": 1},
     "magic 3": {"magic": 3},
-    "length of nothing": {"batch_length": 0},
-    "length below a header": {"batch_length": 48},
-    "negative length": {"batch_length": -1},
-    "largest length": {"batch_length": 2**31 - 1},
+    "length of nothing": {"length": 0},
+    "length below a header": {"length": 48},
+    "negative length": {"length": -1},
+    "largest length": {"length": 2**31 - 1},
     "negative base offset": {"base_offset": -1},
     "offsets beyond 64 bits": {"base_offset": 2**63 - 2},
     "negative last offset delta": {"last_offset_delta": -1},
@@ -226,7 +226,7 @@ def test_a_header_that_lies_is_corrupt(twin: ModuleType, changes: dict[str, int]
 
 def test_a_length_below_a_header_does_not_stop_the_walk_for_ever() -> None:
     with pytest.raises(CorruptBatch, match="smaller than a header"):
-        list(columns_of(with_header(encode_batch(order_feed(3)), batch_length=0)))
+        list(columns_of(with_header(encode_batch(order_feed(3)), length=0)))
 
 
 def test_an_unknown_codec_has_its_own_error() -> None:

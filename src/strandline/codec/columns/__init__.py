@@ -6,10 +6,11 @@ back, for internal topics, the library and tests. The hot loop lives in `_scan`,
 plain Python elsewhere; `decoder_name` says which. The bytes are drawn in docs/formats/record-batch.md.
 """
 
-from strandline.codec.columns.batch import BatchHeader, Columns, Record
+from strandline.codec.columns.batch import Columns, Record
 from strandline.codec.columns.decode import columns_of, decode_batch, decoder_name, records_of
 from strandline.codec.columns.encode import encode_batch
 from strandline.codec.compression import Compression
+from strandline.codec.record_batch import BatchHeader
 
 __all__ = [
     "BatchHeader",

@@ -17,17 +17,16 @@ from collections.abc import MutableSequence, Sequence
 
 from crc32c import crc32c
 
-from strandline.codec.columns.batch import (
-    APPEND_TIME_BIT,
-    CODEC_MASK,
+from strandline.codec.columns.batch import Record, read_headers
+from strandline.codec.record_batch import (
+    COMPRESSION_MASK,
     CRC_START,
     HEADER,
-    HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
     MAGIC,
-    RECORD_BYTES_MIN,
-    Record,
-    read_headers,
+    PREFIX_SIZE,
+    RECORD_SIZE_MIN,
 )
 from strandline.errors import CorruptBatch
 
@@ -207,9 +206,9 @@ def read_plain_batches(source: bytes, position: int, records: list[Record], chec
     payload = source
     size = min(len(source), 0x7FFFFFFF)  # Positions are 32-bit; what lies further goes the long way.
     # As locals these are C integers; as globals they would be Python objects, looked up and compared for every batch.
-    header_bytes, overhead_bytes, crc_start = HEADER_BYTES, LOG_OVERHEAD_BYTES, CRC_START
-    record_bytes_min, batch_magic, codec_mask = RECORD_BYTES_MIN, MAGIC, CODEC_MASK
-    append_time_bit, offset_max = APPEND_TIME_BIT, 0x7FFFFFFFFFFFFFFF
+    header_bytes, overhead_bytes, crc_start = HEADER_SIZE, PREFIX_SIZE, CRC_START
+    record_bytes_min, batch_magic, codec_mask = RECORD_SIZE_MIN, MAGIC, COMPRESSION_MASK
+    append_time_bit, offset_max = LOG_APPEND_TIME, 0x7FFFFFFFFFFFFFFF
     rows = 16
     wide = array("q", (0,)) * (2 * rows)
     narrow = array("i", (0,)) * (6 * rows)

@@ -6,32 +6,12 @@ Arrow, and both wrap them without a copy: `numpy.asarray(columns.offsets)`, `pya
 
 from __future__ import annotations
 
-import struct
 from array import array
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from strandline.codec.compression import Buffer, Compression
-
-HEADER = struct.Struct(">qiibIhiqqqhii")
-HEADER_BYTES = HEADER.size
-LENGTH_OFFSET = 8
-LOG_OVERHEAD_BYTES = 12
-"""Base offset and length: the part of a batch that its length field does not count."""
-MAGIC_OFFSET = 16
-MAGIC = 2
-CRC_OFFSET = 17
-CRC_START = 21
-"""The CRC covers attributes to end; base offset and leader epoch lie outside, so that a broker can set them."""
-
-RECORD_BYTES_MIN = 7
-"""Length, attributes, two deltas, two lengths and a header count, a byte each."""
-
-CODEC_MASK = 0x07
-APPEND_TIME_BIT = 0x08
-TRANSACTIONAL_BIT = 0x10
-CONTROL_BIT = 0x20
-DELETE_HORIZON_BIT = 0x40
+from strandline.codec.record_batch import COMPRESSION_MASK, BatchHeader
 
 NO_TIMESTAMP = -1
 
@@ -46,49 +26,6 @@ class Record(NamedTuple):
     key: bytes | None = None
     value: bytes | None = None
     headers: tuple[Header, ...] = ()
-
-
-class BatchHeader(NamedTuple):
-    """The 61 bytes that open a batch, in their order."""
-
-    base_offset: int
-    batch_length: int
-    leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
-
-    @property
-    def compression(self) -> Compression:
-        return Compression(self.attributes & CODEC_MASK)
-
-    @property
-    def is_append_time(self) -> bool:
-        return bool(self.attributes & APPEND_TIME_BIT)
-
-    @property
-    def is_transactional(self) -> bool:
-        return bool(self.attributes & TRANSACTIONAL_BIT)
-
-    @property
-    def is_control(self) -> bool:
-        return bool(self.attributes & CONTROL_BIT)
-
-    @property
-    def last_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta
-
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may drop the tombstones of this batch; it then stands in the place of the base timestamp."""
-        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
 
 class Columns:
@@ -157,7 +94,7 @@ class Columns:
 
     @property
     def compression(self) -> Compression:
-        return self.header.compression
+        return Compression(self.header.attributes & COMPRESSION_MASK)
 
     @property
     def is_control(self) -> bool:

@@ -12,22 +12,21 @@ from collections.abc import Iterator
 from crc32c import crc32c
 
 from strandline.codec.columns import _scan
-from strandline.codec.columns.batch import (
-    APPEND_TIME_BIT,
-    CODEC_MASK,
+from strandline.codec.columns.batch import Columns, Record
+from strandline.codec.compression import DECOMPRESSED_BYTES_MAX, Buffer, decompress
+from strandline.codec.record_batch import (
+    COMPRESSION_MASK,
     CRC_START,
     HEADER,
-    HEADER_BYTES,
-    LENGTH_OFFSET,
-    LOG_OVERHEAD_BYTES,
+    HEADER_SIZE,
+    LENGTH_POSITION,
+    LOG_APPEND_TIME,
     MAGIC,
-    MAGIC_OFFSET,
-    RECORD_BYTES_MIN,
+    MAGIC_POSITION,
+    PREFIX_SIZE,
+    RECORD_SIZE_MIN,
     BatchHeader,
-    Columns,
-    Record,
 )
-from strandline.codec.compression import DECOMPRESSED_BYTES_MAX, Buffer, decompress
 from strandline.errors import CorruptBatch
 
 PAYLOAD_BYTES_MAX = 2**31 - 1
@@ -54,15 +53,15 @@ def decode_batch(batch: Buffer, *, check_crc: bool = True, size_bytes_max: int =
     """
     header = read_header(batch)
     view = memoryview(batch)
-    if len(view) != LOG_OVERHEAD_BYTES + header.batch_length:
+    if len(view) != PREFIX_SIZE + header.length:
         raise CorruptBatch(
             f"the batch at offset {header.base_offset} is {len(view)} bytes long, "
-            f"its header says {LOG_OVERHEAD_BYTES + header.batch_length}"
+            f"its header says {PREFIX_SIZE + header.length}"
         )
     if check_crc and crc32c(view[CRC_START:]) != header.crc:
         raise CorruptBatch(f"the batch at offset {header.base_offset} fails its CRC-32C")
-    payload: Buffer = view[HEADER_BYTES:]
-    codec = header.attributes & CODEC_MASK
+    payload: Buffer = view[HEADER_SIZE:]
+    codec = header.attributes & COMPRESSION_MASK
     if codec:
         payload = decompress(codec, payload, size_bytes_max=min(size_bytes_max, PAYLOAD_BYTES_MAX))
     return _scan_payload(header, payload)
@@ -70,14 +69,14 @@ def decode_batch(batch: Buffer, *, check_crc: bool = True, size_bytes_max: int =
 
 def read_header(batch: Buffer) -> BatchHeader:
     """Unpack the header and check what it says about itself; the length is not compared with the buffer's."""
-    if len(batch) < HEADER_BYTES:
-        raise CorruptBatch(f"a batch has {HEADER_BYTES} bytes of header, here are {len(batch)} bytes")
+    if len(batch) < HEADER_SIZE:
+        raise CorruptBatch(f"a batch has {HEADER_SIZE} bytes of header, here are {len(batch)} bytes")
     # An old message set has its magic at the same place, and nothing else in common.
-    if batch[MAGIC_OFFSET] != MAGIC:
-        raise CorruptBatch(f"magic is {batch[MAGIC_OFFSET]}; only record batches of magic {MAGIC} can be read")
+    if batch[MAGIC_POSITION] != MAGIC:
+        raise CorruptBatch(f"magic is {batch[MAGIC_POSITION]}; only record batches of magic {MAGIC} can be read")
     header = BatchHeader._make(HEADER.unpack_from(batch))
-    if header.batch_length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
-        raise CorruptBatch(f"the batch length {header.batch_length} is smaller than a header")
+    if header.length < HEADER_SIZE - PREFIX_SIZE:
+        raise CorruptBatch(f"the batch length {header.length} is smaller than a header")
     if header.base_offset < 0 or header.last_offset_delta < 0 or header.last_offset > _INT64_MAX:
         raise CorruptBatch(
             f"base offset {header.base_offset} and last offset delta {header.last_offset_delta} make no range"
@@ -126,22 +125,22 @@ def records_of(
 
 def _batch_end(view: memoryview, position: int) -> int | None:
     """Where the batch at `position` ends, or none if the buffer ends first."""
-    if len(view) - position < LOG_OVERHEAD_BYTES:
+    if len(view) - position < PREFIX_SIZE:
         return None
-    start = position + LENGTH_OFFSET
+    start = position + LENGTH_POSITION
     length = int.from_bytes(view[start : start + 4], "big", signed=True)
-    if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+    if length < HEADER_SIZE - PREFIX_SIZE:
         raise CorruptBatch(f"the batch length {length} at position {position} is smaller than a header")
-    end = position + LOG_OVERHEAD_BYTES + length
+    end = position + PREFIX_SIZE + length
     return end if end <= len(view) else None
 
 
 def _scan_payload(header: BatchHeader, payload: Buffer) -> Columns:
     count = header.record_count
-    if count * RECORD_BYTES_MIN > len(payload) or len(payload) > PAYLOAD_BYTES_MAX:
+    if count * RECORD_SIZE_MIN > len(payload) or len(payload) > PAYLOAD_BYTES_MAX:
         raise CorruptBatch(f"{count} records cannot lie in {len(payload)} bytes")
     # With LogAppendTime every record carries the broker's time, whatever its own delta says.
-    append_time = header.attributes & APPEND_TIME_BIT
+    append_time = header.attributes & LOG_APPEND_TIME
     base_timestamp = 0 if append_time else header.base_timestamp
     wide = _ZERO_WIDE * (2 * count)
     narrow = _ZERO_NARROW * (6 * count)

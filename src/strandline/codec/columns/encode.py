@@ -10,17 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from crc32c import crc32c
 
-from strandline.codec.columns.batch import (
-    APPEND_TIME_BIT,
-    CONTROL_BIT,
-    CRC_START,
-    LOG_OVERHEAD_BYTES,
-    MAGIC,
-    TRANSACTIONAL_BIT,
-    Header,
-    Record,
-)
+from strandline.codec.columns.batch import Header, Record
 from strandline.codec.compression import Compression, compress
+from strandline.codec.record_batch import CONTROL, CRC_START, LOG_APPEND_TIME, MAGIC, PREFIX_SIZE, TRANSACTIONAL
 
 # The header in two parts: what the CRC does not cover, with the CRC itself, and what it does.
 _UNCHECKED_HEADER = struct.Struct(">qiibI")
@@ -100,9 +92,9 @@ def encode_batch(
     checked = (
         _CHECKED_HEADER.pack(
             compression
-            | (APPEND_TIME_BIT if append_time_ms is not None else 0)
-            | (TRANSACTIONAL_BIT if transactional else 0)
-            | (CONTROL_BIT if control else 0),
+            | (LOG_APPEND_TIME if append_time_ms is not None else 0)
+            | (TRANSACTIONAL if transactional else 0)
+            | (CONTROL if control else 0),
             final_delta if last_offset_delta is None else last_offset_delta,
             base_timestamp,
             max_timestamp if append_time_ms is None else append_time_ms,
@@ -113,7 +105,7 @@ def encode_batch(
         )
         + payload
     )
-    batch_length = CRC_START - LOG_OVERHEAD_BYTES + len(checked)
+    batch_length = CRC_START - PREFIX_SIZE + len(checked)
     return _UNCHECKED_HEADER.pack(base_offset, batch_length, leader_epoch, MAGIC, crc32c(checked)) + checked
 
 
