@@ -122,7 +122,7 @@ CASES: dict[str, Case] = {
     "zstd of garbage": _records(lambda: with_fields(_records_of(b"\xff" * 40), attributes=4), OK),
     "null key on a compacted topic": _records(
         lambda: encode_batch([Record(timestamp_ms=now_ms(), value=b"v")]),
-        OK,
+        ErrorCode.INVALID_RECORD,
         topic=COMPACTED_TOPIC,
     ),
     # Times.
@@ -202,7 +202,6 @@ KAFKA_DIFFERS: dict[str, ErrorCode | str] = {
     "snappy of garbage": ErrorCode.UNKNOWN_SERVER_ERROR,
     "lz4 of garbage": ErrorCode.UNKNOWN_SERVER_ERROR,
     "zstd of garbage": ErrorCode.UNKNOWN_SERVER_ERROR,
-    "null key on a compacted topic": ErrorCode.INVALID_RECORD,
     "a transactional id with a plain batch": OK,
 }
 """What Apache Kafka 4.3.1 answers where we answer something else; `docs/limits.md` gives the reasons."""

@@ -131,10 +131,11 @@ def test_a_client_id_that_lies_about_its_length(broker: EmbeddedBroker, size: in
             assert answer is None or peer.is_served()
 
 
-def test_a_client_id_that_is_no_text(broker: EmbeddedBroker) -> None:
+def test_a_client_id_that_is_no_text_is_only_a_name(broker: EmbeddedBroker) -> None:
     with Peer(broker.port) as peer:
         peer.send(framed(header(3, 0, flexible=False, client_id=b"\xff\xfe") + struct.pack(">i", 0)))
-        assert peer.is_closed()
+        assert answer_of(ROUTES[3], 0, peer.receive_answer()).brokers
+        assert peer.is_served()
 
 
 def test_memory_is_not_given_for_promises(broker: EmbeddedBroker) -> None:

@@ -16,7 +16,7 @@ from strandline.broker.routes import Route
 from strandline.codec.message import decode, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.wire import ELEMENTS_MAX, skip_tags
-from strandline.errors import MalformedMessage, PeerError
+from strandline.errors import PeerError
 from strandline.handlers.context import EncodedResponse
 
 if TYPE_CHECKING:
@@ -117,10 +117,8 @@ class Dispatcher:
         # What follows the message is ignored, as Kafka does: librdkafka's Metadata 13 for "all topics" ends in three
         # bytes that belong to nothing.
         request, _ = decode(handler.request_class, version, view, at, elements_max=ELEMENTS_MAX)
-        try:
-            client_id = str(view[:client_id_size], "utf-8") if client_id_size >= 0 else None
-        except UnicodeDecodeError as error:
-            raise MalformedMessage("a client id that is not UTF-8") from error
+        # A client id is for people; what is no UTF-8 in it shows as U+FFFD, as in Kafka.
+        client_id = str(view[:client_id_size], "utf-8", "replace") if client_id_size >= 0 else None
         exchange = connection.begin(
             correlation_id, flexible_header=version >= route.flexible_from and route.api_key != API_VERSIONS
         )
