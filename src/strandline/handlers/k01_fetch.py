@@ -137,8 +137,8 @@ class FetchAttempt:
                     may_block=self._cold_lookups > COLD_LOOKUPS_MAX,
                 )
             elif partition.log.failure is not None:
-                raise partition.log.failure
-        except StrandlineError as error:
+                raise partition.log.refusal()
+        except (StrandlineError, OSError) as error:
             return PartitionData(topic, index, error_code(error), -1, -1, -1, None)
         return PartitionData(
             topic, index, 0, high_watermark, partition.last_stable_offset, partition.log.log_start_offset, records

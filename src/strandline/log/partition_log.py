@@ -139,7 +139,7 @@ class PartitionLog:
     def _begin_epoch(self, epoch: int, start_offset: int) -> None:
         """Remember a new leader's epoch before its first batch is written."""
         if self.failure is not None:
-            raise self.failure
+            raise self.refusal()
         self.leader_epochs.note(epoch, start_offset)
         try:
             self.save_leader_epochs()
@@ -149,7 +149,7 @@ class PartitionLog:
 
     def _write(self, batch: Buffer, base_offset: int, last_offset: int, max_timestamp_ms: int, now_ms: int) -> None:
         if self.failure is not None:
-            raise self.failure
+            raise self.refusal()
         segment = self.active
         if segment.size_bytes and (
             segment.size_bytes + len(batch) > self.config.segment_bytes
@@ -257,7 +257,7 @@ class PartitionLog:
         job = self.begin_flush()
         if job is None:
             if self.failure is not None:
-                raise self.failure
+                raise self.refusal()
             self.flushed_offset = self.log_end_offset
             return
         try:
@@ -273,6 +273,12 @@ class PartitionLog:
             self.failure = error
             if self.on_failed is not None:
                 self.on_failed(error)
+
+    def refusal(self) -> StrandlineError:
+        """The failure anew. Raised itself, again and again, it would keep the frames of all who ever met it alive, and
+        with them the requests that they were working on."""
+        assert self.failure is not None
+        return type(self.failure)(str(self.failure))
 
     # Reading
 
@@ -291,7 +297,7 @@ class PartitionLog:
         the slice. Raises ColdRead if the page cache does not know the way and `may_block` is not set.
         """
         if self.failure is not None:
-            raise self.failure
+            raise self.refusal()
         limit = self.log_end_offset if limit_offset is None else limit_offset
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(

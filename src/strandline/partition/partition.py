@@ -134,6 +134,9 @@ class Partition:
         A batch that is here already is not stored again; the producer is told where it is. Raises StrandlineError with
         nothing changed.
         """
+        if self.log.failure is not None:
+            # Before anything else: a retry of a batch that is here would wait for a high watermark that moves no more.
+            raise self.log.failure
         config = self.config
         header = check_batch(batch)
         if len(batch) > config.max_message_bytes:
@@ -273,7 +276,7 @@ class Partition:
 
     def _look_up(self, search: Callable[[list[Segment], bool], FoundTime | None], callback: FoundCallback) -> None:
         if self.log.failure is not None:
-            raise self.log.failure
+            raise self.log.refusal()
         segments = list(self.log.segments)
         try:
             found = search(segments, False)
