@@ -166,7 +166,7 @@ class Connection:
 
     def _go_on(self) -> None:
         """Something that held requests up is over."""
-        if self.paused and not self.closed:
+        if self.paused and not self.closed and not self.dispatcher.is_stopping:
             self.paused = False
             self._work_off_inbox()
             if not self.paused and not self.closed:

@@ -61,6 +61,8 @@ class Dispatcher:
         self.refused = 0
         self.ticks = 0
         """Seconds since the start, roughly: cheap enough to be noted with every receive."""
+        self.is_stopping = False
+        """Then what was started is finished, and nothing is begun any more."""
         self._starved: deque[Connection] = deque()
         self._favoured: Connection | None = None
         self._favoured_at = 0
@@ -161,7 +163,11 @@ class Dispatcher:
         elif change < 0:
             if self._favoured is connection:
                 self._favoured = None
-            while self._starved and (self.inbox_bytes <= self.inbox_bytes_max or self._favoured is None):
+            while (
+                self._starved
+                and not self.is_stopping
+                and (self.inbox_bytes <= self.inbox_bytes_max or self._favoured is None)
+            ):
                 waiting = self._starved.popleft()
                 if waiting.closed:
                     continue

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -200,18 +200,24 @@ class Node:
             self.replicas.expire_producers()
 
     def _write_checkpoints(self) -> None:
+        """Write what changed, in a thread: checkpoints are synced, and the loop does not wait for a disk."""
         self._checkpointed_at = self.runtime.monotonic()
-        try:
-            self.directory.write_checkpoints(self.replicas.logs())
-        except OSError as error:
-            # Checkpoints save time at the next start; a full disk must not stop the node for want of them.
+        changed = self.directory.changed_checkpoints(self.replicas.logs())
+        if changed:
+            self.runtime.in_thread(partial(self.directory.save, changed), self._on_checkpoints_written)
+
+    def _on_checkpoints_written(self, _: None, error: BaseException | None) -> None:
+        if error is not None:
+            # They save time at the next start; a full disk must not stop the node for want of them.
             log.warning("checkpoints could not be written: %s", error)
+            self.directory.forget_checkpoints()
 
     # Stopping
 
     async def stop(self) -> None:
         """Take no more requests, let those that were started finish, leave a clean directory."""
         self.listener.close()
+        self.dispatcher.is_stopping = True
         for connection in list(self.dispatcher.connections):
             connection.transport.pause()
         self._loading.cancel()
@@ -243,8 +249,12 @@ class Node:
                 clean = False
             clean = clean and each.log.flushed_offset == each.log.log_end_offset
         self.metadata.close()
-        self._write_checkpoints()
         self.runtime.close()
+        try:
+            self.directory.write_checkpoints(self.replicas.logs())
+        except OSError as error:
+            log.warning("checkpoints could not be written, so the next start recovers: %s", error)
+            clean = False
         self.directory.close(clean=clean and not self.replicas.offline)
         log.info(
             "stopped; loop stalls above 20 ms: %d, the longest %.0f ms",

@@ -310,7 +310,7 @@ def _gather(pieces: list[Piece]) -> list[bytes | memoryview | FileBytes]:
             text.append(piece)
             continue
         if piece.size_bytes <= COPY_BYTES_MAX:
-            data = piece.segment.file().read_at_nowait(piece.position, piece.size_bytes)
+            data = _read_small(piece)
             if data is not None:
                 piece.release()
                 text.append(data)
@@ -322,3 +322,12 @@ def _gather(pieces: list[Piece]) -> list[bytes | memoryview | FileBytes]:
     if text:
         gathered.append(b"".join(text))
     return gathered
+
+
+def _read_small(piece: LogSlice) -> bytes | None:
+    """The bytes of a small slice, if the page cache holds them."""
+    try:
+        return piece.segment.file().read_at_nowait(piece.position, piece.size_bytes)
+    except OSError:
+        # The disk cannot read it. The answer's length is told already, so sending it as a file ends the connection.
+        return None

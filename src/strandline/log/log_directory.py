@@ -45,6 +45,7 @@ class LogDirectory:
         self.open_files = OpenFiles(disk, open_files_max=open_files_max)
         disk.make_directory(path)
         self._lock = disk.lock(path)
+        self._written: dict[Path, bytes] = {}
         self.was_clean = self._take_clean_mark()
         self.recovery_points = self._read(checkpoints.RECOVERY_POINTS)
         self.high_watermarks = self._read(checkpoints.HIGH_WATERMARKS)
@@ -111,6 +112,7 @@ class LogDirectory:
 
         All that is gone is forgotten at once, so that a topic of a thousand partitions made anew costs one write.
         """
+        self.forget_checkpoints()
         for file_name, offsets in (
             (checkpoints.RECOVERY_POINTS, self.recovery_points),
             (checkpoints.HIGH_WATERMARKS, self.high_watermarks),
@@ -166,21 +168,34 @@ class LogDirectory:
 
     def write_checkpoints(self, logs: dict[TopicPartition, tuple[PartitionLog, int]]) -> None:
         """Note for each log its recovery point, its high watermark, and its start where that is not a segment's."""
-        recovery = {name: each.flushed_offset for name, (each, _) in logs.items()}
-        watermarks = {name: high_watermark for name, (_, high_watermark) in logs.items()}
-        starts = {
+        self.save(self.changed_checkpoints(logs))
+
+    def changed_checkpoints(self, logs: dict[TopicPartition, tuple[PartitionLog, int]]) -> dict[Path, bytes]:
+        """The checkpoint files whose content is not what was last written; `save` writes them, in a thread perhaps."""
+        self.recovery_points = {name: each.flushed_offset for name, (each, _) in logs.items()}
+        self.high_watermarks = {name: high_watermark for name, (_, high_watermark) in logs.items()}
+        self.log_start_offsets = {
             name: each.log_start_offset
             for name, (each, _) in logs.items()
             if each.log_start_offset > each.segments[0].base_offset
         }
-        for file_name, offsets, previous in (
-            (checkpoints.RECOVERY_POINTS, recovery, self.recovery_points),
-            (checkpoints.HIGH_WATERMARKS, watermarks, self.high_watermarks),
-            (checkpoints.LOG_START_OFFSETS, starts, self.log_start_offsets),
-        ):
-            if offsets != previous or not self.disk.exists(self.path / file_name):
-                self.disk.write_whole(self.path / file_name, checkpoints.format_offsets(offsets))
-        self.recovery_points, self.high_watermarks, self.log_start_offsets = recovery, watermarks, starts
+        files = {
+            self.path / checkpoints.RECOVERY_POINTS: checkpoints.format_offsets(self.recovery_points),
+            self.path / checkpoints.HIGH_WATERMARKS: checkpoints.format_offsets(self.high_watermarks),
+            self.path / checkpoints.LOG_START_OFFSETS: checkpoints.format_offsets(self.log_start_offsets),
+        }
+        changed = {path: content for path, content in files.items() if self._written.get(path) != content}
+        self._written |= changed
+        return changed
+
+    def forget_checkpoints(self) -> None:
+        """What was to be written may not be there: write it all the next time."""
+        self._written.clear()
+
+    def save(self, files: dict[Path, bytes]) -> None:
+        """Write small files whole and synced: an empty one after a power cut would bring trimmed records back."""
+        for path, content in files.items():
+            self.disk.write_whole(path, content, sync=True)
 
     def close(self, *, clean: bool) -> None:
         if clean:

@@ -411,3 +411,13 @@ def test_reads_end_at_the_high_watermark(tmp_path: Path) -> None:
     piece = world.partition.read(0, **how)
     assert piece is not None
     piece.release()
+
+
+def test_a_retry_on_a_failed_log_is_told_at_once(tmp_path: Path) -> None:
+    """It would otherwise wait for a high watermark that can no longer move."""
+    world = World(tmp_path, flush_mode="ack")
+    producer = {"producer_id": 7, "producer_epoch": 0, "sequence": 0}
+    world.append(b"paid", **producer)
+    world.partition.log.fail(DiskFailed("gone"))
+    with pytest.raises(DiskFailed):
+        world.append(b"paid", **producer)
