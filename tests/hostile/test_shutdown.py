@@ -204,3 +204,32 @@ def test_a_signal_while_clients_connect(broker: EmbeddedBroker) -> None:
             thread.join(30)
     assert failures == []
     assert "Traceback" not in broker.stderr_text()
+
+
+def test_a_client_that_never_stops_asking_does_not_hold_up_the_stop(broker: EmbeddedBroker) -> None:
+    """More in flight than may wait at once, so that requests lie unread behind those that were started."""
+    in_flight, sent, answered = 600, 0, 0
+    with Peer(broker.port) as peer:
+        stopping: threading.Thread | None = None
+        answered_before = 0
+        try:
+            while True:
+                if sent - answered < in_flight:
+                    ask = request(produce(TOPIC, batch([b"more"])), 9)
+                    peer.send(ask * (in_flight - (sent - answered)))
+                    sent = answered + in_flight
+                peer.receive_answer()
+                answered += 1
+                if answered == 2000:
+                    stopping = threading.Thread(target=broker.stop)
+                    stopping.start()
+                    answered_before = answered
+        except Closed:
+            pass
+        assert stopping is not None
+        stopping.join(60)
+    # What was started is answered; what lies behind it is not begun any more.
+    print(f"{answered - answered_before} answers after the signal")
+    assert answered - answered_before < 5 * in_flight
+    broker.start()
+    assert len(read_all(broker.port)) >= answered
