@@ -44,6 +44,11 @@ def open_log(
     _load_leader_epochs(log)
     _load_segments(log, now_ms)
     if not log.segments:
+        if recovery_point > max(0, log_start_offset):
+            raise CorruptLog(
+                f"{directory}: there is no segment, but everything below offset {recovery_point} had reached the disk. "
+                "Restore the partition from a replica or a backup"
+            )
         log.log_end_offset = log.log_start_offset = max(0, log_start_offset)
         log.add_segment(log.log_end_offset, now_ms)
     else:
@@ -79,7 +84,7 @@ def _load_segments(log: PartitionLog, now_ms: int) -> None:
         path = log.directory / name
         if name.endswith((DELETED_SUFFIX, ".tmp")):
             log.disk.remove(path)
-        elif name.endswith(LOG_SUFFIX):
+        elif name.endswith(LOG_SUFFIX) and name[: -len(LOG_SUFFIX)].isdecimal():
             segment = log.new_segment(int(name[: -len(LOG_SUFFIX)]), now_ms)
             segment.size_bytes = log.disk.size(path)
             log.adopt(segment)

@@ -26,7 +26,8 @@ class Snapshots:
     def offsets(self) -> list[int]:
         """The offsets that snapshots were taken at, oldest first."""
         names = [name for name in self._disk.names(self._directory) if name.endswith(SNAPSHOT_SUFFIX)]
-        return sorted(int(name[: -len(SNAPSHOT_SUFFIX)]) for name in names)
+        stems = [name[: -len(SNAPSHOT_SUFFIX)] for name in names]
+        return sorted(int(stem) for stem in stems if stem.isdecimal())
 
     def save(self, offset: int) -> None:
         """Keep what the observer knows now, when the log ends at `offset`."""

@@ -19,8 +19,10 @@ from tests.unit.log.engine import (
 )
 
 from strandline.codec.record_batch import parse_header
+from strandline.errors import CorruptLog
 from strandline.log.partition_log import PartitionLog
 from strandline.log.time_lookup import find_time
+from strandline.partition.producers import Producers
 
 SEED = 20_241_107
 CONFIG = {"segment_bytes": 4000, "index_interval_bytes": 200}
@@ -147,6 +149,29 @@ def test_leftovers_of_an_interrupted_deletion_are_removed(tmp_path: Path) -> Non
     assert not list((tmp_path / "orders-0").glob("*.tmp"))
     check(again)
     again.close()
+
+
+def test_files_of_strangers_are_left_alone(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "orders-0")
+    log.close()
+    strangers = ["notes.log", "notes.snapshot", "README", "00000000000000000007.checkpoint", "-1.log"]
+    for name in strangers:
+        (tmp_path / "orders-0" / name).write_bytes(b"not ours")
+    for clean in (True, False):
+        again = open_log(tmp_path / "orders-0", clean=clean, observer=Producers(), **CONFIG)
+        assert offsets_in(again) == list(range(RECORDS))
+        again.close()
+    assert all((tmp_path / "orders-0" / name).read_bytes() == b"not ours" for name in strangers)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_whose_segments_are_gone_is_not_begun_anew(tmp_path: Path, clean: bool) -> None:
+    log = a_log(tmp_path / "orders-0")
+    log.close()
+    for path in (tmp_path / "orders-0").glob("0*"):
+        path.unlink()
+    with pytest.raises(CorruptLog, match=f"everything below offset {RECORDS}"):
+        open_log(tmp_path / "orders-0", clean=clean, recovery_point=RECORDS, **CONFIG)
 
 
 def test_a_new_log_may_begin_at_a_later_offset(tmp_path: Path) -> None:
