@@ -126,7 +126,9 @@ def _parse(view: memoryview, at: int, version: int) -> FetchRequest:
             if len(forgotten) > ELEMENTS_MAX:
                 raise MalformedMessage(f"more than {ELEMENTS_MAX} forgotten partitions in one request")
     if version >= 11:
-        _, at = read_name(view, at, flexible)
+        rack_id, at = read_name(view, at, flexible)
+        if rack_id is None:
+            raise MalformedMessage("a rack id that is null")
     if flexible:
         if version >= REPLICA_STATE_FROM:
             replica_id = _read_request_tags(view, at)

@@ -84,6 +84,8 @@ def parse_produce(view: memoryview, at: int, version: int) -> ProduceRequest:
                     partition, size = _PARTITION_SIZE.unpack_from(view, at)
                     at += 8
                 if size < 0:
+                    if size < -1:
+                        raise MalformedMessage(f"records of {size} bytes")
                     records = None
                 else:
                     if size > len(view) - at:

@@ -70,6 +70,8 @@ def read_name(view: Buffer, at: int, flexible: bool) -> tuple[str | None, int]:
         size = INT16.unpack_from(view, at)[0]
         at += 2
     if size < 0:
+        if size < -1:
+            raise MalformedMessage(f"a string of {size} bytes")
         return None, at
     end = at + size
     if end > len(view):
