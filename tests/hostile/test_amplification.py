@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 from tests.hostile.floods import FLOODS, TAG_FLOODS, name
-from tests.hostile.neighbour import TOPIC, Neighbour
+from tests.hostile.neighbour import TOPIC
 from tests.hostile.peer import Peer, framed, header, raw_request
-from tests.hostile.process import MIB, forget_peak, peak_resident_bytes, resident_bytes, standard_error
+from tests.hostile.process import MIB, forget_peak, peak_resident_bytes, resident_bytes
+from tests.hostile.stage import stage
 
-import strandline
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.codec.wire import ELEMENTS_MAX, TAGGED_FIELDS_MAX
 from strandline.partition.fetch_session import SESSION_PARTITIONS_MAX
@@ -25,15 +25,8 @@ GROWTH_BYTES_MAX = 48 * MIB
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
-    with strandline.embedded(properties={"group.initial.rebalance.delay.ms": "0"}) as log:
-        log.create_topic(TOPIC)
-        log.create_topic("target", 2)
-        pid = log.pid
-        with Neighbour(log.bootstrap):
-            yield log
-        assert log.running
-        text = standard_error(pid)
-        assert "Traceback" not in text, text[text.index("Traceback") - 500 :][:4000]
+    with stage({"target": 2}, properties={"group.initial.rebalance.delay.ms": "0"}) as log:
+        yield log
 
 
 def flood(broker: EmbeddedBroker, content: bytes) -> bytes | None:

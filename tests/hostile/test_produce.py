@@ -9,13 +9,11 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from tests.hostile.batches import batch, now_ms, produce, with_fields, with_records
-from tests.hostile.neighbour import TOPIC as NEIGHBOUR_TOPIC
-from tests.hostile.neighbour import Neighbour
 from tests.hostile.peer import ROUTES, Peer, answer_of, raw_request, request
-from tests.hostile.process import MIB, forget_peak, peak_resident_bytes, resident_bytes, standard_error
+from tests.hostile.process import MIB, forget_peak, peak_resident_bytes, resident_bytes
 from tests.hostile.produce_cases import APPEND_TIME_TOPIC, CASES, OK, TOPIC, TOPICS, twice_the_partition
+from tests.hostile.stage import stage
 
-import strandline
 from strandline.codec.columns import columns_of
 from strandline.codec.compression import Compression, compress
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -29,21 +27,12 @@ GROUP = "reader"
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
-    with strandline.embedded(properties={"group.initial.rebalance.delay.ms": "0"}) as log:
-        log.create_topic(NEIGHBOUR_TOPIC)
-        for topic, configs in TOPICS.items():
-            log.create_topic(topic, 2, **{name.replace(".", "_"): value for name, value in configs.items()})
-        make_internal_topic(log)
-        pid = log.pid
-        with Neighbour(log.bootstrap):
-            yield log
-        assert log.running
-        text = standard_error(pid)
-        assert "Traceback" not in text, text[text.index("Traceback") - 500 :][:4000]
+    with stage(dict.fromkeys(TOPICS, 2), configs=TOPICS) as log:
+        commit_an_offset(log)
+        yield log
 
 
-def make_internal_topic(log: EmbeddedBroker) -> None:
-    """`__consumer_offsets` comes to be with the first committed offset."""
+def commit_an_offset(log: EmbeddedBroker) -> None:
     consumer = Consumer({"bootstrap.servers": log.bootstrap, "group.id": GROUP, "log_level": 0})
     consumer.commit(offsets=[TopicPartition(TOPIC, 0, 0)], asynchronous=False)
     consumer.close()

@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from tests.hostile.neighbour import TOPIC, Neighbour
 from tests.hostile.odd_requests import (
     UNKNOWN_TAGS,
     body_of,
@@ -17,9 +16,9 @@ from tests.hostile.odd_requests import (
     odd_message,
 )
 from tests.hostile.peer import Peer, answer_of, framed, header, raw_request, request, request_class
-from tests.hostile.process import MIB, forget_peak, peak_resident_bytes, resident_bytes, standard_error
+from tests.hostile.process import MIB, forget_peak, peak_resident_bytes, resident_bytes
+from tests.hostile.stage import stage
 
-import strandline
 from strandline.broker.routes import Route
 from strandline.codec.message import encode
 from strandline.testing.embedded_broker import EmbeddedBroker
@@ -34,15 +33,8 @@ GROWTH_BYTES_MAX = 48 * MIB
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
     # A group that begins at once, so that a JoinGroup by chance is answered soon.
-    with strandline.embedded(properties={"group.initial.rebalance.delay.ms": "0"}) as log:
-        log.create_topic(TOPIC)
-        log.create_topic("target", 2)
-        pid = log.pid
-        with Neighbour(log.bootstrap):
-            yield log
-        assert log.running
-        text = standard_error(pid)
-        assert "Traceback" not in text, text[text.index("Traceback") - 500 :][:4000]
+    with stage({"target": 2}, properties={"group.initial.rebalance.delay.ms": "0"}) as log:
+        yield log
 
 
 class Line:

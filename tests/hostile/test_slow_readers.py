@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 from tests.hostile.batches import batch, produce
-from tests.hostile.conftest import wait_for_offsets_topic
-from tests.hostile.neighbour import TOPIC, Neighbour
 from tests.hostile.peer import ROUTES, Closed, Peer, answer_of, request
-from tests.hostile.process import MIB, descriptors, resident_bytes, standard_error, until
+from tests.hostile.process import MIB, descriptors, resident_bytes, until
+from tests.hostile.stage import stage
 from tests.unit.log.engine import append, batch_of, open_log
 
-import strandline
 from strandline.codec.columns import columns_of
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
@@ -32,16 +30,8 @@ _names = itertools.count()
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
     # So few files may be open that segments are closed and opened all the time.
-    with strandline.embedded(properties={"open.files.max": "16"}) as log:
-        log.create_topic(TOPIC)
-        log.create_topic(NOISE, NOISE_PARTITIONS)
-        pid = log.pid
-        wait_for_offsets_topic(log)
-        with Neighbour(log.bootstrap):
-            yield log
-        assert log.running
-        text = standard_error(pid)
-        assert "Traceback" not in text, text[text.index("Traceback") - 500 :][:4000]
+    with stage({NOISE: NOISE_PARTITIONS}, properties={"open.files.max": "16"}) as log:
+        yield log
 
 
 class Story:
