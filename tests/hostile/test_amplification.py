@@ -6,7 +6,8 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from tests.hostile.floods import FLOODS, TAG_FLOODS, name
+from tests.hostile.batches import batch, produce
+from tests.hostile.floods import ACKS_TIMEOUT, FETCH_7, FLOODS, TAG_FLOODS, name, uvarint
 from tests.hostile.neighbour import TOPIC
 from tests.hostile.peer import Peer, framed, header, raw_request
 from tests.hostile.process import MIB, forget_peak, peak_resident_bytes, resident_bytes
@@ -14,6 +15,7 @@ from tests.hostile.stage import stage
 
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.codec.wire import ELEMENTS_MAX, TAGGED_FIELDS_MAX
+from strandline.errors import ErrorCode
 from strandline.partition.fetch_session import SESSION_PARTITIONS_MAX
 from strandline.testing.embedded_broker import EmbeddedBroker
 
@@ -99,3 +101,29 @@ def test_fetch_sessions_have_a_budget_of_partitions(broker: EmbeddedBroker) -> N
         answer = peer.ask(fetch, 11)
         assert answer.error_code == 0
         assert answer.responses[0].partitions[0].error_code == 0
+
+
+def test_names_of_topics_that_are_not_there_are_not_kept(broker: EmbeddedBroker) -> None:
+    before = resident_bytes(broker.pid)
+    forget_peak(broker.pid)
+    with Peer(broker.port) as peer:
+        for number in range(3000):
+            answer = peer.ask(produce(f"{number}-" + "x" * 30_000, batch()), 9)
+            assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    grown = peak_resident_bytes(broker.pid) - before
+    print(f"3,000 unknown names of 30,000 characters: memory grew by {grown / MIB:.1f} MiB")
+    assert grown < GROWTH_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "before", "behind"),
+    [(0, 9, b"\x00" + ACKS_TIMEOUT + b"\x02", b"\x01\x00\x00"), (1, 12, FETCH_7 + b"\x02", b"\x01\x00\x01\x01\x00")],
+    ids=["Produce", "Fetch"],
+)
+def test_a_name_is_no_longer_than_a_string_may_be(
+    broker: EmbeddedBroker, api_key: int, version: int, before: bytes, behind: bytes
+) -> None:
+    """Compact strings could be as long as the frame; Kafka allows 32,767 bytes in either form."""
+    for size, is_answered in ((32_767, True), (32_768, False), (8_000_000, False)):
+        body = before + uvarint(size + 1) + b"x" * size + behind
+        assert (flood(broker, raw_request(api_key, version, body)) is not None) == is_answered

@@ -19,6 +19,8 @@ INT32: Final = Struct(">i")
 ELEMENTS_MAX: Final = 100_000
 """Topics or partitions that one request may name: each costs the loop microseconds and an object, and three bytes of
 request are enough to ask for one."""
+STRING_BYTES_MAX: Final = 0x7FFF
+"""The compact form could say more; Kafka refuses it."""
 TAGGED_FIELDS_MAX: Final = 32
 """Tagged fields in one section; Kafka's own messages have a handful."""
 
@@ -74,8 +76,8 @@ def read_name(view: Buffer, at: int, flexible: bool) -> tuple[str | None, int]:
             raise MalformedMessage(f"a string of {size} bytes")
         return None, at
     end = at + size
-    if end > len(view):
-        raise MalformedMessage(f"a string of {size} bytes with {len(view) - at} left")
+    if end > len(view) or size > STRING_BYTES_MAX:
+        raise MalformedMessage(f"a string of {size} bytes with {len(view) - at} left; {STRING_BYTES_MAX} are allowed")
     try:
         return str(view[at:end], "utf-8"), end
     except UnicodeDecodeError as error:
