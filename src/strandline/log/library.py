@@ -137,13 +137,13 @@ class Log:
         if not self._flush_before_ack:
             return self._write_unflushed((record,))
         written: asyncio.Future[int] = self._runtime.loop.create_future()
-        self._turn.append((record, written))
-        if len(self._turn) == 1:
+        if self._last_turn_count <= 1 and not self._turn and self._flusher.is_idle:
             # A lone writer is not kept waiting for company; where the last turn had several, this one will too.
-            if self._last_turn_count <= 1 and self._flusher.is_idle:
-                self._write_turn()
-            else:
+            self._write((record,), [written])
+        else:
+            if not self._turn:
                 self._runtime.call_soon(self._write_turn)
+            self._turn.append((record, written))
         return await written
 
     async def append_many(self, records: Iterable[Record]) -> int:
@@ -160,7 +160,7 @@ class Log:
         return await written
 
     def _write_unflushed(self, records: Sequence[Record]) -> int:
-        offset = self._append(records)
+        offset = self._append(records, self._runtime.now_ms())
         if self._log.unflushed >= self._config.flush_messages:
             self._flusher.flush_soon(self._log)
         self._advance(self._log.log_end_offset)
@@ -184,18 +184,16 @@ class Log:
     def _write(self, records: Sequence[Record], waiting: list[asyncio.Future[int]]) -> None:
         """Append one batch, and have it flushed; the callers learn their offsets then."""
         try:
-            base_offset = self._append(records)
+            base_offset = self._append(records, self._runtime.now_ms())
         except StrandlineError as error:
             _fail(waiting, error)
             return
         self._waiting.append((self._log.log_end_offset, base_offset, waiting))
         self._flusher.flush(self._log)
 
-    def _append(self, records: Sequence[Record]) -> int:
+    def _append(self, records: Sequence[Record], now_ms: int) -> int:
         batch = bytearray(encode_batch(records))
-        return self._log.append(
-            batch, HEADER.unpack_from(batch), leader_epoch=LEADER_EPOCH, now_ms=self._runtime.now_ms()
-        )
+        return self._log.append(batch, HEADER.unpack_from(batch), leader_epoch=LEADER_EPOCH, now_ms=now_ms)
 
     def _check_open(self) -> None:
         if self._directory is None:
