@@ -14,8 +14,8 @@ from strandline.testing.embedded_broker import EmbeddedBroker
 def limited_broker(
     directory: Path, *, open_files: int, properties: dict[str, str] | None = None
 ) -> Iterator[EmbeddedBroker]:
-    """The limit is taken on for the moment of the start, because a child inherits it; the hard one with it, because
-    a broker raises its soft limit to the hard one."""
+    """The limit is set while the interpreter still starts; the hard one with it, because a broker raises its soft limit
+    to the hard one."""
     with (directory / "standard-error").open("w+b") as stderr:
         broker = EmbeddedBroker(directory / "data", properties=properties, stderr=stderr)
         broker.spawn()
