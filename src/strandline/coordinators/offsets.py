@@ -30,6 +30,7 @@ from strandline.errors import ErrorCode
 from strandline.ids import ZERO_UUID
 
 NO_OFFSET = -1
+TIMESTAMP_MS_MAX = 2**63 - 1
 GROUP_ID_NOT_FOUND_FROM_VERSION = 9
 
 
@@ -100,7 +101,10 @@ def commit(offsets: CommittedOffsets, group: ClassicGroup, event: CommitOffsets,
     if member is not None:
         # A commit is a sign of life, as good as a heartbeat.
         restart_session(group, member, turn)
-    expire_timestamp = -1 if request.retention_time_ms == -1 else turn.now_ms + request.retention_time_ms
+    # A peer may ask for longer than time can tell.
+    expire_timestamp = (
+        -1 if request.retention_time_ms == -1 else min(turn.now_ms + request.retention_time_ms, TIMESTAMP_MS_MAX)
+    )
     records: list[Record] = []
     response = OffsetCommitResponse()
     for topic in request.topics:
