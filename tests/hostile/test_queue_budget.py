@@ -8,6 +8,7 @@ import pytest
 from tests.hostile.batches import batch, produce
 from tests.hostile.peer import ROUTES, Peer, answer_of, request
 from tests.hostile.process import MIB, forget_peak, peak_resident_bytes, resident_bytes
+from tests.hostile.silent_wire import Wire
 from tests.hostile.stage import stage
 
 from strandline.broker import dispatch
@@ -62,32 +63,6 @@ def test_memory_is_bounded_and_every_request_completes() -> None:
         grown = peak_resident_bytes(pid) - before
         print(f"{PEERS} requests of {VALUE_BYTES} bytes, {BUDGET_BYTES / MIB:.0f} MiB for them: {grown / MIB:.1f} MiB")
         assert grown < BUDGET_BYTES + 16 * MIB
-
-
-class Wire:
-    """A transport that only remembers what it was told."""
-
-    peer_host = "somewhere"
-    is_congested = False
-
-    def __init__(self) -> None:
-        self.reading = True
-        self.closed = False
-
-    def send(self, data: bytes) -> None:
-        pass
-
-    def send_pieces(self, pieces: list[object]) -> None:
-        pass
-
-    def pause(self) -> None:
-        self.reading = False
-
-    def resume(self) -> None:
-        self.reading = True
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def crowded(count: int) -> tuple[Dispatcher, list[Connection], list[Wire]]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from strandline.broker.node import Node
 
 API_VERSIONS: Final = 18
+REFUSALS_LOGGED_MAX: Final = 10
+"""Lines a second about connections that were hung up on: fourteen bytes of a peer are not to cost a line each."""
 FAVOUR_S_MAX: Final = 30
 """How long one connection may keep all others from reading while requests fill the memory set aside for them."""
 
@@ -66,6 +68,7 @@ class Dispatcher:
         self._starved: deque[Connection] = deque()
         self._favoured: Connection | None = None
         self._favoured_at = 0
+        self._logged_at = self._logged = self._unlogged = 0
         self._is_high = False
         self.on_pressure: Callable[[bool], None] = lambda is_high: None
         """Told when requests fill more memory than was set aside for them, and when they no longer do."""
@@ -141,7 +144,15 @@ class Dispatcher:
     def refuse(self, connection: Connection, reason: str) -> None:
         """Hang up on a peer that does not speak the protocol."""
         self.refused += 1
-        log.info("closing the connection from %s: %s", connection.transport.peer_host, reason)
+        if self._logged_at != self.ticks:
+            if self._unlogged:
+                log.info("... and closed %d more", self._unlogged)
+            self._logged_at, self._logged, self._unlogged = self.ticks, 0, 0
+        if self._logged < REFUSALS_LOGGED_MAX:
+            self._logged += 1
+            log.info("closing the connection from %s: %s", connection.transport.peer_host, reason)
+        else:
+            self._unlogged += 1
         connection.close()
 
     # Memory for requests that are not complete yet
