@@ -16,6 +16,8 @@ import sys
 import time
 from pathlib import Path
 
+import uvloop
+
 from bench.clients.turn import finish, task, wait_for_sign
 from bench.tcp_log import APPEND, FETCH
 from strandline import Log
@@ -142,7 +144,7 @@ def main() -> None:
     wait_for_sign()
     if options["part"] == "reads":
         reads = reads_per_s(directory, options["batches"], options["reads"], options["rounds"])
-        finish(rounds=asyncio.run(reads))
+        finish(rounds=uvloop.run(reads))
         return
     count = options["appends"]
     tcp_appends, tcp_fetches = tcp_log_per_s(directory, count)
@@ -150,9 +152,9 @@ def main() -> None:
         "tcp_appends": tcp_appends,
         "tcp_fetches": tcp_fetches,
         "plain": plain_appends_per_s(directory, count),
-        "one": asyncio.run(log_appends_per_s(directory, count, callers=1)),
+        "one": uvloop.run(log_appends_per_s(directory, count, callers=1)),
         # Enough that 64 callers take about as long as the loop does.
-        "many": asyncio.run(log_appends_per_s(directory, count * 16, callers=64)),
+        "many": uvloop.run(log_appends_per_s(directory, count * 16, callers=64)),
     }
     finish(rounds=[measured])
 

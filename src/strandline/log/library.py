@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from strandline.codec.columns import Record, _scan, encode_batch, records_of
+from strandline.codec.columns import Record, _scan, encode_batch, encode_record, records_of
 from strandline.codec.columns.batch import Header
 from strandline.codec.record_batch import HEADER, PREFIX, PREFIX_SIZE
 from strandline.errors import Closed, OffsetOutOfRange, StrandlineError
@@ -133,34 +133,36 @@ class Log:
         """
         self._check_open()
         now_ms = self._runtime.now_ms()
-        record = Record(-1, now_ms if timestamp_ms is None else timestamp_ms, key, value, tuple(headers))
+        if timestamp_ms is None:
+            timestamp_ms = now_ms
         if not self._flush_before_ack:
-            return self._write_unflushed((record,))
+            return self._write_unflushed(encode_record(value, key, tuple(headers), timestamp_ms), now_ms)
         written: asyncio.Future[int] = self._runtime.loop.create_future()
         if self._last_turn_count <= 1 and not self._turn and self._flusher.is_idle:
             # A lone writer is not kept waiting for company; where the last turn had several, this one will too.
-            self._write((record,), [written])
+            self._write(encode_record(value, key, tuple(headers), timestamp_ms), [written], now_ms)
         else:
             if not self._turn:
                 self._runtime.call_soon(self._write_turn)
-            self._turn.append((record, written))
+            self._turn.append((Record(-1, timestamp_ms, key, value, tuple(headers)), written))
         return await written
 
     async def append_many(self, records: Iterable[Record]) -> int:
         """Append records as one batch, all or none; the offset of the first."""
         self._check_open()
-        batch = list(records)
-        if not batch:
+        given = list(records)
+        if not given:
             raise ValueError("append_many needs at least one record")
+        now_ms = self._runtime.now_ms()
         if not self._flush_before_ack:
-            return self._write_unflushed(batch)
+            return self._write_unflushed(encode_batch(given), now_ms)
         self._write_turn()
         written: asyncio.Future[int] = self._runtime.loop.create_future()
-        self._write(batch, [written])
+        self._write(encode_batch(given), [written], now_ms)
         return await written
 
-    def _write_unflushed(self, records: Sequence[Record]) -> int:
-        offset = self._append(records, self._runtime.now_ms())
+    def _write_unflushed(self, batch: bytes, now_ms: int) -> int:
+        offset = self._append(batch, now_ms)
         if self._log.unflushed >= self._config.flush_messages:
             self._flusher.flush_soon(self._log)
         self._advance(self._log.log_end_offset)
@@ -178,22 +180,23 @@ class Log:
                 record = turn[count][0]
                 size += len(record.value or b"") + len(record.key or b"")
                 count += 1
-            self._write([record for record, _ in turn[:count]], [written for _, written in turn[:count]])
+            batch = encode_batch([record for record, _ in turn[:count]])
+            self._write(batch, [written for _, written in turn[:count]], self._runtime.now_ms())
             del turn[:count]
 
-    def _write(self, records: Sequence[Record], waiting: list[asyncio.Future[int]]) -> None:
+    def _write(self, batch: bytes, waiting: list[asyncio.Future[int]], now_ms: int) -> None:
         """Append one batch, and have it flushed; the callers learn their offsets then."""
         try:
-            base_offset = self._append(records, self._runtime.now_ms())
+            base_offset = self._append(batch, now_ms)
         except StrandlineError as error:
             _fail(waiting, error)
             return
         self._waiting.append((self._log.log_end_offset, base_offset, waiting))
         self._flusher.flush(self._log)
 
-    def _append(self, records: Sequence[Record], now_ms: int) -> int:
-        batch = bytearray(encode_batch(records))
-        return self._log.append(batch, HEADER.unpack_from(batch), leader_epoch=LEADER_EPOCH, now_ms=now_ms)
+    def _append(self, batch: bytes, now_ms: int) -> int:
+        owned = bytearray(batch)
+        return self._log.append(owned, HEADER.unpack_from(owned), leader_epoch=LEADER_EPOCH, now_ms=now_ms)
 
     def _check_open(self) -> None:
         if self._directory is None:

@@ -18,6 +18,7 @@ from strandline.codec.columns import (
     decode_batch,
     decoder_name,
     encode_batch,
+    encode_record,
     records_of,
 )
 
@@ -169,3 +170,13 @@ def test_decoder_name_names_a_twin() -> None:
     assert decoder_name() in ("cython", "python")
     with using(PLAIN):
         assert decoder_name() == "python"
+
+
+@pytest.mark.parametrize("value", [None, b"", b"x" * 3_000])
+@pytest.mark.parametrize("key", [None, b"k" * 100])
+@pytest.mark.parametrize("headers", [(), (("a", None), ("b", b"c"))])
+def test_one_record_alone_is_the_same_batch(
+    value: bytes | None, key: bytes | None, headers: tuple[tuple[str, bytes | None], ...]
+) -> None:
+    alone = encode_record(value, key, headers, 1_700_000_000_123)
+    assert alone == encode_batch([Record(-1, 1_700_000_000_123, key, value, headers)])

@@ -8,7 +8,7 @@ plain Python elsewhere; `decoder_name` says which. The bytes are drawn in docs/f
 
 from strandline.codec.columns.batch import Columns, Record
 from strandline.codec.columns.decode import columns_of, decode_batch, decoder_name, records_of
-from strandline.codec.columns.encode import encode_batch
+from strandline.codec.columns.encode import encode_batch, encode_record
 from strandline.codec.compression import Compression
 from strandline.codec.record_batch import BatchHeader
 
@@ -21,5 +21,6 @@ __all__ = [
     "decode_batch",
     "decoder_name",
     "encode_batch",
+    "encode_record",
     "records_of",
 ]

@@ -109,6 +109,19 @@ def encode_batch(
     return _UNCHECKED_HEADER.pack(base_offset, batch_length, leader_epoch, MAGIC, crc32c(checked)) + checked
 
 
+def encode_record(value: bytes | None, key: bytes | None, headers: Sequence[Header], timestamp_ms: int) -> bytes:
+    """A plain batch of one record, as `encode_batch` makes it, at half the cost: what a lone writer waits for."""
+    body = (
+        b"\x00\x00\x00"
+        + (_NULL if key is None else _varint(len(key)) + key)
+        + (_NULL if value is None else _varint(len(value)) + value)
+        + (_encode_headers(headers) if headers else _NO_HEADERS)
+    )
+    length = _varint(len(body))
+    checked = _CHECKED_HEADER.pack(0, 0, timestamp_ms, timestamp_ms, -1, -1, -1, 1) + length + body
+    return _UNCHECKED_HEADER.pack(0, CRC_START - PREFIX_SIZE + len(checked), -1, MAGIC, crc32c(checked)) + checked
+
+
 def _encode_headers(headers: Sequence[Header]) -> bytes:
     parts = [_varint(len(headers))]
     for key, value in headers:
