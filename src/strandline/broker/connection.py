@@ -28,6 +28,8 @@ LENGTH: Final = Struct(">i")
 _LENGTH_AND_ID: Final = Struct(">ii")
 _LENGTH_ID_TAGS: Final = Struct(">iib")
 PRODUCE: Final = 0
+REQUESTS_PER_TURN_MAX: Final = 32
+"""Requests of one connection that are started in one turn of the loop."""
 PRODUCES_WAITING_MAX: Final = 256
 """Produces of one connection that may wait for their commit at once."""
 
@@ -122,6 +124,7 @@ class Connection:
         """Start what is complete and may be started; how many bytes are dealt with."""
         at = 0
         end = len(view)
+        room = REQUESTS_PER_TURN_MAX
         self.needed = 0
         while end - at >= FRAME_HEADER_SIZE:
             size, api_key, version, correlation_id, client_id_size = FRAME_HEADER.unpack_from(view, at)
@@ -134,6 +137,12 @@ class Connection:
             if (self.started is not None or self.transport.is_congested) and not self._may_start(api_key):
                 self._pause()
                 return at
+            if not room:
+                # Two megabytes of the smallest requests would keep the loop for seconds: others have their turn first.
+                self._pause()
+                self.dispatcher.call_soon(self.go_on)
+                return at
+            room -= 1
             body = at + FRAME_HEADER_SIZE
             self.dispatcher.start(self, view[body : at + 4 + size], api_key, version, correlation_id, client_id_size)
             if self.closed:
@@ -164,7 +173,7 @@ class Connection:
             self.paused = True
             self.transport.pause()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Something that held requests up is over."""
         if self.paused and not self.closed and not self.dispatcher.is_stopping:
             self.paused = False
@@ -208,11 +217,11 @@ class Connection:
         if not started:
             self.started = None
         if self.paused and not self.transport.is_congested:
-            self._go_on()
+            self.go_on()
 
     def on_drained(self) -> None:
         """The transport has sent everything."""
-        self._go_on()
+        self.go_on()
 
     # The end
 

@@ -141,6 +141,10 @@ class Dispatcher:
         context = RequestContext(self.node, route, exchange, version, None, connection.transport.peer_host)
         context.reply(EncodedResponse(encode(route.load().handle(context, ApiVersionsRequest()), 0)))
 
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Call on the next turn of the loop."""
+        self.node.runtime.call_soon(callback)
+
     def refuse(self, connection: Connection, reason: str) -> None:
         """Hang up on a peer that does not speak the protocol."""
         self.refused += 1
