@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,21 @@ class FakeTransport:
         return [struct.unpack_from(">i", head, 4)[0] for head in heads if isinstance(head, bytes)]
 
 
+class NextTurn:
+    """What is to be called on the next turn of the loop; `feed` takes the turns."""
+
+    def __init__(self) -> None:
+        self.runtime = self
+        self._soon: deque[Callable[[], object]] = deque()
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        self._soon.append(callback)
+
+    def run(self) -> None:
+        while self._soon:
+            self._soon.popleft()()
+
+
 class Broker:
     """A real dispatcher over routes that write down what was started; the test says when each request is answered."""
 
@@ -64,8 +80,8 @@ class Broker:
             key: Route(key, name, (0, 20), flexible_from, "none", hot=self.route(key))
             for key, name, flexible_from in ((PRODUCE, "Produce", 9), (FETCH, "Fetch", 12), (HEARTBEAT, "Heartbeat", 4))
         }
-        nobody: Any = None
-        self.dispatcher = Dispatcher(nobody, routes, frame_size_max=frame_size_max, inbox_bytes_max=inbox_bytes_max)
+        node: Any = NextTurn()
+        self.dispatcher = Dispatcher(node, routes, frame_size_max=frame_size_max, inbox_bytes_max=inbox_bytes_max)
 
     def route(self, api_key: int) -> Callable[..., None]:
         def start(
@@ -116,3 +132,5 @@ def feed(connection: Connection, data: bytes, *, step: int | None = None) -> Non
         with memoryview(buffer) as whole, whole[: len(part)] as view:
             connection.receive(view)
         buffer[:] = b"\xaa" * step
+        turns: Any = connection.dispatcher.node
+        turns.run()
