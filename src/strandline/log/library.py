@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -36,7 +36,8 @@ READ_BYTES: Final = 1024 * 1024
 """What a scan reads at a time."""
 LOOK_AHEAD_BYTES: Final = 4096
 """What a read of one record reads beyond the place that the index names."""
-TURN_BATCH_BYTES: Final = 256 * 1024
+RUN_BYTES: Final = 256 * 1024
+"""What is written with one call, about."""
 LEADER_EPOCH: Final = 0
 DEFAULTS: Final = {"flush.mode": "ack", "index.interval.bytes": "1024"}
 """A denser index than a topic's: single records are what a library reads."""
@@ -53,9 +54,10 @@ class Log:
         self._name = TopicPartition(self.path.name, 0)
         self._open_files_max = open_files_max
         self._flush_before_ack = self._config.flush_mode != "async" or self._config.flush_messages == 1
-        self._waiting: deque[tuple[int, int, list[asyncio.Future[int]]]] = deque()
+        self._waiting: deque[tuple[int, int, Sequence[asyncio.Future[int]]]] = deque()
         """Batches that are written and not flushed: where each ends, where it begins, and who waits for it."""
-        self._turn: list[tuple[Record, asyncio.Future[int]]] = []
+        self._turn: list[tuple[bytes, int, asyncio.Future[int]]] = []
+        """Batches that this turn of the loop brought, with their timestamps and who waits for them."""
         self._last_turn_count = 0
         self._followers: set[asyncio.Future[None]] = set()
         self._directory: LogDirectory | None = None
@@ -129,7 +131,7 @@ class Log:
     ) -> int:
         """Append one record; its offset, once it is as safe as `flush.mode` says.
 
-        Records that are appended in the same turn of the loop share a batch and a write.
+        Records that are appended in the same turn of the loop share a write and a flush.
         """
         self._check_open()
         now_ms = self._runtime.now_ms()
@@ -137,14 +139,15 @@ class Log:
             timestamp_ms = now_ms
         if not self._flush_before_ack:
             return self._write_unflushed(encode_record(value, key, tuple(headers), timestamp_ms), now_ms)
+        batch = encode_record(value, key, tuple(headers), timestamp_ms)
         written: asyncio.Future[int] = self._runtime.loop.create_future()
         if self._last_turn_count <= 1 and not self._turn and self._flusher.is_idle:
             # A lone writer is not kept waiting for company; where the last turn had several, this one will too.
-            self._write(encode_record(value, key, tuple(headers), timestamp_ms), [written], now_ms)
+            self._write(batch, [written], now_ms)
         else:
             if not self._turn:
                 self._runtime.call_soon(self._write_turn)
-            self._turn.append((Record(-1, timestamp_ms, key, value, tuple(headers)), written))
+            self._turn.append((batch, timestamp_ms, written))
         return await written
 
     async def append_many(self, records: Iterable[Record]) -> int:
@@ -169,28 +172,36 @@ class Log:
         return offset
 
     def _write_turn(self) -> None:
-        """Write what this turn of the loop brought, in batches of a moderate size."""
+        """Write what this turn of the loop brought, a moderate number of bytes at a time."""
         # A caller that was cancelled before anything was written is as if it had never asked.
-        turn = [(record, written) for record, written in self._turn if not written.done()]
+        turn = [each for each in self._turn if not each[2].done()]
         self._turn = []
         self._last_turn_count = len(turn)
+        now_ms = self._runtime.now_ms()
         while turn:
             size = count = 0
-            while count < len(turn) and (count == 0 or size < TURN_BATCH_BYTES):
-                record = turn[count][0]
-                size += len(record.value or b"") + len(record.key or b"")
+            while count < len(turn) and (count == 0 or size < RUN_BYTES):
+                size += len(turn[count][0])
                 count += 1
-            batch = encode_batch([record for record, _ in turn[:count]])
-            self._write(batch, [written for _, written in turn[:count]], self._runtime.now_ms())
+            batches, timestamps, waiting = zip(*turn[:count], strict=True)
             del turn[:count]
+            try:
+                base_offset = self._log.append_run(batches, timestamps, leader_epoch=LEADER_EPOCH, now_ms=now_ms)
+            except StrandlineError as error:
+                _fail(waiting, error)
+            else:
+                self._flush(base_offset, waiting)
 
-    def _write(self, batch: bytes, waiting: list[asyncio.Future[int]], now_ms: int) -> None:
+    def _write(self, batch: bytes, waiting: Sequence[asyncio.Future[int]], now_ms: int) -> None:
         """Append one batch, and have it flushed; the callers learn their offsets then."""
         try:
             base_offset = self._append(batch, now_ms)
         except StrandlineError as error:
             _fail(waiting, error)
-            return
+        else:
+            self._flush(base_offset, waiting)
+
+    def _flush(self, base_offset: int, waiting: Sequence[asyncio.Future[int]]) -> None:
         self._waiting.append((self._log.log_end_offset, base_offset, waiting))
         self._flusher.flush(self._log)
 

@@ -8,7 +8,7 @@ offset that may be read.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -147,16 +147,32 @@ class PartitionLog:
             self.leader_epochs.truncate_end(start_offset)
             raise DiskFailed(f"{self.directory}: cannot append: {error.strerror}") from error
 
+    def append_run(self, batches: Sequence[bytes], timestamps: Sequence[int], *, leader_epoch: int, now_ms: int) -> int:
+        """Give batches of one record each their offsets, and write them at the end with one call; the first offset.
+
+        A crash may leave some of them; if this raises, none is there.
+        """
+        base_offset = self.log_end_offset
+        if leader_epoch > self.leader_epochs.latest:
+            self._begin_epoch(leader_epoch, base_offset)
+        parts: list[bytes] = []
+        for offset, batch in enumerate(batches, base_offset):
+            parts += (LEADER_FIELDS.pack(offset, len(batch) - PREFIX_SIZE, leader_epoch), batch[LEADER_FIELDS.size :])
+        data = b"".join(parts)
+        last_offset = base_offset + len(batches) - 1
+        segment = self._segment_for(len(data), last_offset, max(timestamps), now_ms)
+        was_dirty = segment.dirty
+        try:
+            segment.append_run(data, base_offset, map(len, batches), timestamps)
+        except OSError as error:
+            self._drop_partial_batch(segment, error)
+        if not was_dirty:
+            self.dirty_segments.append(segment)
+        self.log_end_offset = last_offset + 1
+        return base_offset
+
     def _write(self, batch: Buffer, base_offset: int, last_offset: int, max_timestamp_ms: int, now_ms: int) -> None:
-        if self.failure is not None:
-            raise self.refusal()
-        segment = self.active
-        if segment.size_bytes and (
-            segment.size_bytes + len(batch) > self.config.segment_bytes
-            or self._is_due_to_roll(segment, last_offset, max_timestamp_ms, now_ms)
-        ):
-            self.roll(now_ms)
-            segment = self.active
+        segment = self._segment_for(len(batch), last_offset, max_timestamp_ms, now_ms)
         was_dirty = segment.dirty
         try:
             segment.append(batch, base_offset, last_offset, max_timestamp_ms)
@@ -165,6 +181,19 @@ class PartitionLog:
         if not was_dirty:
             self.dirty_segments.append(segment)
         self.log_end_offset = last_offset + 1
+
+    def _segment_for(self, size_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int) -> Segment:
+        """Where the next bytes go: the active segment, or a new one if it is full or old."""
+        if self.failure is not None:
+            raise self.refusal()
+        segment = self.active
+        if segment.size_bytes and (
+            segment.size_bytes + size_bytes > self.config.segment_bytes
+            or self._is_due_to_roll(segment, last_offset, max_timestamp_ms, now_ms)
+        ):
+            self.roll(now_ms)
+            return self.active
+        return segment
 
     def _drop_partial_batch(self, segment: Segment, error: OSError) -> None:
         """A write failed, perhaps half way (a full disk): leave the log as it was, and say so."""

@@ -8,7 +8,7 @@ files are unlinked when the last reader lets go.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -247,6 +247,15 @@ class Segment:
         position = self.size_bytes
         (self._file or self.file()).write_at(position, batch)
         self.note_batch(base_offset, last_offset, max_timestamp_ms, position, len(batch))
+        self.dirty = True
+
+    def append_run(self, data: Buffer, base_offset: int, sizes: Iterable[int], timestamps: Iterable[int]) -> None:
+        """Write batches of one record each, back to back in `data`, with one call. If this raises, none is there."""
+        position = self.size_bytes
+        (self._file or self.file()).write_at(position, data)
+        for offset, (size, timestamp_ms) in enumerate(zip(sizes, timestamps, strict=True), base_offset):
+            self.note_batch(offset, offset, timestamp_ms, position, size)
+            position += size
         self.dirty = True
 
     def note_batch(

@@ -131,16 +131,29 @@ async def test_a_cancelled_append_disturbs_nobody(tmp_path: Path) -> None:
         assert await log.append(b"next") == 7
 
 
-async def test_appends_of_one_turn_share_a_batch(tmp_path: Path) -> None:
+async def test_appends_of_one_turn_share_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes: list[int] = []
+    real = os.pwrite
+
+    def counted(fd: int, data: bytes, position: int) -> int:
+        writes.append(len(data))
+        return real(fd, data, position)
+
     async with strandline.Log(tmp_path / "orders") as log:
+        monkeypatch.setattr(os, "pwrite", counted)
         large = asyncio.gather(*(log.append(b"%d" % n + b"x" * 100_000) for n in range(10)))
         many = log.append_many([Record(value=b"a"), Record(value=b"b")])
         assert await large == list(range(10))
         assert await many == 10
+        # The first writer finds itself alone and does not wait; the others share writes of a moderate size.
+        assert [size // 100_000 for size in writes] == [1, 3, 3, 3, 0]
+        monkeypatch.undo()
     data = (tmp_path / "orders" / "00000000000000000000.log").read_bytes()
-    counts = [columns.count for columns in columns_of(data)]
-    # The first writer finds itself alone and does not wait; the others share batches of a moderate size.
-    assert counts == [1, 3, 3, 3, 2]
+    assert [columns.count for columns in columns_of(data)] == [1] * 10 + [2]
+    async with strandline.Log(tmp_path / "orders") as log:
+        assert [(await log.read(offset)).value for offset in range(10)] == [
+            b"%d" % n + b"x" * 100_000 for n in range(10)
+        ]
 
 
 async def test_a_follower_sees_what_comes(tmp_path: Path) -> None:
