@@ -44,10 +44,12 @@ def run(stage: Stage) -> list[Figure]:
     return figures
 
 
-def one_record(broker: Broker, client: str, *, topic: str, count: int, idempotent: bool) -> dict[str, float]:
+def one_record(
+    broker: Broker, client: str, *, topic: str, count: int, idempotent: bool, partitions: int = CONNECTIONS
+) -> dict[str, float]:
     task = {
         "topic": topic,
-        "partitions": CONNECTIONS,
+        "partitions": partitions,
         "connections": CONNECTIONS,
         "count": count,
         "idempotent": idempotent,

@@ -1,13 +1,14 @@
-"""Group commit: whatever was appended while one fdatasync ran is covered by the next.
+"""Group commit: whatever was appended while one flush ran is covered by the next, for one log and across logs.
 
-A log has at most one flush under way. Appends that come meanwhile ask for another; when the first returns, one more
-fdatasync covers them all. So a thousand waiting producers cost as many syncs as one, and the loop never waits.
+A log has at most one flush under way; appends that come meanwhile ask for another. Few flushes run at a time, and each
+takes its share of all the logs that wait: so a thousand waiting producers cost as many syncs as there are logs, and a
+hundred logs cost as many trips to a thread as there are flushes. The loop never waits.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline.runtime import Runtime
 
@@ -15,48 +16,78 @@ if TYPE_CHECKING:
     from strandline.log.log_slice import FlushJob
     from strandline.log.partition_log import PartitionLog
 
+    Jobs = list[tuple[PartitionLog, FlushJob]]
+
+FLUSHES_MAX: Final = 4
+"""Flushes under way. Each is a thread that takes the interpreter twice per file; more of them slow the loop down."""
+
 
 class Flusher:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.flushes_started = 0
-        self._running: set[PartitionLog] = set()
-        self._again: set[PartitionLog] = set()
-        self._soon: dict[PartitionLog, None] = {}
+        self._wanted: dict[PartitionLog, None] = {}
         """In the order in which they asked: the same seed must flush in the same order."""
+        self._flushing: set[PartitionLog] = set()
+        self._flushes = 0
+        self._is_start_due = False
 
     def flush_soon(self, log: PartitionLog) -> None:
         """Flush at the end of this turn of the loop, so that one sync covers all that the turn appends."""
-        if not self._soon:
-            self.runtime.call_soon(self._flush_turn)
-        self._soon[log] = None
+        self._wanted[log] = None
+        if not self._is_start_due:
+            self._is_start_due = True
+            self.runtime.call_soon(self._start_turn)
 
-    def _flush_turn(self) -> None:
-        logs = list(self._soon)
-        self._soon.clear()
-        for log in logs:
-            self.flush(log)
+    def _start_turn(self) -> None:
+        self._is_start_due = False
+        self._start()
 
     def flush(self, log: PartitionLog) -> None:
         """See to it that everything appended so far reaches the disk; the log tells its owner when it has."""
-        if log in self._running:
-            self._again.add(log)
-            return
-        job = log.begin_flush()
-        if job is None:
-            return
-        self._running.add(log)
-        self.flushes_started += 1
-        self.runtime.in_thread(job.run, partial(self._done, log, job))
+        self._wanted[log] = None
+        self._start()
 
-    def _done(self, log: PartitionLog, job: FlushJob, _: None, error: BaseException | None) -> None:
-        self._running.discard(log)
-        again = log in self._again
-        self._again.discard(log)
-        log.end_flush(job, error)
-        if again and error is None:
-            self.flush(log)
+    def _start(self) -> None:
+        """Hand the logs that wait to as many flushes as may run."""
+        ready = [log for log in self._wanted if log not in self._flushing]
+        while ready and self._flushes < FLUSHES_MAX:
+            share = -(-len(ready) // (FLUSHES_MAX - self._flushes))
+            jobs: Jobs = []
+            for log in ready[:share]:
+                del self._wanted[log]
+                job = log.begin_flush()
+                if job is not None:
+                    jobs.append((log, job))
+            del ready[:share]
+            if jobs:
+                self._flushing.update(log for log, _ in jobs)
+                self._flushes += 1
+                self.flushes_started += len(jobs)
+                self.runtime.in_thread(partial(_run, jobs), partial(self._done, jobs))
+
+    def _done(self, jobs: Jobs, errors: list[BaseException | None] | None, error: BaseException | None) -> None:
+        assert errors is not None, f"a flush cannot fail as a whole: {error}"
+        self._flushes -= 1
+        self._flushing.difference_update(log for log, _ in jobs)
+        for (log, job), each in zip(jobs, errors, strict=True):
+            log.end_flush(job, each)
+        if self._wanted:
+            self._start()
 
     @property
     def is_idle(self) -> bool:
-        return not self._running and not self._soon
+        return not self._flushing and not self._wanted
+
+
+def _run(jobs: Jobs) -> list[BaseException | None]:
+    """In a thread: sync one log after the other; one that fails costs the others nothing."""
+    errors: list[BaseException | None] = []
+    for _, job in jobs:
+        try:
+            job.run()
+        except OSError as error:
+            errors.append(error)
+        else:
+            errors.append(None)
+    return errors
