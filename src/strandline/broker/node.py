@@ -190,6 +190,7 @@ class Node:
             if not wait.done:
                 wait.expire()
         self.replicas.flush_by_time(now)
+        self.directory.open_files.trim()
         if (now - self._checkpointed_at) * 1000 >= self.config.log_flush_offset_checkpoint_interval_ms:
             self._write_checkpoints()
         dispatcher.close_stalled()

@@ -44,6 +44,13 @@ class OpenFiles:
         self._clock.append(segment)
         return file
 
+    def trim(self) -> None:
+        """Come back under the limit after a burst of appends to many logs, whose files had to wait for a flush."""
+        for _ in range(len(self._clock) // STEPS_MAX + 1):
+            if len(self._clock) <= self.open_files_max:
+                return
+            self._make_room()
+
     def _make_room(self) -> None:
         """Close what the hand meets and may close. What waits for a flush has it asked for, and is closed later."""
         clock = self._clock

@@ -145,3 +145,23 @@ def test_out_of_descriptors_an_unflushed_file_is_synced_before_it_is_closed(tmp_
         fill(log, 1)
         log.close()
     assert disk.open_now == 0
+
+
+def test_after_a_burst_the_number_of_open_files_comes_back_under_the_bound(tmp_path: Path, disk: FaultyDisk) -> None:
+    open_files = OpenFiles(disk, open_files_max=FILES_MAX)
+    logs = [
+        open_log(tmp_path / f"orders-{number}", disk=disk, open_files=open_files) for number in range(5 * FILES_MAX)
+    ]
+    for log in logs:
+        fill(log, 1)  # None can be closed before its flush.
+    assert len(open_files) > FILES_MAX
+    open_files.trim()
+    assert len(open_files) > FILES_MAX, "an unflushed file was closed"
+    for log in logs:
+        log.flush_now()
+    for _ in range(3):  # The first round takes away the second chance of what was just touched.
+        open_files.trim()
+    assert len(open_files) <= FILES_MAX
+    for log in logs:
+        log.close()
+    assert disk.open_now == 0
