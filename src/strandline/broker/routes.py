@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from strandline.handlers import k00_produce, k01_fetch
 
 Hot = Callable[..., None]
-NEVER_FLEXIBLE: Final = 1 << 15
 
 
 class Handler(NamedTuple):

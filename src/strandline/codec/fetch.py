@@ -10,12 +10,12 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from strandline.codec.primitives import read_uvarint
 from strandline.codec.wire import (
     ELEMENTS_MAX,
     TAGGED_FIELDS_MAX,
     read_count,
     read_name,
-    read_uvarint,
     skip_tags,
     string,
     uvarint,

@@ -14,7 +14,8 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
-from strandline.codec.wire import ELEMENTS_MAX, read_count, read_name, read_uvarint, skip_tags, string, uvarint
+from strandline.codec.primitives import read_uvarint
+from strandline.codec.wire import ELEMENTS_MAX, read_count, read_name, skip_tags, string, uvarint
 from strandline.errors import MalformedMessage
 
 FLEXIBLE_FROM: Final = 9

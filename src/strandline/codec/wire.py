@@ -9,6 +9,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from strandline.codec.primitives import read_uvarint
 from strandline.errors import MalformedMessage
 
 Buffer = bytes | bytearray | memoryview
@@ -23,23 +24,6 @@ STRING_BYTES_MAX: Final = 0x7FFF
 """The compact form could say more; Kafka refuses it."""
 TAGGED_FIELDS_MAX: Final = 32
 """Tagged fields in one section; Kafka's own messages have a handful."""
-
-
-def read_uvarint(view: Buffer, at: int) -> tuple[int, int]:
-    byte = view[at]
-    if byte < 0x80:
-        return byte, at + 1
-    value = byte & 0x7F
-    shift = 7
-    while True:
-        at += 1
-        byte = view[at]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at + 1
-        shift += 7
-        if shift > 28:
-            raise MalformedMessage("a varint of more than five bytes")
 
 
 def skip_tags(view: Buffer, at: int) -> int:

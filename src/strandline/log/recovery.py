@@ -24,11 +24,11 @@ from strandline.codec.record_batch import (
 )
 from strandline.errors import CorruptLog
 from strandline.log.disk import File
+from strandline.log.partition_log import RELATIVE_OFFSET_MAX
 from strandline.log.segment import Segment
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 BATCH_BYTES_MAX: Final = 1 << 30
-RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
 def recover_segment(
