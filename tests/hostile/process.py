@@ -9,6 +9,7 @@ from pathlib import Path
 
 MIB = 1 << 20
 WAIT_S_MAX = 20.0
+SETTLED_S = 0.25
 
 
 def resident_bytes(pid: int) -> int:
@@ -30,6 +31,18 @@ def forget_peak(pid: int) -> None:
 
 def descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def settled_descriptors(pid: int) -> int:
+    """Descriptors, when their number has stopped changing: peers of an earlier test may still be on their way out."""
+    count, since = descriptors(pid), time.monotonic()
+    deadline = since + WAIT_S_MAX
+    while time.monotonic() - since < SETTLED_S:
+        time.sleep(0.01)
+        if (now := descriptors(pid)) != count:
+            assert time.monotonic() < deadline, f"descriptors never stop changing: {count}, then {now}"
+            count, since = now, time.monotonic()
+    return count
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

@@ -8,7 +8,15 @@ import struct
 import pytest
 from tests.hostile.batches import batch, produce
 from tests.hostile.peer import ROUTES, Peer, answer_of, framed, header, raw_request, request
-from tests.hostile.process import MIB, descriptors, forget_peak, peak_resident_bytes, resident_bytes, until
+from tests.hostile.process import (
+    MIB,
+    descriptors,
+    forget_peak,
+    peak_resident_bytes,
+    resident_bytes,
+    settled_descriptors,
+    until,
+)
 
 from strandline.codec.message import decode_exact
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
@@ -141,7 +149,7 @@ def test_a_client_id_that_is_no_text_is_only_a_name(broker: EmbeddedBroker) -> N
 def test_memory_is_not_given_for_promises(broker: EmbeddedBroker) -> None:
     """A thousand connections that each claim a frame of 100 MiB and send the first bytes of it."""
     pid = broker.pid
-    before, descriptors_before = resident_bytes(pid), descriptors(pid)
+    descriptors_before, before = settled_descriptors(pid), resident_bytes(pid)
     forget_peak(pid)
     peers = [Peer(broker.port) for _ in range(1000)]
     try:
@@ -149,11 +157,12 @@ def test_memory_is_not_given_for_promises(broker: EmbeddedBroker) -> None:
             peer.send(struct.pack(">i", FRAME_BYTES_MAX) + header(0, 9, flexible=True) + bytes(1000))
         with Peer(broker.port) as served:
             assert served.is_served()
-        until(lambda: descriptors(pid) >= descriptors_before + 1000, "1,000 connections accepted")
+        # A few fewer: descriptors of others, such as the neighbour's connections, come and go meanwhile.
+        until(lambda: descriptors(pid) >= descriptors_before + 990, "1,000 connections accepted")
         grown = peak_resident_bytes(pid) - before
         print(f"1,000 claims of 100 MiB: {grown / MIB:.1f} MiB")
         assert grown < 50 * MIB
     finally:
         for peer in peers:
             peer.close()
-    until(lambda: descriptors(pid) <= descriptors_before + 2, "descriptors of closed connections are freed")
+    until(lambda: descriptors(pid) <= descriptors_before + 10, "descriptors of closed connections are freed")
