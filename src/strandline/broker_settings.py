@@ -202,6 +202,38 @@ class BrokerSettings:
         effect=False,
     )
 
+    # Watching it.
+    metrics_enable: bool = boolean(
+        "metrics.enable",
+        True,
+        "Strandline's own. Whether each request is counted and timed; what costs nothing is shown in any case.",
+    )
+    http_listener: str = text(
+        "http.listener",
+        "127.0.0.1:9644",
+        None,
+        "Strandline's own. Where `/metrics`, `/public_metrics`, `/livez` and `/readyz` are served, as `host:port`; port 0 "
+        "takes a free one, `off` serves none. The default steps back if its port is taken; a given one must be free.",
+    )
+    log_format: str = text(
+        "log.format",
+        "text",
+        one_of("text", "json"),
+        "Strandline's own. Lines on standard error for people, or one JSON object each.",
+    )
+    log_level: str = text(
+        "log.level",
+        "INFO",
+        one_of("DEBUG", "INFO", "WARNING", "ERROR"),
+        "Strandline's own. The least severe lines that are written.",
+    )
+    telemetry_max_bytes: int = integer(
+        "telemetry.max.bytes",
+        MIB,
+        at_least(1),
+        "The largest metrics, compressed or not, that a client may push in one request.",
+    )
+
     # Accepted, so that a stock server.properties starts without warnings.
     num_network_threads: int = integer(
         "num.network.threads", 3, at_least(1), "One loop serves all connections.", effect=False
