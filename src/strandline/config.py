@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from strandline.broker_settings import BrokerSettings
 from strandline.errors import InvalidConfig
-from strandline.settings import Setting, Value, environment_name, parse_properties, settings_of
-from strandline.topic_config import SOURCE_DEFAULT, SOURCE_STATIC_BROKER, SOURCE_TOPIC, TOPIC_SETTINGS, TopicConfig
+from strandline.settings import ConfigSource, Setting, Value, environment_name, parse_properties, settings_of
+from strandline.topic_config import TOPIC_SETTINGS, TopicConfig
 
 __all__ = ["BrokerConfig", "Listener", "TopicConfig", "TopicConfigEntry"]
 
@@ -118,11 +118,11 @@ class BrokerConfig(BrokerSettings):
             if setting.hidden:
                 continue
             if name in overrides:
-                source = SOURCE_TOPIC
+                source = ConfigSource.TOPIC
             elif any(synonym.name in self.given for synonym in setting.synonyms):
-                source = SOURCE_STATIC_BROKER
+                source = ConfigSource.STATIC_BROKER
             else:
-                source = SOURCE_DEFAULT
+                source = ConfigSource.DEFAULT
             entries.append(TopicConfigEntry(name, texts[name], source))
         return entries
 

@@ -1,8 +1,9 @@
 """What a setting is: its name, type, default, limits and documentation, declared once where the value lives.
 
-A config class is a frozen dataclass whose fields are declared with `integer`, `long`, `boolean`, `text`, `words` or
-`double`. The declaration is the table: parsing, validation, warnings and `docs/configuration.md` all read it, so a
-setting cannot be accepted without being documented, nor documented without being accepted.
+A config class is a frozen dataclass whose fields are declared with `integer`, `short`, `long`, `boolean`, `text`,
+`words` or `double`. The declaration is the table: parsing, validation, warnings, DescribeConfigs and
+`docs/configuration.md` all read it, so a setting cannot be accepted without being documented, nor documented without
+being accepted.
 """
 
 from __future__ import annotations
@@ -10,31 +11,71 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from enum import IntEnum
+from typing import Any, Final
 
 from strandline.errors import InvalidConfig
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
-_RANGES = {"int": (-(2**31), INT_MAX), "long": (-(2**63), LONG_MAX)}
+READ_ONLY: Final = "read-only"
+"""A broker reads it when it starts."""
+PER_BROKER: Final = "per-broker"
+"""Changed while a broker runs, for that broker alone."""
+CLUSTER_WIDE: Final = "cluster-wide"
+"""Changed while brokers run, for one of them or as the default of all."""
+
+CONFIG_TYPES: Final = {
+    "boolean": 1,
+    "string": 2,
+    "int": 3,
+    "short": 4,
+    "long": 5,
+    "double": 6,
+    "list": 7,
+    "class": 8,
+    "password": 9,
+}
+"""What DescribeConfigs calls the kinds; 0 is unknown."""
+
+_RANGES = {"short": (-(2**15), 2**15 - 1), "int": (-(2**31), INT_MAX), "long": (-(2**63), LONG_MAX)}
 _UNESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+class ConfigSource(IntEnum):
+    """Where a value in force comes from; the numbers are the protocol's."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Allowed:
-    """The values that a setting may take: a range of numbers or a set of words (of each word, for a list)."""
+    """The values that a setting may take: a range of numbers or a set of words (of each word, for a list).
+
+    `also` is one number outside the range that means something special.
+    """
 
     minimum: float | None = None
     maximum: float | None = None
     words: tuple[str, ...] = ()
+    also: float | None = None
 
     def __contains__(self, value: Value) -> bool:
         if self.words:
             return all(word in self.words for word in (value if isinstance(value, tuple) else (value,)))
-        if not isinstance(value, int | float):
+        if not isinstance(value, int | float) or value == self.also:
             return True
         return (self.minimum is None or value >= self.minimum) and (self.maximum is None or value <= self.maximum)
 
@@ -43,15 +84,16 @@ class Allowed:
             return ", ".join(self.words)
         if self.maximum is None:
             return f"at least {self.minimum:.15g}"
-        return f"{self.minimum:.15g} to {self.maximum:.15g}"
+        also = "" if self.also is None else f", or {self.also:.15g}"
+        return f"{self.minimum:.15g} to {self.maximum:.15g}{also}"
 
 
 def at_least(minimum: float) -> Allowed:
     return Allowed(minimum=minimum)
 
 
-def between(minimum: float, maximum: float) -> Allowed:
-    return Allowed(minimum=minimum, maximum=maximum)
+def between(minimum: float, maximum: float, *, also: float | None = None) -> Allowed:
+    return Allowed(minimum=minimum, maximum=maximum, also=also)
 
 
 def one_of(*words: str) -> Allowed:
@@ -60,14 +102,21 @@ def one_of(*words: str) -> Allowed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Synonym:
-    """A broker setting that gives a topic setting its default; `factor` turns its unit into the topic's."""
+    """Another name of a setting on a broker; for a topic setting, the one that gives it its default.
+
+    `factor` turns its unit into the setting's; `kind` is its type where that differs.
+    """
 
     name: str
     factor: int = 1
+    update: str = READ_ONLY
+    kind: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setting:
+    """One setting. `update` is Kafka's update mode on a broker; a topic's own settings can always be changed."""
+
     name: str
     kind: str
     default: Value
@@ -76,6 +125,17 @@ class Setting:
     synonyms: tuple[Synonym, ...] = ()
     effect: bool = True
     hidden: bool = False
+    update: str = READ_ONLY
+
+    @property
+    def config_type(self) -> int:
+        """The type's number in DescribeConfigs."""
+        return CONFIG_TYPES[self.kind]
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether the value is never told."""
+        return self.kind == "password"
 
     def parse(self, raw: str, *, name: str | None = None, source: str = "", factor: int = 1) -> Value:
         """The typed value of `raw`, or InvalidConfig that names the source, the key, the value and what is allowed."""
@@ -93,7 +153,7 @@ class Setting:
                 if raw.lower() not in ("true", "false"):
                     raise self._refusal(raw, name, source)
                 return raw.lower() == "true"
-            case "int" | "long":
+            case "short" | "int" | "long":
                 # Python would also take "1_000" and other alphabets' digits, which no other Kafka tool accepts.
                 if not re.fullmatch(r"[+-]?[0-9]{1,19}", raw):
                     raise self._refusal(raw, name, source)
@@ -126,7 +186,12 @@ class Setting:
             return f"a list of: {self.allowed}" if self.allowed else "a comma-separated list"
         if self.allowed is not None:
             return str(self.allowed) if self.allowed.words else f"{self.kind}, {self.allowed}"
-        return {"int": "a 32-bit number", "long": "a 64-bit number", "double": "a number"}.get(self.kind, "text")
+        return {
+            "short": "a 16-bit number",
+            "int": "a 32-bit number",
+            "long": "a 64-bit number",
+            "double": "a number",
+        }.get(self.kind, "text")
 
 
 def text_of(value: Value) -> str | None:
@@ -150,6 +215,10 @@ def boolean(name: str, default: bool, doc: str, **more: Any) -> Any:
 
 def integer(name: str, default: int | None, allowed: Allowed | None, doc: str, **more: Any) -> Any:
     return _field(Setting(name, "int", default, allowed, doc, **more))
+
+
+def short(name: str, default: int, allowed: Allowed | None, doc: str, **more: Any) -> Any:
+    return _field(Setting(name, "short", default, allowed, doc, **more))
 
 
 def long(name: str, default: int | None, allowed: Allowed | None, doc: str, **more: Any) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from strandline.errors import InvalidConfig
 from strandline.settings import (
+    CLUSTER_WIDE,
     INT_MAX,
     LONG_MAX,
     Setting,
@@ -33,14 +34,9 @@ HOUR_MS = 60 * 60 * 1000
 DAY_MS = 24 * HOUR_MS
 CODECS = {"producer": -1, "uncompressed": 0, "none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
-# ConfigSource of the protocol: where the value in force comes from.
-SOURCE_TOPIC = 1
-SOURCE_STATIC_BROKER = 4
-SOURCE_DEFAULT = 5
-
 
 def _as(*names: str) -> tuple[Synonym, ...]:
-    return tuple(Synonym(name) for name in names)
+    return tuple(Synonym(name, update=CLUSTER_WIDE) for name in names)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +63,7 @@ class TopicConfig:
     compression_gzip_level: int = integer(
         "compression.gzip.level",
         -1,
-        between(-1, 9),
+        between(1, 9, also=-1),
         "Level used when the broker re-encodes with gzip; -1 is the codec's own default.",
         synonyms=_as("compression.gzip.level"),
         effect=False,
@@ -116,7 +112,7 @@ class TopicConfig:
         LONG_MAX,
         at_least(0),
         "Flush to disk after this time, whatever `flush.mode` says.",
-        synonyms=_as("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+        synonyms=(*_as("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
     )
     flush_mode: str = text(
         "flush.mode",
@@ -214,9 +210,9 @@ class TopicConfig:
         at_least(-1),
         "The age from which old segments of a partition are deleted; -1 is no limit.",
         synonyms=(
-            Synonym("log.retention.ms"),
-            Synonym("log.retention.minutes", 60_000),
-            Synonym("log.retention.hours", HOUR_MS),
+            *_as("log.retention.ms"),
+            Synonym("log.retention.minutes", 60_000, kind="int"),
+            Synonym("log.retention.hours", HOUR_MS, kind="int"),
         ),
         effect=False,
     )
@@ -232,7 +228,7 @@ class TopicConfig:
         None,
         between(14, INT_MAX),
         "Overrides `segment.bytes` without its lower limit. For tests, as in Apache Kafka.",
-        synonyms=_as("internal.segment.bytes"),
+        synonyms=(Synonym("internal.segment.bytes"),),
         hidden=True,
     )
     segment_index_bytes: int = integer(
@@ -247,7 +243,7 @@ class TopicConfig:
         0,
         at_least(0),
         "A random time taken off `segment.ms`, so that segments do not all roll at once.",
-        synonyms=(Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", HOUR_MS)),
+        synonyms=(*_as("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", HOUR_MS, kind="int")),
         effect=False,
     )
     segment_ms: int = long(
@@ -255,7 +251,7 @@ class TopicConfig:
         7 * DAY_MS,
         at_least(1),
         "The age at which a segment is closed even if it is not full.",
-        synonyms=(Synonym("log.roll.ms"), Synonym("log.roll.hours", HOUR_MS)),
+        synonyms=(*_as("log.roll.ms"), Synonym("log.roll.hours", HOUR_MS, kind="int")),
     )
     unclean_leader_election_enable: bool = boolean(
         "unclean.leader.election.enable",

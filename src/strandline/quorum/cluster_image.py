@@ -31,8 +31,12 @@ from strandline.codec.messages.unregister_broker_record import UnregisterBrokerR
 from strandline.errors import CorruptLog
 from strandline.quorum.kept_records import KeptRecords
 
+# ConfigResource of the protocol: what a setting belongs to.
 RESOURCE_TOPIC: Final = 2
 RESOURCE_BROKER: Final = 4
+RESOURCE_BROKER_LOGGER: Final = 8
+RESOURCE_CLIENT_METRICS: Final = 16
+RESOURCE_GROUP: Final = 32
 
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
@@ -227,7 +231,17 @@ class ClusterImage:
         while len(topic.partitions) <= index:
             topic.partitions.append(PartitionImage())
         topic.partitions[index] = PartitionImage(
-            **{name: _own(getattr(record, name)) for name in PartitionImage.__dataclass_fields__}
+            replicas=list(record.replicas),
+            isr=list(record.isr),
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            leader_recovery_state=record.leader_recovery_state,
+            removing_replicas=list(record.removing_replicas),
+            adding_replicas=list(record.adding_replicas),
+            directories=list(record.directories),
+            eligible_leader_replicas=_own(record.eligible_leader_replicas),
+            last_known_elr=_own(record.last_known_elr),
         )
 
     def _change_partition(self, record: PartitionChangeRecord) -> None:
