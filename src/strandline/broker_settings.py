@@ -81,9 +81,40 @@ class BrokerSettings:
         "Bytes of requests, whole or partly received, that all connections together may hold before reading pauses. "
         "Apache Kafka has no limit by default (-1); here memory is always bounded unless you ask otherwise.",
     )
-    max_connections: int = integer("max.connections", INT_MAX, at_least(0), "Connections to this node at one time.")
+    max_connections: int = integer(
+        "max.connections",
+        16_384,
+        at_least(0),
+        "Connections to this node at one time, and never more than descriptors (`ulimit -n`) allow; one more is closed "
+        "at once. Apache Kafka has no limit by default.",
+    )
     max_connections_per_ip: int = integer(
         "max.connections.per.ip", INT_MAX, at_least(0), "Connections from one address at one time."
+    )
+    max_connections_per_ip_overrides: tuple[str, ...] = words(
+        "max.connections.per.ip.overrides",
+        (),
+        None,
+        "Other numbers for some addresses or names, as `host:count`, comma-separated.",
+    )
+    max_connection_creation_rate: int = integer(
+        "max.connection.creation.rate",
+        INT_MAX,
+        at_least(0),
+        "Connections accepted in a second; others wait in the kernel's queue.",
+    )
+    connection_first_request_timeout_ms: int = long(
+        "connection.first.request.timeout.ms",
+        30_000,
+        at_least(-1),
+        "Strandline's own. A connection without one whole request after this time is closed; -1 never.",
+    )
+    connection_partial_request_timeout_ms: int = long(
+        "connection.partial.request.timeout.ms",
+        60_000,
+        at_least(-1),
+        "Strandline's own. A request that is begun and not whole after this time closes its connection, unless at least "
+        "1 KiB of it comes each second; -1 never.",
     )
     connections_max_idle_ms: int = long(
         "connections.max.idle.ms", 600_000, at_least(-1), "An idle connection is closed after this time; -1 never."

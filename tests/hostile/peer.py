@@ -73,13 +73,17 @@ def answer_of(route: Route, version: int, content: bytes) -> Any:
 class Peer:
     """One connection to a broker."""
 
-    def __init__(self, port: int, *, timeout_s: float = ANSWER_TIMEOUT_S, receive_buffer_bytes: int = 0) -> None:
+    def __init__(
+        self, port: int, *, timeout_s: float = ANSWER_TIMEOUT_S, receive_buffer_bytes: int = 0, source: str = ""
+    ) -> None:
         self.socket = socket.socket()
         if receive_buffer_bytes:
             # Before the connection is made: the window is agreed on with it.
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self.socket.settimeout(timeout_s)
         try:
+            if source:
+                self.socket.bind((source, 0))
             self.socket.connect(("127.0.0.1", port))
         except OSError:
             self.socket.close()

@@ -76,11 +76,11 @@ def crowded(count: int) -> tuple[Dispatcher, list[Connection], list[Wire]]:
     return dispatcher, connections, wires
 
 
-def test_who_stalls_while_all_others_wait_is_hung_up_on() -> None:
+def test_who_is_silent_while_all_others_wait_is_hung_up_on() -> None:
     dispatcher, _, wires = crowded(5)
     # The third went beyond the budget and may go on, alone; those after it wait.
     assert [wire.reading for wire in wires] == [True, True, True, False, False]
-    for _ in range(dispatch.FAVOUR_S_MAX):
+    for _ in range(dispatch.FAVOUR_SILENT_S_MAX):
         dispatcher.ticks += 1
         dispatcher.close_stalled()
     assert not any(wire.closed for wire in wires)
@@ -89,9 +89,25 @@ def test_who_stalls_while_all_others_wait_is_hung_up_on() -> None:
     assert [wire.closed for wire in wires] == [False, False, True, False, False]
     # Now one of the others has the turn, and its own time.
     assert wires[3].reading
-    dispatcher.ticks += dispatch.FAVOUR_S_MAX
+    dispatcher.ticks += dispatch.FAVOUR_SILENT_S_MAX
     dispatcher.close_stalled()
     assert not wires[3].closed
+
+
+def test_who_sends_a_byte_at_a_time_while_all_others_wait_is_hung_up_on() -> None:
+    dispatcher, connections, wires = crowded(5)
+    # These are first requests, and their own deadline comes at the same time.
+    dispatcher.deadlines.first_request_timeout_ms = -1
+    for _ in range(dispatch.FAVOUR_S_MAX):
+        dispatcher.ticks += 1
+        connections[2].receive(memoryview(bytearray(1)))
+        dispatcher.close_stalled()
+    assert not any(wire.closed for wire in wires)
+    dispatcher.ticks += 1
+    connections[2].receive(memoryview(bytearray(1)))
+    dispatcher.close_stalled()
+    assert [wire.closed for wire in wires] == [False, False, True, False, False]
+    assert wires[3].reading
 
 
 @pytest.mark.parametrize("gone", range(5))

@@ -69,7 +69,18 @@ def frame(correlation_id: int, flexible_header: bool, body_size: int) -> bytes:
 
 
 class Connection:
-    __slots__ = ("closed", "dispatcher", "inbox", "inbox_at", "needed", "paused", "started", "transport", "used_at")
+    __slots__ = (
+        "closed",
+        "dispatcher",
+        "has_asked",
+        "inbox",
+        "inbox_at",
+        "needed",
+        "paused",
+        "started",
+        "transport",
+        "used_at",
+    )
 
     def __init__(self, dispatcher: Dispatcher, transport: Transport) -> None:
         self.dispatcher = dispatcher
@@ -81,7 +92,14 @@ class Connection:
         self.started: deque[Exchange] | None = None
         self.paused = False
         self.closed = False
+        self.has_asked = False
+        """Whether a whole request has come."""
         self.used_at = 0
+
+    @property
+    def inbox_size(self) -> int:
+        """Bytes that came and are not dealt with."""
+        return 0 if self.inbox is None else len(self.inbox) - self.inbox_at
 
     # Bytes in
 
@@ -91,9 +109,12 @@ class Connection:
         inbox = self.inbox
         if inbox is None:
             done = self._start_requests(view)
+            if done:
+                self.has_asked = True
             if done < len(view) and not self.closed:
                 self.inbox = bytearray(view[done:])
                 self.inbox_at = 0
+                self.dispatcher.deadlines.on_request_begun(self, self.used_at)
                 self.dispatcher.note_inbox(self, len(self.inbox))
             return
         inbox += view
@@ -109,11 +130,15 @@ class Connection:
             done = self._start_requests(view)
         if not done or self.closed:
             return
+        self.has_asked = True
         self.inbox_at += done
         if self.inbox_at == len(inbox):
-            self.dispatcher.note_inbox(self, -len(inbox))
             self.inbox = None
-        elif self.inbox_at * 2 > len(inbox):
+            self.dispatcher.deadlines.on_inbox_empty(self)
+            self.dispatcher.note_inbox(self, -len(inbox))
+            return
+        self.dispatcher.deadlines.on_request_begun(self, self.dispatcher.ticks)
+        if self.inbox_at * 2 > len(inbox):
             # What is dealt with is cut off only when it is the greater part, so that many small requests that wait
             # behind a slow one are not moved again for each.
             self.dispatcher.note_inbox(self, -self.inbox_at)

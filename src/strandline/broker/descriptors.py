@@ -18,11 +18,11 @@ class Share(NamedTuple):
     connections_max: int
 
 
-def share_out(limit: int, *, open_files_max: int, connections_max: int) -> Share:
-    """What of the wished-for numbers fits into `limit` descriptors."""
+def share_out(limit: int, *, open_files_max: int) -> Share:
+    """The files that are wished for, at most half of `limit` descriptors, and connections in the rest."""
     room = max(32, limit - SET_ASIDE)
     files = min(open_files_max, room // 2)
-    return Share(files, min(connections_max, room - files))
+    return Share(files, room - files)
 
 
 def descriptors_max() -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.connection import Connection, Exchange
+from strandline.broker.deadlines import Deadlines
 from strandline.broker.routes import Route
 from strandline.codec.message import decode, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
@@ -27,6 +28,10 @@ REFUSALS_LOGGED_MAX: Final = 10
 """Lines a second about connections that were hung up on: fourteen bytes of a peer are not to cost a line each."""
 FAVOUR_S_MAX: Final = 30
 """How long one connection may keep all others from reading while requests fill the memory set aside for them."""
+FAVOUR_SILENT_S_MAX: Final = 3
+"""How long it may send nothing meanwhile."""
+CLOSES_PER_TURN_MAX: Final = 100
+"""Connections that are hung up on in one turn of the loop: ten thousand at once would keep it for a tenth second."""
 
 log = logging.getLogger("strandline.broker")
 
@@ -60,6 +65,7 @@ class Dispatcher:
         self.inbox_bytes = 0
         self.connections: set[Connection] = set()
         self.connections_by_host: dict[str, int] = {}
+        self.deadlines = Deadlines()
         self.refused = 0
         self.ticks = 0
         """Seconds since the start, roughly: cheap enough to be noted with every receive."""
@@ -189,7 +195,10 @@ class Dispatcher:
                 if self.inbox_bytes > self.inbox_bytes_max and waiting.inbox is not None:
                     # Not one that has finished meanwhile: it may stay silent, and everybody would wait for it.
                     self._favoured = waiting
-                    self._favoured_at = self.ticks
+                    self._favoured_at = waiting.used_at = self.ticks
+                if waiting.inbox is not None:
+                    # The time that it had to wait is not its own.
+                    self.deadlines.on_request_begun(waiting, self.ticks)
                 if not waiting.paused:
                     waiting.transport.resume()
 
@@ -199,11 +208,13 @@ class Dispatcher:
         host = connection.transport.peer_host
         connection.used_at = self.ticks
         self.connections.add(connection)
+        self.deadlines.on_welcome(connection, self.ticks)
         self.connections_by_host[host] = self.connections_by_host.get(host, 0) + 1
 
     def forget(self, connection: Connection) -> None:
         host = connection.transport.peer_host
         self.connections.discard(connection)
+        self.deadlines.on_closed(connection)
         left = self.connections_by_host.get(host, 0) - 1
         if left > 0:
             self.connections_by_host[host] = left
@@ -216,12 +227,33 @@ class Dispatcher:
         A peer whose request waits here is not idle. But where more requests wait behind that one nobody reads from the
         connection, and it may be long dead.
         """
-        for connection in list(self.connections):
-            if self.ticks - connection.used_at > idle_s and (connection.started is None or connection.paused):
-                connection.close()
+        self._close_some(
+            [
+                (connection, "")
+                for connection in self.connections
+                if self.ticks - connection.used_at > idle_s and (connection.started is None or connection.paused)
+            ]
+        )
 
     def close_stalled(self) -> None:
-        """Beyond the budget everybody waits for one connection to finish its request: it may not take for ever."""
+        """Hang up on who never asked anything, and on who does not finish what it began to ask."""
+        self._close_some(self.deadlines.expired(self.ticks, lambda: set(self._starved)))
+        # Beyond the budget everybody waits for one connection to finish its request: it may not take for ever.
         favoured = self._favoured
-        if favoured is not None and not favoured.closed and self.ticks - self._favoured_at > FAVOUR_S_MAX:
-            self.refuse(favoured, f"a request that was not complete after {FAVOUR_S_MAX} s, and memory is short")
+        if favoured is None or favoured.closed:
+            return
+        if (
+            self.ticks - self._favoured_at > FAVOUR_S_MAX
+            or self.ticks - max(self._favoured_at, favoured.used_at) > FAVOUR_SILENT_S_MAX
+        ):
+            self.refuse(favoured, "its request is not complete, and memory for requests is short")
+
+    def _close_some(self, others: list[tuple[Connection, str]]) -> None:
+        """Close a turn's share, and the rest on the next turns; a reason that is given is logged."""
+        for connection, reason in others[:CLOSES_PER_TURN_MAX]:
+            if reason and not connection.closed:
+                self.refuse(connection, reason)
+            else:
+                connection.close()
+        if rest := others[CLOSES_PER_TURN_MAX:]:
+            self.call_soon(lambda: self._close_some(rest))

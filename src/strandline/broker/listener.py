@@ -8,6 +8,7 @@ import logging
 import socket
 from typing import Final
 
+from strandline.broker.admission import Admission
 from strandline.broker.connection import Connection
 from strandline.broker.dispatch import Dispatcher
 from strandline.broker.hangups import Hangups
@@ -28,15 +29,12 @@ class Listener:
         loop: asyncio.AbstractEventLoop,
         runtime: LoopRuntime,
         dispatcher: Dispatcher,
-        *,
-        connections_max: int,
-        connections_per_host_max: int,
+        admission: Admission,
     ) -> None:
         self._loop = loop
         self._runtime = runtime
         self._dispatcher = dispatcher
-        self._connections_max = connections_max
-        self._connections_per_host_max = connections_per_host_max
+        self.admission = admission
         self._buffer = ReceiveBuffer()
         dispatcher.on_pressure = self._buffer.on_pressure
         self._hangups = Hangups(loop)
@@ -71,6 +69,10 @@ class Listener:
         for _ in range(ACCEPTS_PER_TURN_MAX):
             if self._socket is None:
                 return
+            if delay_s := self.admission.delay_s(self._runtime.monotonic()):
+                # Those who come faster than max.connection.creation.rate wait in the kernel's queue.
+                self._pause(delay_s)
+                return
             try:
                 accepted, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -80,14 +82,18 @@ class Listener:
                     raise
                 self._back_off(error)
                 return
+            self.admission.note_creation()
             self._welcome(accepted, address[0])
 
     def _back_off(self, error: OSError) -> None:
         """No descriptor is free: leave the queue to the kernel for a moment instead of spinning on it."""
         log.warning("cannot accept connections: %s; raise `ulimit -n` or lower max.connections", error.strerror)
+        self._pause(BACKOFF_S)
+
+    def _pause(self, delay_s: float) -> None:
         assert self._socket is not None
         self._loop.remove_reader(self._socket.fileno())
-        self._loop.call_later(BACKOFF_S, self._accept_again)
+        self._loop.call_later(delay_s, self._accept_again)
 
     def _accept_again(self) -> None:
         if self._socket is not None:
@@ -95,9 +101,7 @@ class Listener:
 
     def _welcome(self, accepted: socket.socket, host: str) -> None:
         dispatcher = self._dispatcher
-        if len(dispatcher.connections) >= self._connections_max or (
-            dispatcher.connections_by_host.get(host, 0) >= self._connections_per_host_max
-        ):
+        if self.admission.is_full_for(host, len(dispatcher.connections), dispatcher.connections_by_host.get(host, 0)):
             dispatcher.refused += 1
             if self._warned_at != dispatcher.ticks:
                 # Once in a second is enough: a flood of connections is not to become a flood of lines.

@@ -10,6 +10,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline.broker.admission import Admission, parse_overrides
+from strandline.broker.deadlines import Deadlines
 from strandline.broker.descriptors import descriptors_max, share_out
 from strandline.broker.dispatch import Dispatcher
 from strandline.broker.listener import Listener
@@ -52,9 +54,7 @@ class Node:
         self.runtime = LoopRuntime(loop)
         self.flusher = Flusher(self.runtime)
         self.watchdog = Watchdog(self.runtime)
-        share = share_out(
-            descriptors_max(), open_files_max=config.open_files_max, connections_max=config.max_connections
-        )
+        share = share_out(descriptors_max(), open_files_max=config.open_files_max)
         self.directory = LogDirectory(data, disk=disk or RealDisk(), open_files_max=share.open_files_max)
         self.node_id = config.node_id
         self.cluster_id, self.directory_id = self._identify()
@@ -65,13 +65,18 @@ class Node:
             frame_size_max=config.socket_request_max_bytes,
             inbox_bytes_max=config.queued_max_request_bytes if config.queued_max_request_bytes >= 0 else 1 << 62,
         )
-        self.listener = Listener(
-            loop,
-            self.runtime,
-            self.dispatcher,
-            connections_max=share.connections_max,
-            connections_per_host_max=config.max_connections_per_ip,
+        self.dispatcher.deadlines = Deadlines(
+            first_request_timeout_ms=config.connection_first_request_timeout_ms,
+            partial_request_timeout_ms=config.connection_partial_request_timeout_ms,
         )
+        admission = Admission(
+            connections_max=config.max_connections,
+            connections_per_host_max=config.max_connections_per_ip,
+            per_host_overrides=parse_overrides(config.max_connections_per_ip_overrides),
+            creations_per_s_max=config.max_connection_creation_rate,
+            connections_room=share.connections_max,
+        )
+        self.listener = Listener(loop, self.runtime, self.dispatcher, admission)
         self.sessions = FetchSessions(
             self.runtime.random, sessions_max=config.max_incremental_fetch_session_cache_slots
         )
