@@ -1,6 +1,6 @@
 """ApiVersions (18), versions 0-4: what this node speaks, told from the table that dispatches.
 
-Honoured: every version; features that are finalised in the metadata log.
+Honoured: every version; features that are supported (`quorum/features`) and finalised in the metadata log.
 Traps: the table advertises Produce from version 0 although 0-2 are refused, because librdkafka will not talk to a
 broker that does not (KAFKA-18659). A version above ours is answered in the format of version 0, with
 UNSUPPORTED_VERSION and the list, so that the client can ask again.
@@ -19,8 +19,7 @@ from strandline.codec.messages.api_versions_response import (
 )
 from strandline.errors import ErrorCode
 from strandline.handlers.context import Node, RequestContext
-from strandline.quorum.cluster_image import METADATA_VERSION
-from strandline.quorum.controller import METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL_MIN
+from strandline.quorum.features import SUPPORTED_FEATURES
 
 API_KEY = 18
 VERSIONS = (0, 4)
@@ -39,9 +38,8 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
     return ApiVersionsResponse(
         api_keys=_api_keys(node),
         supported_features=[
-            SupportedFeatureKey(
-                name=METADATA_VERSION, min_version=METADATA_VERSION_LEVEL_MIN, max_version=METADATA_VERSION_LEVEL
-            )
+            SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            for name, (lowest, highest) in SUPPORTED_FEATURES.items()
         ],
         finalized_features_epoch=node.image.applied_offset,
         finalized_features=[

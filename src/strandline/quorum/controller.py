@@ -11,8 +11,8 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from strandline.codec.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from strandline.codec.messages.feature_level_record import FeatureLevelRecord
@@ -24,6 +24,13 @@ from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
 from strandline.ids import ZERO_UUID
 from strandline.quorum.cluster_image import METADATA_VERSION, ClusterImage, Topic, fold
+from strandline.quorum.features import (
+    METADATA_VERSION_LEVEL,
+    SUPPORTED_FEATURES,
+    FeatureUpdate,
+    feature_records,
+)
+from strandline.quorum.new_partitions import MorePartitions, added_count, new_partition_records
 from strandline.quorum.new_topics import (
     CreatedTopic,
     NewTopic,
@@ -36,14 +43,13 @@ from strandline.quorum.topic_names import CLUSTER_METADATA, check_topic_name, co
 if TYPE_CHECKING:
     import random
 
-METADATA_VERSION_LEVEL: Final = 30
-"""The records are those of Apache Kafka 4.3."""
-METADATA_VERSION_LEVEL_MIN: Final = 7
-"""The oldest level that Apache Kafka 4.x reads."""
-
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 PRODUCER_ID_MAX: Final = 2**63 - 1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+
+T = TypeVar("T")
+Decision = tuple[list[Any], T]
+"""Records, and what came of one thing that was asked."""
 
 # What BrokerRegistrationChangeRecord says about fencing.
 FENCE: Final = 1
@@ -111,17 +117,16 @@ class Controller:
         partition it leads gets a new leader epoch, so that readers can tell what was appended before the restart from
         what came after, even where a power cut took an unflushed tail away.
         """
-        feature = BrokerFeature(
-            name=METADATA_VERSION,
-            min_supported_version=METADATA_VERSION_LEVEL_MIN,
-            max_supported_version=METADATA_VERSION_LEVEL,
-        )
+        features = [
+            BrokerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
+            for name, (lowest, highest) in SUPPORTED_FEATURES.items()
+        ]
         registration = RegisterBrokerRecord(
             broker_id=broker_id,
             incarnation_id=incarnation_id,
             broker_epoch=epoch,
             end_points=[BrokerEndpoint(name=name, host=host, port=port) for name, host, port in endpoints],
-            features=[feature],
+            features=features,
             rack=rack,
             fenced=True,
             log_dirs=list(log_dirs),
@@ -150,28 +155,36 @@ class Controller:
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> tuple[list[Any], list[CreatedTopic | RequestError]]:
         """Records, and for each topic in order what was created or why it was not. One bad topic spoils no other."""
-        total = sum(partition_count_asked(topic, self._config) for topic in topics)
-        if total > PARTITIONS_PER_REQUEST_MAX:
-            message = f"{total} partitions are more than the {PARTITIONS_PER_REQUEST_MAX} one request may create."
-            return [], [RequestError(ErrorCode.POLICY_VIOLATION, message) for _ in topics]
+        return _all_of(self.decide_topics(topics, validate_only=validate_only))
+
+    def decide_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> Iterator[Decision[CreatedTopic | RequestError]]:
+        """The same, one topic at a time: a thousand take longer than the loop may be kept.
+
+        Records must be handed to the driver before anybody else asks for a decision. Between two steps others may
+        have theirs: each topic is held against what is decided when its turn comes.
+        """
+        refusal = _too_many(sum(partition_count_asked(topic, self._config) for topic in topics))
         times = Counter(topic.name for topic in topics)
-        records: list[Any] = []
-        outcomes: list[CreatedTopic | RequestError] = []
-        keys_taken = dict(self._topic_by_collision_key) if validate_only else self._topic_by_collision_key
+        taken_here: dict[str, str] = {}
         for topic in topics:
             try:
+                if refusal is not None:
+                    raise refusal
                 if times[topic.name] > 1:
                     raise RequestError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                self._check_name_is_free(topic.name, keys_taken)
-                topic_records, created = new_topic_records(topic, image=self._image, config=self._config, rng=self._rng)
-            except RequestError as refusal:
-                outcomes.append(refusal)
+                self._check_name_is_free(topic.name, taken_here)
+                records, created = new_topic_records(topic, image=self._image, config=self._config, rng=self._rng)
+            except RequestError as error:
+                yield [], error
                 continue
-            keys_taken[collision_key(topic.name)] = topic.name
-            outcomes.append(created)
-            if not validate_only:
-                records += self._decided(topic_records)
-        return records, outcomes
+            if validate_only:
+                taken_here[collision_key(topic.name)] = topic.name
+                yield [], created
+            else:
+                self._topic_by_collision_key[collision_key(topic.name)] = topic.name
+                yield self._decided(records), created
 
     def create_internal_topic(self, name: str) -> tuple[list[Any], CreatedTopic | RequestError]:
         """`__consumer_offsets` with the node's settings for it."""
@@ -182,34 +195,70 @@ class Controller:
         records, outcomes = self.create_topics([topic])
         return records, outcomes[0]
 
-    def _check_name_is_free(self, name: str, keys_taken: dict[str, str]) -> None:
+    def _check_name_is_free(self, name: str, taken_here: dict[str, str]) -> None:
         check_topic_name(name)
         if name == CLUSTER_METADATA:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
-        holder = keys_taken.get(collision_key(name))
+        key = collision_key(name)
+        holder = self._topic_by_collision_key.get(key) or taken_here.get(key)
         if holder == name:
             raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if holder is not None:
             message = f"Topic '{name}' collides with existing topic: {holder}"
             raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
+    def create_partitions(
+        self, asked: Sequence[MorePartitions], *, validate_only: bool = False
+    ) -> tuple[list[Any], list[RequestError | None]]:
+        """Records, and for each topic in order None or why it gets no more partitions."""
+        return _all_of(self.decide_partitions(asked, validate_only=validate_only))
+
+    def decide_partitions(
+        self, asked: Sequence[MorePartitions], *, validate_only: bool = False
+    ) -> Iterator[Decision[RequestError | None]]:
+        """The same, one topic at a time, as `decide_topics` does."""
+        refusal = _too_many(sum(added_count(topic, self._image) for topic in asked))
+        times = Counter(topic.name for topic in asked)
+        for topic in asked:
+            try:
+                if refusal is not None:
+                    raise refusal
+                if times[topic.name] > 1:
+                    raise RequestError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                records = new_partition_records(topic, image=self._image, rng=self._rng)
+            except RequestError as error:
+                yield [], error
+                continue
+            yield [] if validate_only else self._decided(records), None
+
+    def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> list[Any]:
+        """The records of new feature levels; RequestError, and no record, if one of them may not be."""
+        records = feature_records(updates, self._image.features)
+        return [] if validate_only else self._decided(list(records))
+
     def delete_topics(self, refs: Sequence[TopicRef]) -> tuple[list[Any], list[DeletedTopic]]:
         """Records, and an outcome for each reference in order; names or ids that stand twice are refused both times."""
-        resolved = [self._resolve(ref) for ref in refs]
-        times = Counter(topic.id for topic in resolved if isinstance(topic, Topic))
-        records: list[Any] = []
-        outcomes: list[DeletedTopic] = []
-        for ref, topic in zip(refs, resolved, strict=True):
-            if isinstance(topic, RequestError):
-                outcomes.append(DeletedTopic(ref.name, ref.id, topic))
-            elif times[topic.id] > 1:
-                refusal = RequestError(ErrorCode.INVALID_REQUEST, "The topic stands more than once in the request.")
-                outcomes.append(DeletedTopic(ref.name, ref.id, refusal))
+        return _all_of(self.decide_deletions(refs))
+
+    def decide_deletions(self, refs: Sequence[TopicRef]) -> Iterator[Decision[DeletedTopic]]:
+        """The same, one topic at a time, as `decide_topics` does."""
+        times = Counter(topic.id for topic in map(self._resolve, refs) if isinstance(topic, Topic))
+        names = Counter(ref.name for ref in refs if ref.name is not None)
+        for ref in refs:
+            # Resolved again when its turn comes: another request may have deleted it since.
+            topic = self._resolve(ref)
+            if isinstance(topic, Topic):
+                stands_twice = times[topic.id] > 1
             else:
-                outcomes.append(DeletedTopic(topic.name, topic.id))
-                records += self._decided([RemoveTopicRecord(topic_id=topic.id)])
+                stands_twice = topic.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and names[ref.name] > 1
+            if stands_twice:
+                refusal = RequestError(ErrorCode.INVALID_REQUEST, "The topic stands more than once in the request.")
+                yield [], DeletedTopic(ref.name, ref.id, refusal)
+            elif isinstance(topic, RequestError):
+                yield [], DeletedTopic(ref.name, ref.id, topic)
+            else:
                 self._topic_by_collision_key.pop(collision_key(topic.name), None)
-        return records, outcomes
+                yield self._decided([RemoveTopicRecord(topic_id=topic.id)]), DeletedTopic(topic.name, topic.id)
 
     def _resolve(self, ref: TopicRef) -> Topic | RequestError:
         if not self._config.delete_topic_enable:
@@ -223,3 +272,19 @@ class Controller:
             return RequestError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
         topic = self._image.topic_by_id(ref.id)
         return topic or RequestError(ErrorCode.UNKNOWN_TOPIC_ID, "This topic id does not exist.")
+
+
+def _all_of(decisions: Iterator[Decision[T]]) -> tuple[list[Any], list[T]]:
+    records: list[Any] = []
+    outcomes: list[T] = []
+    for each, outcome in decisions:
+        records += each
+        outcomes.append(outcome)
+    return records, outcomes
+
+
+def _too_many(partitions: int) -> RequestError | None:
+    if partitions <= PARTITIONS_PER_REQUEST_MAX:
+        return None
+    message = f"{partitions} partitions are more than the {PARTITIONS_PER_REQUEST_MAX} one request may create."
+    return RequestError(ErrorCode.POLICY_VIOLATION, message)

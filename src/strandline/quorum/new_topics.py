@@ -64,7 +64,7 @@ def new_topic_records(
         ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=topic.name, name=name, value=value)
         for name, value in overrides.items()
     ]
-    records += [_partition_record(topic_id, index, replicas, image) for index, replicas in enumerate(replica_lists)]
+    records += [partition_record(topic_id, index, replicas, image) for index, replicas in enumerate(replica_lists)]
     return records, CreatedTopic(topic.name, topic_id, len(replica_lists), len(replica_lists[0]), overrides)
 
 
@@ -134,36 +134,36 @@ def _checked_assignment(topic: NewTopic, image: ClusterImage) -> list[list[int]]
     assigned: dict[int, list[int]] = {}
     for index, replicas in topic.assignment:
         if index in assigned:
-            raise _bad_assignment(f"Found multiple manual partition assignments for partition {index}")
-        _check_replicas(list(replicas), image)
+            raise bad_assignment(f"Found multiple manual partition assignments for partition {index}")
+        check_replicas(list(replicas), image)
         assigned[index] = list(replicas)
     if sorted(assigned) != list(range(len(assigned))):
-        raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+        raise bad_assignment("partitions should be a consecutive 0-based integer sequence")
     sizes = {len(replicas) for replicas in assigned.values()}
     if len(sizes) > 1:
-        raise _bad_assignment("The manual partition assignment gives partitions different numbers of replicas.")
+        raise bad_assignment("The manual partition assignment gives partitions different numbers of replicas.")
     return [assigned[index] for index in range(len(assigned))]
 
 
-def _check_replicas(replicas: list[int], image: ClusterImage) -> None:
+def check_replicas(replicas: list[int], image: ClusterImage) -> None:
     if not replicas:
-        raise _bad_assignment("The manual partition assignment includes an empty replica list.")
+        raise bad_assignment("The manual partition assignment includes an empty replica list.")
     for broker_id in replicas:
         if broker_id not in image.brokers:
-            raise _bad_assignment(
+            raise bad_assignment(
                 f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
             )
     if len(set(replicas)) < len(replicas):
-        raise _bad_assignment("The manual partition assignment includes a broker more than once.")
+        raise bad_assignment("The manual partition assignment includes a broker more than once.")
     if not any(image.brokers[broker_id].is_active for broker_id in replicas):
-        raise _bad_assignment("All brokers specified in the manual partition assignment are fenced or shutting down.")
+        raise bad_assignment("All brokers specified in the manual partition assignment are fenced or shutting down.")
 
 
-def _bad_assignment(message: str) -> RequestError:
+def bad_assignment(message: str) -> RequestError:
     return RequestError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
-def _partition_record(topic_id: uuid.UUID, index: int, replicas: list[int], image: ClusterImage) -> PartitionRecord:
+def partition_record(topic_id: uuid.UUID, index: int, replicas: list[int], image: ClusterImage) -> PartitionRecord:
     in_sync = [broker_id for broker_id in replicas if image.brokers[broker_id].is_active]
     return PartitionRecord(
         partition_id=index,
