@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
-from tests.clients.client import WAIT_S_MAX, ClientFailed, Got, New, config_names, until
+from tests.clients.client import (
+    NO_LIMITS,
+    WAIT_S_MAX,
+    ClientFailed,
+    Cluster,
+    Got,
+    Limits,
+    New,
+    Replicas,
+    Setting,
+    config_names,
+    read_all,
+)
 
 _POLL_MS = 100
 _T = TypeVar("_T")
@@ -93,17 +106,14 @@ class AiokafkaClient:
 
         return self._thread.run(go())
 
-    def read(
-        self,
-        topic: str,
-        starts: dict[int, int],
-        count: int,
-        *,
-        reset: str = "earliest",
-        fetch_bytes_max: int | None = None,
-        while_waiting: Callable[[], None] | None = None,
-    ) -> list[Got]:
-        limits = {} if fetch_bytes_max is None else {"max_partition_fetch_bytes": fetch_bytes_max}
+    def reader(
+        self, topic: str, starts: Mapping[int, int], *, reset: str = "earliest", limits: Limits = NO_LIMITS
+    ) -> AiokafkaReader:
+        wanted = {
+            "max_partition_fetch_bytes": limits.partition_bytes_max,
+            "fetch_max_bytes": limits.response_bytes_max,
+            "fetch_min_bytes": limits.bytes_min,
+        }
 
         async def assigned() -> Any:
             consumer = AIOKafkaConsumer(
@@ -111,7 +121,7 @@ class AiokafkaClient:
                 auto_offset_reset=reset,
                 enable_auto_commit=False,
                 fetch_max_wait_ms=100,
-                **limits,
+                **{name: limit for name, limit in wanted.items() if limit is not None},
             )
             await consumer.start()
             consumer.assign([TopicPartition(topic, partition) for partition in starts])
@@ -119,21 +129,19 @@ class AiokafkaClient:
                 consumer.seek(TopicPartition(topic, partition), offset)
             return consumer
 
-        consumer = self._thread.run(assigned())
-        found: list[Got] = []
+        return AiokafkaReader(self._thread, self._thread.run(assigned()), topic)
 
-        def attempt() -> bool:
-            came = self._thread.run(_polled(consumer, count - len(found)))
-            found.extend(came)
-            if not came and while_waiting is not None:
-                while_waiting()
-            return len(found) >= count
-
-        try:
-            until(f"{count} records of {topic}", attempt)
-        finally:
-            self._thread.run(consumer.stop())
-        return found
+    def read(
+        self,
+        topic: str,
+        starts: Mapping[int, int],
+        count: int,
+        *,
+        reset: str = "earliest",
+        limits: Limits = NO_LIMITS,
+        while_waiting: Callable[[], None] | None = None,
+    ) -> list[Got]:
+        return read_all(self.reader(topic, starts, reset=reset, limits=limits), topic, count, while_waiting)
 
     def member(self, topic: str, group: str) -> AiokafkaMember:
         return AiokafkaMember(self._thread, self._bootstrap, topic, group)
@@ -166,9 +174,25 @@ class AiokafkaClient:
         found = self._thread.run(self._lookup.offsets_for_times({place: timestamp_ms}))[place]
         return None if found is None else found.offset
 
-    def create_topic(self, name: str, partitions: int = 1, replication_factor: int = 1, **configs: str) -> None:
-        topic = NewTopic(name, partitions, replication_factor, topic_configs=config_names(configs))
-        _check(self._thread.run(self._admin.create_topics([topic])).topic_errors)
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        *,
+        assignment: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+        **configs: str,
+    ) -> None:
+        if assignment is None:
+            topic = NewTopic(name, partitions, replication_factor, topic_configs=config_names(configs))
+        else:
+            replicas = dict(enumerate(map(list, assignment)))
+            topic = NewTopic(name, -1, -1, replica_assignments=replicas, topic_configs=config_names(configs))
+        _check(self._thread.run(self._admin.create_topics([topic], validate_only=validate_only)).topic_errors)
+
+    def create_partitions(self, topic: str, count: int) -> None:
+        self._thread.run(self._admin.create_partitions({topic: NewPartitions(count)}))
 
     def delete_topic(self, name: str) -> None:
         _check(self._thread.run(self._admin.delete_topics([name])).topic_error_codes)
@@ -177,10 +201,73 @@ class AiokafkaClient:
         described = self._thread.run(self._admin.describe_topics())
         return {topic["topic"]: len(topic["partitions"]) for topic in described}
 
+    def partitions(self, topic: str) -> dict[int, Replicas]:
+        (described,) = self._thread.run(self._admin.describe_topics([topic]))
+        _check([(topic, described["error_code"])])
+        return {
+            each["partition"]: Replicas(each["leader"], tuple(each["replicas"]), tuple(each["isr"]))
+            for each in described["partitions"]
+        }
+
+    def cluster(self) -> Cluster:
+        described = self._thread.run(self._admin.describe_cluster())
+        brokers = frozenset(broker["node_id"] for broker in described["brokers"])
+        return Cluster(described["cluster_id"], described["controller_id"], brokers)
+
+    def config(self, kind: str, name: str) -> dict[str, Setting]:
+        resource = ConfigResource(ConfigResourceType[kind.upper()], name)
+        (answer,) = self._thread.run(self._admin.describe_configs([resource]))
+        settings: dict[str, Setting] = {}
+        for code, message, _, _, entries in answer.resources:
+            _check([(message, code)])
+            # name, value, read only, source (a flag for the default before version 1), sensitive, synonyms
+            for key, value, is_read_only, source, is_sensitive, *_ in entries:
+                told = source if answer.API_VERSION >= 1 else None
+                settings[key] = Setting(value, told, is_read_only, is_sensitive)
+        return settings
+
+    def replace_config(self, kind: str, name: str, settings: Mapping[str, str]) -> None:
+        resource = ConfigResource(ConfigResourceType[kind.upper()], name, configs=dict(settings))
+        for answer in self._thread.run(self._admin.alter_configs([resource])):
+            _check([(message, code) for code, message, *_ in answer.resources])
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
+        places = {TopicPartition(topic, partition): RecordsToDelete(offset) for partition, offset in before.items()}
+        deleted = self._thread.run(self._admin.delete_records(places))
+        return {place.partition: low_watermark for place, low_watermark in deleted.items()}
+
     def close(self) -> None:
         self._thread.run(self._lookup.stop())
         self._thread.run(self._admin.close())
         self._thread.close()
+
+
+class AiokafkaReader:
+    def __init__(self, thread: LoopThread, consumer: Any, topic: str) -> None:
+        self._thread = thread
+        self._consumer = consumer
+        self._topic = topic
+
+    def poll(self, count_max: int = 1000) -> list[Got]:
+        return self._thread.run(_polled(self._consumer, count_max))
+
+    def seek(self, partition: int, offset: int) -> None:
+        self._on_loop(lambda place: self._consumer.seek(place, offset), partition)
+
+    def pause(self, partition: int) -> None:
+        self._on_loop(self._consumer.pause, partition)
+
+    def resume(self, partition: int) -> None:
+        self._on_loop(self._consumer.resume, partition)
+
+    def close(self) -> None:
+        self._thread.run(self._consumer.stop())
+
+    def _on_loop(self, call: Callable[[TopicPartition], None], partition: int) -> None:
+        async def go() -> None:
+            call(TopicPartition(self._topic, partition))
+
+        self._thread.run(go())
 
 
 class AiokafkaMember:

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
-from tests.clients.client import WAIT_S_MAX, ClientFailed, Got, New, config_names, until
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+)
+from tests.clients.client import (
+    NO_LIMITS,
+    WAIT_S_MAX,
+    ClientFailed,
+    Cluster,
+    Got,
+    Limits,
+    New,
+    Replicas,
+    Setting,
+    config_names,
+    read_all,
+)
 
 _POLL_S = 0.1
 
@@ -73,39 +94,33 @@ class ConfluentClient:
             raise ClientFailed(errors[0].code(), errors[0].str())
         return places
 
+    def reader(
+        self, topic: str, starts: Mapping[int, int], *, reset: str = "earliest", limits: Limits = NO_LIMITS
+    ) -> ConfluentReader:
+        settings = {"group.id": "unused", "auto.offset.reset": "error" if reset == "none" else reset}
+        if limits.partition_bytes_max is not None:
+            settings["fetch.message.max.bytes"] = str(limits.partition_bytes_max)
+        if limits.response_bytes_max is not None or limits.partition_bytes_max is not None:
+            # It wants the limit of a response at or above that of a message, and both at or above 1,000.
+            bytes_max = max(limits.response_bytes_max or 0, limits.partition_bytes_max or 0, 1000)
+            settings |= {"fetch.max.bytes": str(bytes_max), "message.max.bytes": "1000"}
+        if limits.bytes_min is not None:
+            settings["fetch.min.bytes"] = str(limits.bytes_min)
+        consumer = Consumer(self._settings | {"enable.auto.commit": False, "fetch.wait.max.ms": 100} | settings)
+        consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in starts.items()])
+        return ConfluentReader(consumer, topic)
+
     def read(
         self,
         topic: str,
-        starts: dict[int, int],
+        starts: Mapping[int, int],
         count: int,
         *,
         reset: str = "earliest",
-        fetch_bytes_max: int | None = None,
+        limits: Limits = NO_LIMITS,
         while_waiting: Callable[[], None] | None = None,
     ) -> list[Got]:
-        settings = {"group.id": "unused", "auto.offset.reset": "error" if reset == "none" else reset}
-        if fetch_bytes_max is not None:
-            settings |= {
-                "fetch.message.max.bytes": str(fetch_bytes_max),
-                "fetch.max.bytes": str(max(fetch_bytes_max, 1000)),
-                "message.max.bytes": "1000",
-            }
-        consumer = Consumer(self._settings | {"enable.auto.commit": False, "fetch.wait.max.ms": 100} | settings)
-        found: list[Got] = []
-        try:
-            consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in starts.items()])
-
-            def attempt() -> bool:
-                messages = consumer.consume(count - len(found), _POLL_S)
-                found.extend(_got(message) for message in messages)
-                if not messages and while_waiting is not None:
-                    while_waiting()
-                return len(found) >= count
-
-            until(f"{count} records of {topic}, {len(found)} came", attempt)
-        finally:
-            consumer.close()
-        return found
+        return read_all(self.reader(topic, starts, reset=reset, limits=limits), topic, count, while_waiting)
 
     def member(self, topic: str, group: str) -> ConfluentMember:
         return ConfluentMember(self._settings, topic, group)
@@ -128,14 +143,35 @@ class ConfluentClient:
         offset = self._offset(topic, partition, OffsetSpec.for_timestamp(timestamp_ms))
         return None if offset < 0 else offset
 
+    def at_latest_time(self, topic: str, partition: int) -> int | None:
+        offset = self._offset(topic, partition, OffsetSpec.max_timestamp())
+        return None if offset < 0 else offset
+
     def _offset(self, topic: str, partition: int, spec: Any) -> int:
         place = TopicPartition(topic, partition)
         offset: int = _result(self._admin.list_offsets({place: spec})[place]).offset
         return offset
 
-    def create_topic(self, name: str, partitions: int = 1, replication_factor: int = 1, **configs: str) -> None:
-        topic = NewTopic(name, partitions, replication_factor, config=config_names(configs))
-        _result(self._admin.create_topics([topic], operation_timeout=WAIT_S_MAX)[name])
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        *,
+        assignment: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+        **configs: str,
+    ) -> None:
+        if assignment is None:
+            topic = NewTopic(name, partitions, replication_factor, config=config_names(configs))
+        else:
+            replicas = [list(brokers) for brokers in assignment]
+            topic = NewTopic(name, len(replicas), replica_assignment=replicas, config=config_names(configs))
+        options = {"operation_timeout": WAIT_S_MAX, "validate_only": validate_only}
+        _result(self._admin.create_topics([topic], **options)[name])
+
+    def create_partitions(self, topic: str, count: int) -> None:
+        _result(self._admin.create_partitions([NewPartitions(topic, count)], operation_timeout=WAIT_S_MAX)[topic])
 
     def delete_topic(self, name: str) -> None:
         _result(self._admin.delete_topics([name], operation_timeout=WAIT_S_MAX)[name])
@@ -145,8 +181,85 @@ class ConfluentClient:
             name: len(topic.partitions) for name, topic in self._admin.list_topics(timeout=WAIT_S_MAX).topics.items()
         }
 
+    def partitions(self, topic: str) -> dict[int, Replicas]:
+        described = _result(self._admin.describe_topics(TopicCollection([topic]))[topic])
+        return {
+            each.id: Replicas(each.leader.id, tuple(n.id for n in each.replicas), tuple(n.id for n in each.isr))
+            for each in described.partitions
+        }
+
+    def cluster(self) -> Cluster:
+        described = _result(self._admin.describe_cluster())
+        return Cluster(described.cluster_id, described.controller.id, frozenset(node.id for node in described.nodes))
+
+    def config(self, kind: str, name: str) -> dict[str, Setting]:
+        resource = ConfigResource(kind, name)
+        entries = _result(self._admin.describe_configs([resource])[resource])
+        return {
+            entry.name: Setting(entry.value, int(entry.source), entry.is_read_only, entry.is_sensitive)
+            for entry in entries.values()
+        }
+
+    def alter_config(
+        self,
+        kind: str,
+        name: str,
+        *,
+        put: Mapping[str, str] | None = None,
+        unset: Sequence[str] = (),
+        append: Mapping[str, str] | None = None,
+        subtract: Mapping[str, str] | None = None,
+    ) -> None:
+        changes = [
+            (AlterConfigOpType.SET, put or {}),
+            (AlterConfigOpType.DELETE, dict.fromkeys(unset)),
+            (AlterConfigOpType.APPEND, append or {}),
+            (AlterConfigOpType.SUBTRACT, subtract or {}),
+        ]
+        entries = [
+            ConfigEntry(key, value, incremental_operation=operation)
+            for operation, settings in changes
+            for key, value in settings.items()
+        ]
+        resource = ConfigResource(kind, name, incremental_configs=entries)
+        _result(self._admin.incremental_alter_configs([resource])[resource])
+
+    def replace_config(self, kind: str, name: str, settings: Mapping[str, str]) -> None:
+        resource = ConfigResource(kind, name, set_config=dict(settings))
+        with warnings.catch_warnings():
+            # It would rather have the incremental way used; brokers must still serve both.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            futures = self._admin.alter_configs([resource])
+        _result(futures[resource])
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
+        places = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+        futures = self._admin.delete_records(places, operation_timeout=WAIT_S_MAX)
+        return {place.partition: _result(future).low_watermark for place, future in futures.items()}
+
     def close(self) -> None:
         pass
+
+
+class ConfluentReader:
+    def __init__(self, consumer: Consumer, topic: str) -> None:
+        self._consumer = consumer
+        self._topic = topic
+
+    def poll(self, count_max: int = 1000) -> list[Got]:
+        return [_got(message) for message in self._consumer.consume(count_max, _POLL_S)]
+
+    def seek(self, partition: int, offset: int) -> None:
+        self._consumer.seek(TopicPartition(self._topic, partition, offset))
+
+    def pause(self, partition: int) -> None:
+        self._consumer.pause([TopicPartition(self._topic, partition)])
+
+    def resume(self, partition: int) -> None:
+        self._consumer.resume([TopicPartition(self._topic, partition)])
+
+    def close(self) -> None:
+        self._consumer.close()
 
 
 class ConfluentMember:

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tests.clients.client import WAIT_S_MAX, ClientFailed, Got, New, config_names, until
+from tests.clients.client import (
+    NO_LIMITS,
+    WAIT_S_MAX,
+    ClientFailed,
+    Cluster,
+    Got,
+    Limits,
+    New,
+    Replicas,
+    Setting,
+    config_names,
+    read_all,
+    until,
+)
 
 with warnings.catch_warnings():
     # It reads its own schemas by a deprecated call; our warnings are errors, its are not ours.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka.admin import AlterConfigOp, ConfigResource, ConfigSourceType, OffsetSpec
     from kafka.errors import KafkaError
 
 _POLL_MS = 100
+_TIMEOUT_MS = int(WAIT_S_MAX * 1000)
 
 
 class KafkaPythonClient:
@@ -65,44 +81,39 @@ class KafkaPythonClient:
             producer.close(timeout=5)
         return [(place.partition, place.offset) for place in sent]
 
-    def read(
-        self,
-        topic: str,
-        starts: dict[int, int],
-        count: int,
-        *,
-        reset: str = "earliest",
-        fetch_bytes_max: int | None = None,
-        while_waiting: Callable[[], None] | None = None,
-    ) -> list[Got]:
-        limits = {} if fetch_bytes_max is None else {"max_partition_fetch_bytes": fetch_bytes_max}
+    def reader(
+        self, topic: str, starts: Mapping[int, int], *, reset: str = "earliest", limits: Limits = NO_LIMITS
+    ) -> KafkaPythonReader:
+        wanted = {
+            "max_partition_fetch_bytes": limits.partition_bytes_max,
+            "fetch_max_bytes": limits.response_bytes_max,
+            "fetch_min_bytes": limits.bytes_min,
+        }
         consumer = KafkaConsumer(
             bootstrap_servers=self._bootstrap,
             group_id=None,
             auto_offset_reset=reset,
             enable_auto_commit=False,
             fetch_max_wait_ms=100,
-            **limits,
+            **{name: limit for name, limit in wanted.items() if limit is not None},
         )
-        found: list[Got] = []
-        try:
-            consumer.assign([TopicPartition(topic, partition) for partition in starts])
-            for partition, offset in starts.items():
-                consumer.seek(TopicPartition(topic, partition), offset)
+        consumer.assign([TopicPartition(topic, partition) for partition in starts])
+        reader = KafkaPythonReader(consumer, topic)
+        for partition, offset in starts.items():
+            reader.seek(partition, offset)
+        return reader
 
-            def attempt() -> bool:
-                came = _polled(consumer, count - len(found))
-                found.extend(came)
-                if not came and while_waiting is not None:
-                    while_waiting()
-                return len(found) >= count
-
-            until(f"{count} records of {topic}", attempt)
-        except KafkaError as error:
-            raise _failed(error) from error
-        finally:
-            consumer.close()
-        return found
+    def read(
+        self,
+        topic: str,
+        starts: Mapping[int, int],
+        count: int,
+        *,
+        reset: str = "earliest",
+        limits: Limits = NO_LIMITS,
+        while_waiting: Callable[[], None] | None = None,
+    ) -> list[Got]:
+        return read_all(self.reader(topic, starts, reset=reset, limits=limits), topic, count, while_waiting)
 
     def member(self, topic: str, group: str) -> KafkaPythonMember:
         return KafkaPythonMember(self._bootstrap, topic, group)
@@ -130,30 +141,142 @@ class KafkaPythonClient:
         found = self._lookup.offsets_for_times({place: timestamp_ms})[place]
         return None if found is None else found.offset
 
-    def create_topic(self, name: str, partitions: int = 1, replication_factor: int = 1, **configs: str) -> None:
-        options = {
-            "num_partitions": partitions,
-            "replication_factor": replication_factor,
-            "configs": config_names(configs),
-        }
+    def at_latest_time(self, topic: str, partition: int) -> int | None:
+        place = TopicPartition(topic, partition)
+        offset: int = self._admin.list_partition_offsets({place: OffsetSpec.MAX_TIMESTAMP})[place].offset
+        return None if offset < 0 else offset
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        *,
+        assignment: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+        **configs: str,
+    ) -> None:
+        options: dict[str, Any] = {"configs": config_names(configs)}
+        if assignment is None:
+            options |= {"num_partitions": partitions, "replication_factor": replication_factor}
+        else:
+            options["assignments"] = dict(enumerate(map(list, assignment)))
         try:
-            self._admin.create_topics({name: options}, timeout_ms=int(WAIT_S_MAX * 1000))
-            self._admin.wait_for_topics([name])
+            self._admin.create_topics({name: options}, timeout_ms=_TIMEOUT_MS, validate_only=validate_only)
+            if not validate_only:
+                self._admin.wait_for_topics([name])
+        except KafkaError as error:
+            raise _failed(error) from error
+
+    def create_partitions(self, topic: str, count: int) -> None:
+        try:
+            self._admin.create_partitions({topic: count}, timeout_ms=_TIMEOUT_MS)
         except KafkaError as error:
             raise _failed(error) from error
 
     def delete_topic(self, name: str) -> None:
         try:
-            self._admin.delete_topics([name], timeout_ms=int(WAIT_S_MAX * 1000))
+            self._admin.delete_topics([name], timeout_ms=_TIMEOUT_MS)
         except KafkaError as error:
             raise _failed(error) from error
 
     def topics(self) -> dict[str, int]:
         return {topic["name"]: len(topic["partitions"]) for topic in self._admin.describe_topics()}
 
+    def partitions(self, topic: str) -> dict[int, Replicas]:
+        (described,) = self._admin.describe_topics([topic])
+        if described["error_code"]:
+            raise ClientFailed(described["error_code"], topic)
+        return {
+            each["partition_index"]: Replicas(each["leader_id"], tuple(each["replica_nodes"]), tuple(each["isr_nodes"]))
+            for each in described["partitions"]
+        }
+
+    def cluster(self) -> Cluster:
+        described = self._admin.describe_cluster()
+        brokers = frozenset(broker["broker_id"] for broker in described["brokers"])
+        return Cluster(described["cluster_id"], described["controller_id"], brokers)
+
+    def config(self, kind: str, name: str) -> dict[str, Setting]:
+        described = self._admin.describe_configs([ConfigResource(kind, name)], config_filter="all")[kind][name]
+        return {
+            key: Setting(
+                entry["value"],
+                ConfigSourceType[entry["config_source"]].value,
+                entry["read_only"],
+                entry["is_sensitive"],
+            )
+            for key, entry in described.items()
+        }
+
+    def alter_config(
+        self,
+        kind: str,
+        name: str,
+        *,
+        put: Mapping[str, str] | None = None,
+        unset: Sequence[str] = (),
+        append: Mapping[str, str] | None = None,
+        subtract: Mapping[str, str] | None = None,
+    ) -> None:
+        changes = [
+            (AlterConfigOp.SET, put or {}),
+            (AlterConfigOp.DELETE, dict.fromkeys(unset)),
+            (AlterConfigOp.APPEND, append or {}),
+            (AlterConfigOp.SUBTRACT, subtract or {}),
+        ]
+        entries = {key: (operation, value) for operation, settings in changes for key, value in settings.items()}
+        self._alter(ConfigResource(kind, name, entries), incremental=True)
+
+    def replace_config(self, kind: str, name: str, settings: Mapping[str, str]) -> None:
+        # Its legacy alter adds what is set already, so a reset of everything comes first.
+        self._alter(ConfigResource(kind, name), incremental=False, reset=True)
+        self._alter(ConfigResource(kind, name, dict(settings)), incremental=False)
+
+    def _alter(self, resource: Any, *, incremental: bool, reset: bool = False) -> None:
+        call = self._admin.reset_configs if reset else self._admin.alter_configs
+        answers = call([resource], raise_on_unknown=False, incremental=incremental)
+        ((answer,),) = (each.values() for each in answers.values())
+        if answer != "OK":
+            # It reports an error as text that begins with the number.
+            number = re.search(r"\[Error (\d+)\]", answer)
+            raise ClientFailed(int(number[1]) if number else -1, answer)
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
+        places = {TopicPartition(topic, partition): offset for partition, offset in before.items()}
+        try:
+            deleted = self._admin.delete_records(places, timeout_ms=_TIMEOUT_MS)
+        except KafkaError as error:
+            raise _failed(error) from error
+        return {place.partition: answer["low_watermark"] for place, answer in deleted.items()}
+
     def close(self) -> None:
         self._lookup.close()
         self._admin.close()
+
+
+class KafkaPythonReader:
+    def __init__(self, consumer: Any, topic: str) -> None:
+        self._consumer = consumer
+        self._topic = topic
+
+    def poll(self, count_max: int = 1000) -> list[Got]:
+        try:
+            return _polled(self._consumer, count_max)
+        except KafkaError as error:
+            raise _failed(error) from error
+
+    def seek(self, partition: int, offset: int) -> None:
+        self._consumer.seek(TopicPartition(self._topic, partition), offset)
+
+    def pause(self, partition: int) -> None:
+        self._consumer.pause(TopicPartition(self._topic, partition))
+
+    def resume(self, partition: int) -> None:
+        self._consumer.resume(TopicPartition(self._topic, partition))
+
+    def close(self) -> None:
+        self._consumer.close()
 
 
 class KafkaPythonMember:

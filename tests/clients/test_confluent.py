@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.clients.confluent_client import ConfluentClient
-from tests.clients.scenarios import SCENARIOS
+from tests.clients.scenarios import SCENARIOS, rows_of
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +16,6 @@ def client(bootstrap: str) -> Iterator[ConfluentClient]:
     client.close()
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", rows_of(ConfluentClient.name))
 def test_scenario(client: ConfluentClient, topic: str, scenario: str) -> None:
-    SCENARIOS[scenario](client, topic)
+    SCENARIOS[scenario].scenario(client, topic)
