@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 
-from strandline.settings import INT_MAX, Synonym, at_least, between, boolean, integer, long, one_of, text, words
+from strandline.settings import (
+    CLUSTER_WIDE,
+    INT_MAX,
+    PER_BROKER,
+    Synonym,
+    at_least,
+    between,
+    boolean,
+    integer,
+    long,
+    one_of,
+    short,
+    text,
+    words,
+)
 
 MIB = 1024 * 1024
 
@@ -34,14 +48,15 @@ class BrokerSettings:
     broker_rack: str | None = text("broker.rack", None, None, "The rack of this node, told to clients.")
 
     # The wire.
-    listeners: str = text(
+    listeners: tuple[str, ...] = words(
         "listeners",
-        "PLAINTEXT://127.0.0.1:9092",
+        ("PLAINTEXT://127.0.0.1:9092",),
         None,
         "Where clients connect, as `NAME://host:port`, comma-separated; port 0 takes a free one. Apache Kafka listens "
-        "on every interface by default; without TLS and authentication we stay on loopback until told otherwise.",
+        "on every interface by default; without TLS and authentication we stay on loopback until told otherwise. Here "
+        "they cannot be changed while the node runs.",
     )
-    advertised_listeners: str | None = text(
+    advertised_listeners: tuple[str, ...] | None = words(
         "advertised.listeners", None, None, "What clients are told to connect to; by default what `listeners` says."
     )
     controller_listener_names: tuple[str, ...] = words(
@@ -87,27 +102,31 @@ class BrokerSettings:
         at_least(0),
         "Connections to this node at one time, and never more than descriptors (`ulimit -n`) allow; one more is closed "
         "at once. Apache Kafka has no limit by default.",
+        update=CLUSTER_WIDE,
     )
     max_connections_per_ip: int = integer(
-        "max.connections.per.ip", INT_MAX, at_least(0), "Connections from one address at one time."
+        "max.connections.per.ip", INT_MAX, at_least(0), "Connections from one address at one time.", update=CLUSTER_WIDE
     )
     max_connections_per_ip_overrides: tuple[str, ...] = words(
         "max.connections.per.ip.overrides",
         (),
         None,
         "Other numbers for some addresses or names, as `host:count`, comma-separated.",
+        update=CLUSTER_WIDE,
     )
     max_connection_creation_rate: int = integer(
         "max.connection.creation.rate",
         INT_MAX,
         at_least(0),
         "Connections accepted in a second; others wait in the kernel's queue.",
+        update=CLUSTER_WIDE,
     )
     connection_first_request_timeout_ms: int = long(
         "connection.first.request.timeout.ms",
         30_000,
         at_least(-1),
         "Strandline's own. A connection without one whole request after this time is closed; -1 never.",
+        update=CLUSTER_WIDE,
     )
     connection_partial_request_timeout_ms: int = long(
         "connection.partial.request.timeout.ms",
@@ -115,6 +134,7 @@ class BrokerSettings:
         at_least(-1),
         "Strandline's own. A request that is begun and not whole after this time closes its connection, unless at least "
         "1 KiB of it comes each second; -1 never.",
+        update=CLUSTER_WIDE,
     )
     connections_max_idle_ms: int = long(
         "connections.max.idle.ms", 600_000, at_least(-1), "An idle connection is closed after this time; -1 never."
@@ -147,6 +167,7 @@ class BrokerSettings:
         1024,
         at_least(16),
         "Strandline's own. Files of closed segments that are open at one time; others are opened on demand.",
+        update=CLUSTER_WIDE,
     )
     log_flush_offset_checkpoint_interval_ms: int = integer(
         "log.flush.offset.checkpoint.interval.ms",
@@ -180,6 +201,7 @@ class BrokerSettings:
         86_400_000,
         at_least(1),
         "How long a partition remembers an idempotent producer that is silent.",
+        update=CLUSTER_WIDE,
     )
     producer_id_expiration_check_interval_ms: int = integer(
         "producer.id.expiration.check.interval.ms",
@@ -216,7 +238,7 @@ class BrokerSettings:
     offsets_topic_num_partitions: int = integer(
         "offsets.topic.num.partitions", 50, at_least(1), "Partitions of `__consumer_offsets`; fixed once it exists."
     )
-    offsets_topic_replication_factor: int = integer(
+    offsets_topic_replication_factor: int = short(
         "offsets.topic.replication.factor",
         3,
         between(1, 32_767),
@@ -267,11 +289,18 @@ class BrokerSettings:
 
     # Accepted, so that a stock server.properties starts without warnings.
     num_network_threads: int = integer(
-        "num.network.threads", 3, at_least(1), "One loop serves all connections.", effect=False
+        "num.network.threads", 3, at_least(1), "One loop serves all connections.", effect=False, update=CLUSTER_WIDE
     )
-    num_io_threads: int = integer("num.io.threads", 8, at_least(1), "One loop serves all requests.", effect=False)
+    num_io_threads: int = integer(
+        "num.io.threads", 8, at_least(1), "One loop serves all requests.", effect=False, update=CLUSTER_WIDE
+    )
     num_recovery_threads_per_data_dir: int = integer(
-        "num.recovery.threads.per.data.dir", 2, at_least(1), "Recovery runs before the node is ready.", effect=False
+        "num.recovery.threads.per.data.dir",
+        2,
+        at_least(1),
+        "Recovery runs before the node is ready.",
+        effect=False,
+        update=CLUSTER_WIDE,
     )
     queued_max_requests: int = integer(
         "queued.max.requests", 500, at_least(1), "`queued.max.request.bytes` is the limit here.", effect=False
@@ -280,28 +309,33 @@ class BrokerSettings:
         "inter.broker.listener.name", None, None, "The listener other brokers use.", effect=False
     )
     listener_security_protocol_map: str | None = text(
-        "listener.security.protocol.map", None, None, "Every listener is PLAINTEXT for now.", effect=False
+        "listener.security.protocol.map",
+        None,
+        None,
+        "Every listener is PLAINTEXT for now.",
+        effect=False,
+        update=PER_BROKER,
     )
-    controller_quorum_voters: str | None = text(
-        "controller.quorum.voters", None, None, "The nodes of a static quorum.", effect=False
+    controller_quorum_voters: tuple[str, ...] = words(
+        "controller.quorum.voters", (), None, "The nodes of a static quorum.", effect=False
     )
-    controller_quorum_bootstrap_servers: str | None = text(
-        "controller.quorum.bootstrap.servers", None, None, "Where a new node finds the quorum.", effect=False
+    controller_quorum_bootstrap_servers: tuple[str, ...] = words(
+        "controller.quorum.bootstrap.servers", (), None, "Where a new node finds the quorum.", effect=False
     )
-    transaction_state_log_replication_factor: int = integer(
+    transaction_state_log_replication_factor: int = short(
         "transaction.state.log.replication.factor", 3, at_least(1), "Replicas of `__transaction_state`.", effect=False
     )
     transaction_state_log_min_isr: int = integer(
         "transaction.state.log.min.isr", 2, at_least(1), "In-sync replicas of `__transaction_state`.", effect=False
     )
-    share_coordinator_state_topic_replication_factor: int = integer(
+    share_coordinator_state_topic_replication_factor: int = short(
         "share.coordinator.state.topic.replication.factor",
         3,
         at_least(1),
         "Replicas of `__share_group_state`.",
         effect=False,
     )
-    share_coordinator_state_topic_min_isr: int = integer(
+    share_coordinator_state_topic_min_isr: int = short(
         "share.coordinator.state.topic.min.isr",
         2,
         at_least(1),

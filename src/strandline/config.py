@@ -1,25 +1,34 @@
-"""The configuration of a node: Kafka's property names, from a file, the environment and the command line.
+"""The configuration of a node: Kafka's property names, from a file, the environment, the command line and the cluster.
 
 The node's own settings stand in `broker_settings`; those of topics in `topic_config`, and a node may set their
 defaults under the broker's names (`log.segment.bytes` for `segment.bytes`), kept in `topic_defaults`.
-Later sources win: default, `server.properties`, `STRANDLINE_...` variables, `-X key=value`.
+Later sources win: default, `server.properties`, `STRANDLINE_...` variables, `-X key=value`; over all of these stand the
+dynamic settings that the metadata log holds, first those for every broker, then those for this one (`with_dynamic`).
 `python -m strandline.config_docs` prints `docs/configuration.md`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from strandline.broker_settings import BrokerSettings
 from strandline.errors import InvalidConfig
-from strandline.settings import ConfigSource, Setting, Value, environment_name, parse_properties, settings_of
-from strandline.topic_config import TOPIC_SETTINGS, TopicConfig
+from strandline.node_settings import (
+    BROKER_SETTINGS,
+    NODE_SETTINGS,
+    REFUSED_SETTINGS,
+    check_refused,
+    from_environment,
+    override,
+    unknown_setting,
+)
+from strandline.settings import ConfigSource, Synonym, Value, parse_properties, settings_of
+from strandline.topic_config import TOPIC_SETTINGS, TopicConfig, other_topic_settings
 
-__all__ = ["BrokerConfig", "Listener", "TopicConfig", "TopicConfigEntry"]
+__all__ = ["BROKER_SETTINGS", "BrokerConfig", "Listener", "TopicConfig", "TopicConfigEntry"]
 
 
 class Listener(NamedTuple):
@@ -45,7 +54,11 @@ class BrokerConfig(BrokerSettings):
     topic_defaults: TopicConfig = dataclasses.field(default_factory=TopicConfig)
     """What a topic without overrides gets here."""
     given: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Every setting that was set, as text."""
+    """Every setting that was set where the node was started, as text."""
+    dynamic_default: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """What the cluster says for all brokers."""
+    dynamic_broker: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """What the cluster says for this broker alone."""
     warnings: tuple[str, ...] = ()
     """Sentences for the person who wrote the configuration."""
 
@@ -61,7 +74,7 @@ class BrokerConfig(BrokerSettings):
         """The configuration from a file's content, variables and command line; InvalidConfig names the bad one."""
         sources: list[tuple[str, Mapping[str, str]]] = [
             (file_name, parse_properties(content)),
-            ("environment", _from_environment(environ or {})),
+            ("environment", from_environment(environ or {})),
             ("-X", overrides or {}),
         ]
         given: dict[str, str] = {}
@@ -70,19 +83,37 @@ class BrokerConfig(BrokerSettings):
         warnings: list[str] = []
         for source, properties in sources:
             for name, raw in properties.items():
-                if name not in _KNOWN:
+                if name in REFUSED_SETTINGS:
+                    check_refused(name, raw, source)
+                elif name not in NODE_SETTINGS:
                     warnings.append(f"{source}: {unknown_setting(name)}")
-                    continue
-                setting, factor = _KNOWN[name]
-                values[name] = setting.parse(raw, name=name, source=source, factor=factor)
-                given[name], origin[name] = raw, source
-        config = cls(
-            **_resolve(cls, values),  # type: ignore[arg-type]  # the values are typed by their settings
-            topic_defaults=TopicConfig(**_resolve(TopicConfig, values)),  # type: ignore[arg-type]
-            given=given,
-            warnings=tuple(warnings),
-        )
+                else:
+                    values[name] = NODE_SETTINGS[name].parse(raw, source=source)
+                    given[name], origin[name] = raw, source
+        idle = [name for name in given if name not in _HELD]
+        if idle:
+            warnings.append(f"without effect here: {', '.join(idle)}; docs/configuration.md says why")
+        config = cls(**_resolved(values), given=given, warnings=tuple(warnings))  # type: ignore[arg-type]
         config._check(origin)
+        return config
+
+    def with_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
+        """This node with other dynamic settings; InvalidConfig for a value that is not allowed.
+
+        Names that mean nothing here are kept and told, and nothing else.
+        """
+        merged = dict(self.given)
+        for level in (default, broker):
+            override(merged, {name: raw for name, raw in level.items() if name in NODE_SETTINGS})
+        values = {name: NODE_SETTINGS[name].parse(raw) for name, raw in merged.items()}
+        config = BrokerConfig(
+            **_resolved(values),  # type: ignore[arg-type]  # the values are typed by their settings
+            given=self.given,
+            dynamic_default=dict(default),
+            dynamic_broker=dict(broker),
+            warnings=self.warnings,
+        )
+        config._check_dynamic()
         return config
 
     def _check(self, origin: Mapping[str, str]) -> None:
@@ -94,85 +125,102 @@ class BrokerConfig(BrokerSettings):
         if len(self.log_dirs) != 1:
             raise InvalidConfig(f"log.dirs={','.join(self.log_dirs)!r} is not allowed; expected exactly one directory")
         if not self.client_listeners():
-            raise InvalidConfig(f"listeners={self.listeners!r} has no listener for clients")
+            raise InvalidConfig(f"listeners={','.join(self.listeners)!r} has no listener for clients")
+
+    def _check_dynamic(self) -> None:
+        """A running node must not be told to shut everybody out, or nobody could ever tell it otherwise."""
+        changed = {**self.dynamic_default, **self.dynamic_broker}
+        if "max.connections" in changed and self.max_connections < 1:
+            raise InvalidConfig("max.connections=0 is not allowed while a node runs; expected at least 1")
+        if "max.connections.per.ip" in changed and self.max_connections_per_ip < 1:
+            raise InvalidConfig("max.connections.per.ip=0 is not allowed while a node runs; expected at least 1")
+
+    def layers(self) -> tuple[tuple[ConfigSource, Mapping[str, str]], ...]:
+        """What was set, from the source that wins to the one that loses."""
+        return (
+            (ConfigSource.DYNAMIC_BROKER, self.dynamic_broker),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.dynamic_default),
+            (ConfigSource.STATIC_BROKER, self.given),
+        )
+
+    def text(self, name: str) -> str | None:
+        """The value in force of one of the names a node takes, as text; None where nothing is set."""
+        for _, layer in self.layers():
+            if name in layer:
+                return layer[name]
+        return NODE_SETTINGS[name].default
 
     def client_listeners(self) -> list[Listener]:
         """Where clients connect: every listener that is not the controller's."""
-        return [each for each in parse_listeners(self.listeners) if each.name not in self.controller_listener_names]
+        return [
+            each
+            for each in parse_listeners(",".join(self.listeners))
+            if each.name not in self.controller_listener_names
+        ]
 
     def advertised(self) -> list[Listener]:
         """What clients are told, or nothing where that follows from `listeners` and the ports really taken."""
-        return (
-            parse_listeners(self.advertised_listeners, name="advertised.listeners") if self.advertised_listeners else []
-        )
+        if not self.advertised_listeners:
+            return []
+        return parse_listeners(",".join(self.advertised_listeners), name="advertised.listeners")
 
     def topic_config(self, overrides: Mapping[str, str | None]) -> TopicConfig:
         """What holds for a topic with these overrides; InvalidConfig for an unknown name or a bad value."""
         return self.topic_defaults.with_overrides(overrides)
 
     def topic_config_entries(self, overrides: Mapping[str, str | None]) -> list[TopicConfigEntry]:
-        """Every topic setting in force and its source, as CreateTopics and DescribeConfigs tell them."""
-        entries = []
+        """Every topic setting in force and its source, as CreateTopics tells them."""
         texts = self.topic_config(overrides).value_texts()
-        for name, (_, setting) in TOPIC_SETTINGS.items():
-            if setting.hidden:
-                continue
-            if name in overrides:
-                source = ConfigSource.TOPIC
-            elif any(synonym.name in self.given for synonym in setting.synonyms):
-                source = ConfigSource.STATIC_BROKER
-            else:
-                source = ConfigSource.DEFAULT
-            entries.append(TopicConfigEntry(name, texts[name], source))
+        entries = [
+            TopicConfigEntry(
+                name,
+                texts[name],
+                ConfigSource.TOPIC if name in overrides else self._source_of_default(setting.synonyms),
+            )
+            for name, (_, setting) in TOPIC_SETTINGS.items()
+            if not setting.hidden
+        ]
+        for name, other in other_topic_settings().items():
+            raw = overrides.get(name)
+            entries.append(
+                TopicConfigEntry(name, other.default, ConfigSource.DEFAULT)
+                if raw is None
+                else TopicConfigEntry(name, raw, ConfigSource.TOPIC)
+            )
         return entries
 
-
-BROKER_SETTINGS: dict[str, tuple[str, Setting]] = {
-    setting.name: (attribute, setting) for attribute, setting in settings_of(BrokerConfig)
-}
-
-
-def _known_settings() -> dict[str, tuple[Setting, int]]:
-    """Every name a node accepts, with the factor that turns its unit into the setting's."""
-    known: dict[str, tuple[Setting, int]] = {}
-    for _, setting in TOPIC_SETTINGS.values():
-        known |= {synonym.name: (setting, synonym.factor) for synonym in setting.synonyms}
-    for _, setting in BROKER_SETTINGS.values():
-        known |= {synonym.name: (setting, synonym.factor) for synonym in setting.synonyms}
-        known[setting.name] = (setting, 1)
-    return known
+    def _source_of_default(self, synonyms: tuple[Synonym, ...]) -> ConfigSource:
+        for source, layer in self.layers():
+            if any(synonym.name in layer for synonym in synonyms):
+                return source
+        return ConfigSource.DEFAULT
 
 
-_KNOWN = _known_settings()
-_BY_VARIABLE = {environment_name(name): name for name in _KNOWN}
+_HELD = frozenset(
+    name
+    for name, node_setting in NODE_SETTINGS.items()
+    if node_setting.setting.name in BROKER_SETTINGS | TOPIC_SETTINGS
+)
+"""What is no mere name: a value that somebody reads, or will once the part that reads it is there."""
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The settings among the variables. Others with our prefix belong to the command line and to tests."""
-    return {_BY_VARIABLE[variable]: raw for variable, raw in environ.items() if variable in _BY_VARIABLE}
-
-
-def _resolve(config_class: type[BrokerConfig] | type[TopicConfig], values: Mapping[str, Value]) -> dict[str, Value]:
-    """Attribute values that were set; of a setting's several names the first one declared wins, as in Kafka."""
-    resolved: dict[str, Value] = {}
-    for attribute, setting in settings_of(config_class):
-        # The plain name of a topic setting means nothing on a node unless it is also the synonym.
-        names = [setting.name] if config_class is BrokerConfig else []
-        for name in [*names, *(synonym.name for synonym in setting.synonyms)]:
+def _resolved(values: Mapping[str, Value]) -> dict[str, object]:
+    """The attributes of a BrokerConfig whose settings were set; of several names the first one declared wins."""
+    resolved: dict[str, object] = {}
+    for attribute, setting in settings_of(BrokerSettings):
+        for name in NODE_SETTINGS[setting.name].names:
             if name in values:
                 resolved[attribute] = values[name]
                 break
+    defaults: dict[str, Value] = {}
+    for attribute, setting in settings_of(TopicConfig):
+        # The plain name of a topic setting means nothing on a node unless it is also the synonym.
+        for synonym in setting.synonyms:
+            if synonym.name in values:
+                defaults[attribute] = values[synonym.name]
+                break
+    resolved["topic_defaults"] = TopicConfig(**defaults)  # type: ignore[arg-type]  # typed by their settings
     return resolved
-
-
-def unknown_setting(name: str) -> str:
-    """A warning for a name that means nothing to a node, with the name that was probably meant."""
-    if name in TOPIC_SETTINGS:
-        synonyms = TOPIC_SETTINGS[name][1].synonyms
-        advice = f"; for the default of all topics set {synonyms[0].name}" if synonyms else ""
-        return f"{name} is a setting of topics, not of nodes, and was ignored{advice}"
-    nearest = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.75)
-    return f"{name} is unknown and was ignored" + (f"; did you mean {nearest[0]}?" if nearest else "")
 
 
 def parse_listeners(raw: str, *, name: str = "listeners", source: str = "") -> list[Listener]:

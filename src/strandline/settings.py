@@ -233,7 +233,7 @@ def text(name: str, default: str | None, allowed: Allowed | None, doc: str, **mo
     return _field(Setting(name, "string", default, allowed, doc, **more))
 
 
-def words(name: str, default: tuple[str, ...], allowed: Allowed | None, doc: str, **more: Any) -> Any:
+def words(name: str, default: tuple[str, ...] | None, allowed: Allowed | None, doc: str, **more: Any) -> Any:
     return _field(Setting(name, "list", default, allowed, doc, **more))
 
 

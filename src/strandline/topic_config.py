@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING
 
 from strandline.errors import InvalidConfig
 from strandline.settings import (
@@ -29,6 +31,9 @@ from strandline.settings import (
     text_of,
     words,
 )
+
+if TYPE_CHECKING:
+    from strandline.kafka_settings import OtherSetting
 
 HOUR_MS = 60 * 60 * 1000
 DAY_MS = 24 * HOUR_MS
@@ -295,12 +300,13 @@ class TopicConfig:
             return self
         values: dict[str, Value] = {}
         for name, raw in overrides.items():
-            attribute, setting = TOPIC_SETTINGS.get(name, (None, None))
-            if attribute is None or setting is None:
-                raise InvalidConfig(f"Unknown topic config name: {name}")
             if raw is None:
                 raise InvalidConfig(f"{name} has no value; leave it out to use the default")
-            values[attribute] = setting.parse(raw)
+            if name in TOPIC_SETTINGS:
+                attribute, setting = TOPIC_SETTINGS[name]
+                values[attribute] = setting.parse(raw)
+            else:
+                _check_other(name, raw)
         resolved = dataclasses.replace(self, **values)  # type: ignore[arg-type]  # values are typed by their settings
         if resolved.max_compaction_lag_ms < resolved.min_compaction_lag_ms:
             raise InvalidConfig(
@@ -317,3 +323,20 @@ class TopicConfig:
 TOPIC_SETTINGS: dict[str, tuple[str, Setting]] = {
     setting.name: (attribute, setting) for attribute, setting in settings_of(TopicConfig)
 }
+
+
+@cache
+def other_topic_settings() -> dict[str, OtherSetting]:
+    """Settings of topics in Kafka that are only names here: without effect, or refused where they ask for more."""
+    from strandline.kafka_settings import OTHER_SETTINGS
+
+    return {other.name: other for other in OTHER_SETTINGS if other.is_topic}
+
+
+def _check_other(name: str, raw: str) -> None:
+    other = other_topic_settings().get(name)
+    if other is None:
+        raise InvalidConfig(f"Unknown topic config name: {name}")
+    Setting(name, other.kind, None, None, other.reason).parse(raw)
+    if other.verdict != "no effect" and other.asks_for_more(raw):
+        raise InvalidConfig(f"{name}={raw!r} is refused. {other.reason}")

@@ -14,7 +14,7 @@ from strandline.config import BrokerConfig, Listener, TopicConfig
 from strandline.config_docs import configuration_page
 from strandline.errors import InvalidConfig
 from strandline.settings import LONG_MAX, environment_name, format_properties, parse_properties, settings_of, text_of
-from strandline.topic_config import TOPIC_SETTINGS
+from strandline.topic_config import TOPIC_SETTINGS, other_topic_settings
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -258,12 +258,13 @@ def test_entries_of_a_topic_tell_value_and_source() -> None:
     assert (entries["segment.ms"].value, entries["segment.ms"].source) == ("3600000", 4)
     assert (entries["flush.messages"].value, entries["flush.messages"].source) == (str(LONG_MAX), 5)
     assert "internal.segment.bytes" not in entries
-    assert set(entries) | {"internal.segment.bytes"} == set(TOPIC_SETTINGS)
+    assert set(entries) | {"internal.segment.bytes"} == set(TOPIC_SETTINGS) | set(other_topic_settings())
+    assert (entries["local.retention.ms"].value, entries["local.retention.ms"].source) == ("-2", 5)
 
 
 @pytest.mark.parametrize("config_class", [BrokerConfig, TopicConfig])
 def test_a_setting_without_a_reader_says_that_it_has_no_effect(config_class: type) -> None:
-    tables = {"settings.py", "topic_config.py", "broker_settings.py", "config.py", "config_docs.py"}
+    tables = {"settings.py", "node_settings.py", "topic_config.py", "broker_settings.py", "config.py", "config_docs.py"}
     sources = (path for path in (REPOSITORY / "src").rglob("*.py") if path.name not in tables)
     read = set(re.findall(r"\.([a-z_]+)\b", "\n".join(path.read_text() for path in sources)))
     through = {

@@ -1,0 +1,187 @@
+"""Every name that a node takes as a setting: its own settings, the defaults of its topics, and what has no effect.
+
+Several names may mean one setting (`log.retention.ms`, `.minutes` and `.hours`); then the first one that is set wins.
+`override` puts later sources over earlier ones as Kafka does: a dynamic `log.retention.ms` hides the file's
+`log.retention.hours`, which stands above it in no order but was written earlier.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Final
+
+from strandline.broker_settings import BrokerSettings
+from strandline.errors import InvalidConfig
+from strandline.kafka_settings import NO_EFFECT, OTHER_SETTINGS, OtherSetting
+from strandline.settings import (
+    CLUSTER_WIDE,
+    CONFIG_TYPES,
+    PER_BROKER,
+    READ_ONLY,
+    Setting,
+    Value,
+    environment_name,
+    settings_of,
+    text_of,
+)
+from strandline.topic_config import TOPIC_SETTINGS
+
+BROKER_SETTINGS: Final[dict[str, tuple[str, Setting]]] = {
+    setting.name: (attribute, setting) for attribute, setting in settings_of(BrokerSettings)
+}
+
+_DYNAMIC_WITHOUT_EFFECT: Final = frozenset(
+    {
+        "background.threads",
+        "follower.fetch.last.tiered.offset.enable",
+        "group.consumer.assignment.interval.ms",
+        "group.coordinator.cached.buffer.max.bytes",
+        "group.share.assignment.interval.ms",
+        "group.streams.assignment.interval.ms",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.threads",
+        "log.local.retention.bytes",
+        "log.local.retention.ms",
+        "metric.reporters",
+        "num.replica.fetchers",
+        "remote.fetch.max.wait.ms",
+        "remote.list.offsets.request.timeout.ms",
+        "remote.log.index.file.cache.total.size.bytes",
+        "remote.log.manager.copier.thread.pool.size",
+        "remote.log.manager.copy.max.bytes.per.second",
+        "remote.log.manager.expiration.thread.pool.size",
+        "remote.log.manager.fetch.max.bytes.per.second",
+        "remote.log.manager.follower.thread.pool.size",
+        "remote.log.reader.threads",
+        "share.coordinator.cached.buffer.max.bytes",
+        "transaction.partition.verification.enable",
+    }
+)
+"""Which of the settings without effect Kafka lets an administrator change while it runs."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeSetting:
+    """One name. `names` are all that mean the same, the one that wins first; `default` is in this name's unit."""
+
+    name: str
+    setting: Setting
+    kind: str
+    update: str
+    default: str | None
+    factor: int = 1
+    names: tuple[str, ...] = ()
+
+    @property
+    def config_type(self) -> int:
+        return CONFIG_TYPES[self.kind]
+
+    @property
+    def is_dynamic(self) -> bool:
+        return self.update != READ_ONLY
+
+    def parse(self, raw: str, *, source: str = "") -> Value:
+        """The value in the setting's unit; InvalidConfig if it is not allowed."""
+        return self.setting.parse(raw, name=self.name, source=source, factor=self.factor)
+
+    def shown(self, raw: str) -> str | None:
+        """`raw` as Kafka prints it, in this name's unit."""
+        return raw.strip() if self.factor > 1 else text_of(self.parse(raw))
+
+
+def _own() -> Iterator[NodeSetting]:
+    for _, setting in BROKER_SETTINGS.values():
+        names = (setting.name, *(synonym.name for synonym in setting.synonyms))
+        yield NodeSetting(setting.name, setting, setting.kind, setting.update, text_of(setting.default), names=names)
+        for synonym in setting.synonyms:
+            yield NodeSetting(synonym.name, setting, synonym.kind or setting.kind, synonym.update, None, names=names)
+
+
+def _defaults_of_topics() -> Iterator[NodeSetting]:
+    for _, setting in TOPIC_SETTINGS.values():
+        names = tuple(synonym.name for synonym in setting.synonyms)
+        for synonym in setting.synonyms:
+            default = setting.default if synonym.name == names[-1] else None
+            if synonym.factor > 1 and isinstance(default, int):
+                default //= synonym.factor
+            yield NodeSetting(
+                synonym.name,
+                setting,
+                synonym.kind or setting.kind,
+                synonym.update,
+                text_of(default),
+                synonym.factor,
+                names,
+            )
+
+
+def _without_effect() -> Iterator[NodeSetting]:
+    for other in OTHER_SETTINGS:
+        if other.verdict == NO_EFFECT and not other.is_topic:
+            update = CLUSTER_WIDE if other.name in _DYNAMIC_WITHOUT_EFFECT else READ_ONLY
+            setting = Setting(other.name, other.kind, None, None, other.reason, effect=False, update=update)
+            yield NodeSetting(other.name, setting, other.kind, update, other.default, names=(other.name,))
+
+
+NODE_SETTINGS: Final[dict[str, NodeSetting]] = {
+    each.name: each for source in (_without_effect, _defaults_of_topics, _own) for each in source()
+}
+REFUSED_SETTINGS: Final[dict[str, OtherSetting]] = {
+    other.name: other for other in OTHER_SETTINGS if other.verdict != NO_EFFECT and not other.is_topic
+}
+_BY_VARIABLE = {environment_name(name): name for name in (*NODE_SETTINGS, *REFUSED_SETTINGS)}
+
+
+def override(properties: MutableMapping[str, str], later: Mapping[str, str]) -> None:
+    """Put `later` over `properties`; other names of the same setting go, or one of them might win."""
+    for name, raw in later.items():
+        if name in NODE_SETTINGS:
+            for other_name in NODE_SETTINGS[name].names:
+                properties.pop(other_name, None)
+        properties[name] = raw
+
+
+def refusal_of_change(name: str, *, for_one_broker: bool) -> str | None:
+    """Why the setting cannot be changed while the node runs, at that level; None if it can.
+
+    A name that means nothing may be set: Kafka keeps such for plug-ins.
+    """
+    refused = REFUSED_SETTINGS.get(name)
+    if refused is not None:
+        return f"{name} is refused: {refused.reason}"
+    known = NODE_SETTINGS.get(name)
+    if known is None:
+        return None
+    if not known.is_dynamic:
+        return f"Cannot update these configs dynamically: [{name}]"
+    if known.update == PER_BROKER and not for_one_broker:
+        return f"Cannot update these configs at default cluster level, broker id must be specified: [{name}]"
+    return None
+
+
+def check_refused(name: str, raw: str, source: str) -> None:
+    """InvalidConfig for a setting that must not be ignored, unless it only spells out what holds anyway."""
+    refused = REFUSED_SETTINGS[name]
+    if refused.asks_for_more(raw):
+        raise InvalidConfig(f"{source}: {name} is refused. {refused.reason} Expected: leave it out.")
+
+
+def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The settings among the variables. Others with our prefix belong to the command line and to tests."""
+    return {_BY_VARIABLE[variable]: raw for variable, raw in environ.items() if variable in _BY_VARIABLE}
+
+
+def unknown_setting(name: str) -> str:
+    """A warning for a name that means nothing to a node, with the name that was probably meant."""
+    if name in TOPIC_SETTINGS:
+        synonyms = TOPIC_SETTINGS[name][1].synonyms
+        advice = f"; for the default of all topics set {synonyms[0].name}" if synonyms else ""
+        return f"{name} is a setting of topics, not of nodes, and was ignored{advice}"
+    nearest = difflib.get_close_matches(name, NODE_SETTINGS, n=1, cutoff=0.75)
+    return f"{name} is unknown and was ignored" + (f"; did you mean {nearest[0]}?" if nearest else "")
