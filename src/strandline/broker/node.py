@@ -263,7 +263,8 @@ class Node:
             clean = False
         self.directory.close(clean=clean and not self.replicas.offline)
         log.info(
-            "stopped; loop stalls above 20 ms: %d, the longest %.0f ms",
+            "stopped; loop stalls above 20 ms: %d, the longest %.0f ms, of our own doing at least %.0f ms",
             self.watchdog.stalls,
             self.watchdog.longest_s * 1000,
+            self.watchdog.computed_s * 1000,
         )
