@@ -27,6 +27,7 @@ from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
 from strandline.partition.fetch_session import FetchSessions
 from strandline.partition.partition import Partition
+from strandline.partition.reencoding import Reencoder
 from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.controller import Controller
 from strandline.quorum.producer_ids import ProducerIds
@@ -53,6 +54,7 @@ class Node:
         self.loop = loop
         self.runtime = LoopRuntime(loop)
         self.flusher = Flusher(self.runtime)
+        self.reencoder = Reencoder(self.runtime)
         self.watchdog = Watchdog(self.runtime)
         share = share_out(descriptors_max(), open_files_max=config.open_files_max)
         self.directory = LogDirectory(data, disk=disk or RealDisk(), open_files_max=share.open_files_max)
@@ -241,6 +243,7 @@ class Node:
     def _is_drained(self) -> bool:
         return (
             self.flusher.is_idle
+            and self.reencoder.is_idle
             and all(wait.done for wait in self.produce_waits)
             and not any(connection.transport.is_congested for connection in self.dispatcher.connections)
         )

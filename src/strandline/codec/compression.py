@@ -37,7 +37,13 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _PIECE_BYTES_MIN = 64 * 1024
+_GZIP_PIECE_BYTES_MIN = 1024 * 1024
+"""Larger than others, because what is left of the input is copied for every piece. A piece is put together with the
+GIL held, so one for all would stall the loop of a node that inflates in a thread."""
 _GZIP_WINDOW_BITS = 31
+_LZ4_FAST_LEVEL = 9
+_LZ4_SLOW_LEVEL_MIN = 3
+_LZ4_SLOW_LEVEL_MAX = 12
 _ZSTD_RLE_BLOCK = 1
 _ZSTD_RESERVED_BLOCK = 3
 
@@ -58,14 +64,17 @@ def decompress(codec: int, payload: Buffer, *, size_bytes_max: int = DECOMPRESSE
     return inflate(payload, size_bytes_max)
 
 
-def compress(codec: int, payload: Buffer) -> bytes:
-    """Deflate the records section of a batch, at the level that Kafka's own producer takes by default."""
+def compress(codec: int, payload: Buffer, *, level: int | None = None) -> bytes:
+    """Deflate the records section of a batch, at a level as `compression.gzip.level` and its like have it.
+
+    Without one it is the level that Kafka's own producer takes by default. Snappy and none have no levels.
+    """
     if codec == Compression.NONE:
         return bytes(payload)
     deflate = _DEFLATE.get(codec)
     if deflate is None:
         raise UnsupportedCompression(f"compression codec {codec} is unknown; Kafka defines 0 to 4")
-    return deflate(payload)
+    return deflate(payload, _DEFAULT_LEVELS[codec] if level is None else level)
 
 
 def _too_large(name: str, size_bytes_max: int) -> BatchTooLarge:
@@ -83,13 +92,14 @@ def _piece_bytes(payload: Buffer) -> int:
 def _inflate_gzip(payload: Buffer, size_bytes_max: int) -> bytes:
     pieces: list[bytes] = []
     room = size_bytes_max
+    piece_bytes = max(_GZIP_PIECE_BYTES_MIN, _piece_bytes(payload))
     rest: Buffer = payload
     # Java's GZIPInputStream reads concatenated members as one stream, so a producer may send them.
     while rest:
         member = zlib.decompressobj(_GZIP_WINDOW_BITS)
         while not member.eof:
             try:
-                piece = member.decompress(rest, room + 1)
+                piece = member.decompress(rest, min(piece_bytes, room + 1))
             except zlib.error as error:
                 raise CorruptBatch(f"gzip: {error}") from error
             if len(piece) > room:
@@ -105,8 +115,8 @@ def _inflate_gzip(payload: Buffer, size_bytes_max: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _deflate_gzip(payload: Buffer) -> bytes:
-    return zlib.compress(payload, zlib.Z_DEFAULT_COMPRESSION, _GZIP_WINDOW_BITS)
+def _deflate_gzip(payload: Buffer, level: int) -> bytes:
+    return zlib.compress(payload, level, _GZIP_WINDOW_BITS)
 
 
 # --- snappy ----------------------------------------------------------------------------------------------------------
@@ -149,7 +159,7 @@ def _inflate_snappy_block(block: memoryview, size_bytes_max: int) -> bytes:
         raise CorruptBatch(f"snappy: {error}") from error
 
 
-def _deflate_snappy(payload: Buffer) -> bytes:
+def _deflate_snappy(payload: Buffer, _level: int) -> bytes:
     import cramjam
 
     view = memoryview(payload)
@@ -189,12 +199,19 @@ def _inflate_lz4(payload: Buffer, size_bytes_max: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _deflate_lz4(payload: Buffer) -> bytes:
+def _deflate_lz4(payload: Buffer, level: int) -> bytes:
     import lz4.frame
 
+    # Kafka's default level, 9, stands for the fast compressor, any other for the slow one; the library takes 3 to 12
+    # for the slow one, where Kafka allows 1 to 17.
+    level = 0 if level == _LZ4_FAST_LEVEL else min(max(level, _LZ4_SLOW_LEVEL_MIN), _LZ4_SLOW_LEVEL_MAX)
     # Java reads only independent blocks, and takes 64 KiB ones itself.
     frame: bytes = lz4.frame.compress(
-        payload, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
+        payload,
+        compression_level=level,
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
     )
     return frame
 
@@ -250,10 +267,10 @@ def _check_zstd_frames_are_whole(payload: memoryview) -> None:
         raise CorruptBatch("zstd: the frame ends early")
 
 
-def _deflate_zstd(payload: Buffer) -> bytes:
+def _deflate_zstd(payload: Buffer, level: int) -> bytes:
     import zstandard
 
-    return zstandard.ZstdCompressor().compress(payload)
+    return zstandard.ZstdCompressor(level=level).compress(payload)
 
 
 _INFLATE: dict[int, Callable[[Buffer, int], bytes]] = {
@@ -262,9 +279,15 @@ _INFLATE: dict[int, Callable[[Buffer, int], bytes]] = {
     Compression.LZ4: _inflate_lz4,
     Compression.ZSTD: _inflate_zstd,
 }
-_DEFLATE: dict[int, Callable[[Buffer], bytes]] = {
+_DEFLATE: dict[int, Callable[[Buffer, int], bytes]] = {
     Compression.GZIP: _deflate_gzip,
     Compression.SNAPPY: _deflate_snappy,
     Compression.LZ4: _deflate_lz4,
     Compression.ZSTD: _deflate_zstd,
+}
+_DEFAULT_LEVELS: dict[int, int] = {
+    Compression.GZIP: zlib.Z_DEFAULT_COMPRESSION,
+    Compression.SNAPPY: 0,
+    Compression.LZ4: _LZ4_FAST_LEVEL,
+    Compression.ZSTD: 3,
 }

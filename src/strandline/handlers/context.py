@@ -14,6 +14,7 @@ from strandline.config import BrokerConfig
 from strandline.log.log_slice import LogSlice
 from strandline.partition.fetch_session import FetchSessions
 from strandline.partition.partition import Partition
+from strandline.partition.reencoding import Reencoder
 from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.controller import Controller
 from strandline.quorum.producer_ids import ProducerIds
@@ -54,6 +55,7 @@ class Node(Protocol):
     topics: dict[str | bytes, list[Partition | None]]
     """Partitions led here, by topic name and by topic id (16 bytes); None where a log is offline."""
     produce_waits: deque[ProduceWait]
+    reencoder: Reencoder
 
     def partition(self, topic: str, index: int) -> Partition | None: ...
 
@@ -67,6 +69,8 @@ class Node(Protocol):
 
 class Exchange(Protocol):
     on_abandoned: Callable[[], object] | None
+    is_produce: bool
+    """Whether later Produces of the connection may be started before this request is answered."""
 
     def reply(self, body: bytes) -> None: ...
     def reply_pieces(self, pieces: list[bytes | LogSlice], size: int) -> None: ...
@@ -78,6 +82,7 @@ class Connection(Protocol):
 
     def begin(self, correlation_id: int, *, flexible_header: bool, is_produce: bool = False) -> Exchange: ...
     def reply_now(self, correlation_id: int, flexible_header: bool, body: bytes) -> None: ...
+    def go_on(self) -> None: ...
     def close(self) -> None: ...
 
 

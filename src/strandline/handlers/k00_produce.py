@@ -3,17 +3,27 @@
 Honoured: acks 0, 1 and all with `flush.mode` and `min.insync.replicas`, idempotent sequences, topics by name or id
 (13), the request's timeout. A batch with a transactional id is refused: transactions are not there yet.
 
-A waiting Produce holds no bytes: its batches are in the log, only the results wait.
+A waiting Produce holds no bytes: its batches are in the log, only the results wait. The exception is a large batch that
+must be opened first (`compression.type`, compacted topics): it is copied, and `OpeningProduce` waits for it.
 """
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from typing import Final
 
-from strandline.codec.produce import FLEXIBLE_FROM, PartitionResult, encode_produce_response, parse_produce
-from strandline.errors import ErrorCode, StrandlineError, error_code
+from strandline.codec.produce import (
+    FLEXIBLE_FROM,
+    PartitionResult,
+    ProduceRequest,
+    encode_produce_response,
+    parse_produce,
+)
+from strandline.errors import ErrorCode, RequestError, StrandlineError, error_code
 from strandline.handlers.context import Connection, Exchange, Node
 from strandline.partition.partition import Partition
+from strandline.partition.reencoding import OpensLater
 from strandline.quorum.topic_names import INTERNAL_TOPICS
 
 API_KEY: Final = 0
@@ -22,6 +32,8 @@ ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
 
+log = logging.getLogger("strandline.broker")
+
 
 def start(node: Node, connection: Connection, view: memoryview, at: int, version: int, correlation_id: int) -> None:
     request = parse_produce(view, at, version)
@@ -29,6 +41,7 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
     now_ms = node.runtime.now_ms()
     results: list[PartitionResult] = []
     waits: list[tuple[Partition, int, int]] = []
+    to_open: list[tuple[Partition, memoryview, int]] | None = None
     refusal = _refusal(acks, request.transactional_id)
     topics = node.topics
     for topic, index, records in request.partitions:
@@ -50,21 +63,42 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
         except StrandlineError as error:
             results.append(PartitionResult(topic, index, error_code(error), -1, -1, -1, str(error)))
             continue
+        except OpensLater:
+            if to_open is None:
+                to_open = []
+            to_open.append((partition, records, len(results)))
+            results.append(PartitionResult(topic, index, 0, -1, -1, -1))
+            continue
         if partition.high_watermark < commits_at:
             waits.append((partition, commits_at, len(results)))
         results.append(PartitionResult(topic, index, 0, base_offset, append_time_ms, partition.log.log_start_offset))
+    flexible = version >= FLEXIBLE_FROM
+    if to_open is not None:
+        exchange = connection.begin(correlation_id, flexible_header=flexible)
+        opening = OpeningProduce(node, connection, exchange, request, version, results, waits)
+        opening.begin(to_open)
+        return
     if acks == ACKS_NONE:
         # The client expects no answer, so the only way to tell it of an error is to hang up, as Kafka does.
         if any(result.error_code for result in results):
             connection.close()
         return
-    flexible = version >= FLEXIBLE_FROM
     if not waits:
         connection.reply_now(correlation_id, flexible, encode_produce_response(results, version))
         return
     exchange = connection.begin(correlation_id, flexible_header=flexible, is_produce=True)
-    deadline = node.runtime.monotonic() + request.timeout_ms / 1000
-    wait = ProduceWait(exchange, results, version, deadline)
+    _wait(node, exchange, request.timeout_ms, version, results, waits)
+
+
+def _wait(
+    node: Node,
+    exchange: Exchange,
+    timeout_ms: int,
+    version: int,
+    results: list[PartitionResult],
+    waits: list[tuple[Partition, int, int]],
+) -> None:
+    wait = ProduceWait(exchange, results, version, node.runtime.monotonic() + timeout_ms / 1000)
     for partition, commits_at, position in waits:
         wait.wait_for(partition, commits_at, position)
     pending = node.produce_waits
@@ -141,3 +175,94 @@ class ProduceWait:
     def answer(self) -> None:
         self.done = True
         self.exchange.reply(encode_produce_response(self.results, self.version))
+
+
+class OpeningProduce:
+    """A Produce of which some batches are opened off the loop before they can be appended.
+
+    No later request of its connection is started meanwhile: what a producer sends next must not overtake it. A client
+    that hangs up changes nothing, as with every Produce that was received whole.
+    """
+
+    __slots__ = ("_connection", "_exchange", "_left", "_node", "_request", "_results", "_version", "_waits")
+
+    def __init__(
+        self,
+        node: Node,
+        connection: Connection,
+        exchange: Exchange,
+        request: ProduceRequest,
+        version: int,
+        results: list[PartitionResult],
+        waits: list[tuple[Partition, int, int]],
+    ) -> None:
+        self._node = node
+        self._connection = connection
+        self._exchange = exchange
+        self._request = ProduceRequest(request.transactional_id, request.acks, request.timeout_ms, [])
+        """Without its records: they are views of a buffer that others will use."""
+        self._version = version
+        self._results = results
+        self._waits = waits
+        self._left = 0
+
+    def begin(self, to_open: list[tuple[Partition, memoryview, int]]) -> None:
+        for partition, records, position in to_open:
+            try:
+                self._node.reencoder.open(
+                    bytearray(records), partition.config, partial(self._on_opened, partition, position)
+                )
+            except StrandlineError as error:
+                self._fail(position, error)
+            else:
+                self._left += 1
+        if not self._left:
+            self._finish()
+
+    def _on_opened(
+        self, partition: Partition, position: int, batch: bytearray | None, error: BaseException | None
+    ) -> None:
+        if batch is None:
+            assert error is not None
+            self._fail(position, error)
+        elif self._node.partition(partition.topic, partition.index) is not partition:
+            self._fail(position, RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted"))
+        else:
+            self._append(partition, position, batch)
+        self._left -= 1
+        if not self._left:
+            self._finish()
+
+    def _append(self, partition: Partition, position: int, batch: bytearray) -> None:
+        try:
+            base_offset, commits_at, append_time_ms = partition.append(
+                memoryview(batch), self._node.runtime.now_ms(), is_opened=True
+            )
+        except StrandlineError as error:
+            self._fail(position, error)
+            return
+        self._waits.append((partition, commits_at, position))
+        self._results[position] = self._results[position]._replace(
+            base_offset=base_offset, log_append_time_ms=append_time_ms, log_start_offset=partition.log_start_offset
+        )
+
+    def _fail(self, position: int, error: BaseException) -> None:
+        if not isinstance(error, StrandlineError):
+            log.error("a batch could not be opened", exc_info=error)
+        self._results[position] = self._results[position]._replace(error_code=error_code(error), message=str(error))
+
+    def _finish(self) -> None:
+        exchange, results = self._exchange, self._results
+        # What waits for its commit from here on is in the log, in its order: the next requests may go.
+        exchange.is_produce = True
+        waits = [wait for wait in self._waits if wait[0].high_watermark < wait[1]]
+        if self._request.acks == ACKS_NONE:
+            if any(result.error_code for result in results):
+                self._connection.close()
+                return
+            exchange.reply_nothing()
+        elif waits:
+            _wait(self._node, exchange, self._request.timeout_ms, self._version, results, waits)
+        else:
+            exchange.reply(encode_produce_response(results, self._version))
+        self._connection.go_on()

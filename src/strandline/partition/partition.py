@@ -14,7 +14,6 @@ from typing import Final, TypedDict
 
 from crc32c import crc32c
 
-from strandline.codec.columns import decode_batch
 from strandline.codec.record_batch import (
     CONTROL,
     CRC_START,
@@ -38,6 +37,7 @@ from strandline.log.partition_log import PartitionLog
 from strandline.log.segment import ColdRead, Segment
 from strandline.log.time_lookup import FoundTime, find_latest_time, find_time
 from strandline.partition.producers import Producers
+from strandline.partition.reencoding import opened_now
 from strandline.partition.waiting import AdvanceListener, CommitListener
 from strandline.topic_config import TopicConfig
 
@@ -67,6 +67,7 @@ class Partition:
         "index",
         "leader_epoch",
         "log",
+        "opens_batches",
         "producers",
         "runtime",
         "topic",
@@ -112,6 +113,7 @@ class Partition:
         self.flush_before_ack = (
             config.flush_mode == "ack" or (config.flush_mode == "auto" and is_only_copy) or config.flush_messages == 1
         )
+        self.opens_batches = config.compact or config.compression_codec >= 0
 
     @property
     def log_start_offset(self) -> int:
@@ -128,11 +130,11 @@ class Partition:
 
     # Writing
 
-    def append(self, batch: memoryview, now_ms: int) -> tuple[int, int, int]:
+    def append(self, batch: memoryview | bytearray, now_ms: int, *, is_opened: bool = False) -> tuple[int, int, int]:
         """Store a producer's batch: (base offset, the high watermark that commits it, append time or -1).
 
         A batch that is here already is not stored again; the producer is told where it is. Raises StrandlineError with
-        nothing changed.
+        nothing changed; OpensLater if the batch must go through a `Reencoder` first and come back with `is_opened`.
         """
         if self.log.failure is not None:
             # Before anything else: a retry of a batch that is here would wait for a high watermark that moves no more.
@@ -160,8 +162,11 @@ class Partition:
             )
             if known is not None:
                 return known, known + header[6] + 1, -1
-        if config.compact:
-            _refuse_null_keys(batch)
+        if self.opens_batches and not is_opened:
+            opened = opened_now(batch, header, config)
+            if opened is not batch:
+                batch = opened
+                header = HEADER.unpack_from(batch)
         append_time_ms = -1
         if config.message_timestamp_type == "LogAppendTime":
             header = stamp_append_time(batch, header, now_ms)
@@ -257,6 +262,14 @@ class Partition:
     def epoch_of(self, offset: int) -> int:
         return self.log.leader_epochs.epoch_of(offset)
 
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """(the largest epoch up to `epoch`, the offset where it ended), or (-1, -1) if that is not known here."""
+        epochs = self.log.leader_epochs
+        if epochs.latest < epoch <= self.leader_epoch:
+            # Nothing was written in the current epoch yet: it begins, and every one before it ends, at the log end.
+            return self.leader_epoch if epoch == self.leader_epoch else epochs.latest, self.log.log_end_offset
+        return epochs.end_offset(epoch, self.log.log_end_offset)
+
     def offset_for_timestamp(self, timestamp_ms: int, callback: FoundCallback) -> None:
         """Find the first visible record at or after a time; `callback(found or None, error or None)`, perhaps later."""
         self._look_up(
@@ -322,17 +335,10 @@ class _InternalCommit:
         self._on_committed(RequestError(ErrorCode(error_code), "the append was not committed") if error_code else None)
 
 
-def _refuse_null_keys(batch: memoryview) -> None:
-    """A compacted topic keeps the last record of each key, so a record without one has no place in it."""
-    columns = decode_batch(batch, check_crc=False)
-    if any(length < 0 for length in columns.key_length):
-        raise InvalidBatch("a compacted topic takes no records without a key")
-
-
-def stamp_append_time(batch: memoryview, header: HeaderFields, now_ms: int) -> HeaderFields:
+def stamp_append_time(batch: memoryview | bytearray, header: HeaderFields, now_ms: int) -> HeaderFields:
     """LogAppendTime: the header says so and carries the broker's time, so the CRC is made anew."""
     attributes = header[5] | LOG_APPEND_TIME
     batch[_ATTRIBUTES_AT : _ATTRIBUTES_AT + 2] = attributes.to_bytes(2, "big")
     batch[_MAX_TIMESTAMP_AT : _MAX_TIMESTAMP_AT + 8] = now_ms.to_bytes(8, "big")
-    batch[_CRC_AT : _CRC_AT + 4] = crc32c(batch[CRC_START:]).to_bytes(4, "big")
+    batch[_CRC_AT : _CRC_AT + 4] = crc32c(memoryview(batch)[CRC_START:]).to_bytes(4, "big")
     return HEADER.unpack_from(batch)
