@@ -50,6 +50,7 @@ class LoopRuntime:
         self.call_soon = loop.call_soon
         self.call_later = loop.call_later
         self.monotonic = time.monotonic
+        self.monotonic_ns = time.monotonic_ns
         self._threads = IoThreads(loop)
         self.in_thread = self._threads.run
 

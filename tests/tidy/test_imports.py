@@ -17,8 +17,9 @@ MAY_IMPORT = {
     "partition": {"codec", "log"} | BASE,
     "quorum": {"codec"} | BASE,
     "coordinators": {"codec"} | BASE,
-    "handlers": {"codec", "log", "partition", "quorum", "coordinators"} | BASE,
-    "broker": {"codec", "log", "partition", "quorum", "coordinators", "handlers"} | BASE,
+    "observability": {"codec"} | BASE,
+    "handlers": {"codec", "log", "partition", "quorum", "coordinators", "observability"} | BASE,
+    "broker": {"codec", "log", "partition", "quorum", "coordinators", "handlers", "observability"} | BASE,
     "testing": {"codec"} | BASE,
     # Tools are clients: they speak the Kafka protocol. Only the commands that run a node know one, and `log dump`
     # reads files.

@@ -37,7 +37,16 @@ PRODUCES_WAITING_MAX: Final = 256
 class Exchange:
     """A request that was started and is not answered yet."""
 
-    __slots__ = ("answer", "connection", "correlation_id", "flexible_header", "is_produce", "on_abandoned")
+    __slots__ = (
+        "answer",
+        "connection",
+        "correlation_id",
+        "flexible_header",
+        "is_produce",
+        "meter",
+        "on_abandoned",
+        "started_ns",
+    )
 
     def __init__(self, connection: Connection, correlation_id: int, flexible_header: bool, is_produce: bool) -> None:
         self.connection = connection
@@ -46,11 +55,17 @@ class Exchange:
         self.is_produce = is_produce
         self.answer: list[Piece] | None = None
         self.on_abandoned: Callable[[], object] | None = None
+        self.meter = connection.dispatcher.current
+        self.started_ns = connection.dispatcher.received_ns
 
     def reply(self, body: bytes) -> None:
+        if self.meter is not None:
+            self.meter.response_bytes += len(body)
         self.connection.finish(self, [frame(self.correlation_id, self.flexible_header, len(body)) + body])
 
     def reply_pieces(self, pieces: list[Piece], size: int) -> None:
+        if self.meter is not None:
+            self.meter.response_bytes += size
         head = frame(self.correlation_id, self.flexible_header, size)
         first = pieces[0]
         assert isinstance(first, bytes), "an answer begins with bytes"
@@ -151,6 +166,9 @@ class Connection:
         end = len(view)
         room = REQUESTS_PER_TURN_MAX
         self.needed = 0
+        clock_ns = self.dispatcher.clock_ns
+        if clock_ns is not None:
+            self.dispatcher.received_ns = clock_ns()
         while end - at >= FRAME_HEADER_SIZE:
             size, api_key, version, correlation_id, client_id_size = FRAME_HEADER.unpack_from(view, at)
             if size < FRAME_SIZE_MIN or size > self.dispatcher.frame_size_max:
@@ -221,6 +239,13 @@ class Connection:
         """Answer the request that is being started, if nothing before it is still unanswered."""
         if self.started is None:
             self.transport.send(frame(correlation_id, flexible_header, len(body)) + body)
+            dispatcher = self.dispatcher
+            meter = dispatcher.current
+            if meter is not None:
+                took_ns = dispatcher.clock_ns() - dispatcher.received_ns  # type: ignore[misc]  # a meter has a clock
+                meter.response_bytes += len(body)
+                meter.at_once_ns += took_ns
+                meter.at_once[took_ns.bit_length()] += 1
         else:
             self.begin(correlation_id, flexible_header=flexible_header, is_produce=True).reply(body)
 
@@ -234,7 +259,9 @@ class Connection:
         if started[0] is not exchange:
             return
         while started and (ready := started[0].answer) is not None:
-            started.popleft()
+            answered = started.popleft()
+            if answered.meter is not None:
+                self._time(answered)
             if len(ready) == 1 and type(ready[0]) is bytes:
                 self.transport.send(ready[0])
             elif ready:
@@ -243,6 +270,17 @@ class Connection:
             self.started = None
         if self.paused and not self.transport.is_congested:
             self.go_on()
+
+    def _time(self, answered: Exchange) -> None:
+        dispatcher, meter = self.dispatcher, answered.meter
+        assert meter is not None
+        took_ns = dispatcher.clock_ns() - answered.started_ns  # type: ignore[misc]  # a meter has a clock
+        if answered.started_ns == dispatcher.received_ns:
+            meter.at_once_ns += took_ns
+            meter.at_once[took_ns.bit_length()] += 1
+        else:
+            meter.waited_ns += took_ns
+            meter.waited[took_ns.bit_length()] += 1
 
     def on_drained(self) -> None:
         """The transport has sent everything."""
@@ -267,6 +305,8 @@ class Connection:
         for exchange in self.started or ():
             if exchange.answer is not None:
                 release(exchange.answer)
+            if exchange.meter is not None:
+                exchange.meter.unanswered += 1
             if exchange.on_abandoned is not None:
                 exchange.on_abandoned()
         self.started = None

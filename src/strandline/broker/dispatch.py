@@ -19,6 +19,8 @@ from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.wire import ELEMENTS_MAX, skip_tags
 from strandline.errors import PeerError
 from strandline.handlers.context import EncodedResponse
+from strandline.observability.request_meter import RequestMeter
+from strandline.observability.response_errors import count_errors
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node
@@ -32,6 +34,9 @@ FAVOUR_SILENT_S_MAX: Final = 3
 """How long it may send nothing meanwhile."""
 CLOSES_PER_TURN_MAX: Final = 100
 """Connections that are hung up on in one turn of the loop: ten thousand at once would keep it for a tenth second."""
+
+SLOW_NS: Final = 20_000_000
+"""A request that keeps the loop for longer is remembered, so that a stall can be explained."""
 
 log = logging.getLogger("strandline.broker")
 
@@ -51,14 +56,41 @@ class RequestContext:
         self.client_id = client_id
         self.client_host = client_host
 
+    @property
+    def connection(self) -> Connection:
+        return self._exchange.connection
+
     def reply(self, response: Any) -> None:
-        body = response.body if type(response) is EncodedResponse else encode(response, self.api_version)
-        self._exchange.reply(body)
+        if type(response) is EncodedResponse:
+            self._exchange.reply(response.body)
+            return
+        if self.route.meter is not None:
+            count_errors(self.route.meter, response)
+        self._exchange.reply(encode(response, self.api_version))
 
 
 class Dispatcher:
-    def __init__(self, node: Node, routes: dict[int, Route], *, frame_size_max: int, inbox_bytes_max: int) -> None:
+    def __init__(
+        self,
+        node: Node,
+        routes: dict[int, Route],
+        *,
+        frame_size_max: int,
+        inbox_bytes_max: int,
+        clock_ns: Callable[[], int] | None = None,
+    ) -> None:
         self.node = node
+        self.clock_ns = clock_ns
+        """What requests are timed by; without a clock nothing is counted."""
+        self.received_ns = 0
+        """When the bytes came that are being worked on."""
+        self.current: RequestMeter | None = None
+        """What counts the request that is being started."""
+        self.slow: tuple[int, str, str, str | None] | None = None
+        """The last request that took long to start: nanoseconds, API, host, client id. Whoever reads it clears it."""
+        if clock_ns is not None:
+            for route in routes.values():
+                route.meter = RequestMeter(route.name)
         self.routes = routes
         self.frame_size_max = frame_size_max
         self.inbox_bytes_max = inbox_bytes_max
@@ -100,7 +132,10 @@ class Dispatcher:
             at = max(0, client_id_size)
             if version >= route.flexible_from:
                 at = skip_tags(view, at)
-            route.requests += 1
+            meter = route.meter
+            if meter is not None:
+                meter.request_bytes += len(view)
+                self.current = meter
             hot = route.hot
             if hot is not None:
                 hot(self.node, connection, view, at, version, correlation_id)
@@ -137,6 +172,8 @@ class Dispatcher:
         response = handler.handle(context, request)
         if response is not None:
             context.reply(response)
+        if self.clock_ns is not None and (took_ns := self.clock_ns() - self.received_ns) > SLOW_NS:
+            self.slow = took_ns, route.name, context.client_host, client_id
 
     def _refuse_version(self, connection: Connection, route: Route, version: int, correlation_id: int) -> None:
         if route.api_key != API_VERSIONS:

@@ -66,6 +66,7 @@ class Node:
             self.routes,
             frame_size_max=config.socket_request_max_bytes,
             inbox_bytes_max=config.queued_max_request_bytes if config.queued_max_request_bytes >= 0 else 1 << 62,
+            clock_ns=self.runtime.monotonic_ns if config.metrics_enable else None,
         )
         self.dispatcher.deadlines = Deadlines(
             first_request_timeout_ms=config.connection_first_request_timeout_ms,

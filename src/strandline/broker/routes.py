@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from strandline.handlers import k00_produce, k01_fetch
+from strandline.observability.request_meter import RequestMeter
 
 Hot = Callable[..., None]
 
@@ -30,8 +31,8 @@ class Route:
         "api_key",
         "flexible_from",
         "hot",
+        "meter",
         "name",
-        "requests",
         "version_max",
         "version_min",
     )
@@ -53,7 +54,8 @@ class Route:
         self.advertised_min = self.version_min if advertised_min is None else advertised_min
         self.flexible_from = flexible_from
         self.hot = hot
-        self.requests = 0
+        self.meter: RequestMeter | None = None
+        """What counts its requests; None while nobody wants to know."""
         self._module = module
         self._handler: Handler | None = None
 

@@ -1,0 +1,208 @@
+"""A small HTTP/1.1 server on the node's loop, for a scraper and for probes: GET and HEAD, nothing else.
+
+It shares the loop with everybody who produces and fetches, so everything has a limit: connections, bytes of a request,
+the time a peer may take to ask and to read, and above all what one turn of the loop may spend on a page. A page is an
+iterator of pieces; a share of them is made per turn and sent in chunks, no faster than the peer reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+log = logging.getLogger("strandline.http")
+
+HEAD_BYTES_MAX: Final = 8 * 1024
+HTTP_CONNECTIONS_MAX: Final = 16
+REQUEST_S_MAX: Final = 10.0
+"""How long a peer may take to say what it wants, once it has begun."""
+IDLE_S_MAX: Final = 90.0
+"""How long a connection is kept for the next request; scrapers come every 15 to 60 seconds."""
+PAGE_S_MAX: Final = 60.0
+"""How long a peer may take to read a page."""
+PAGE_SHARE_S_MAX: Final = 0.002
+"""What making a page may take of one turn of the loop."""
+CHUNK_BYTES: Final = 16 * 1024
+
+PLAIN: Final = "text/plain; charset=utf-8"
+
+
+class Page(NamedTuple):
+    """An answer. `pieces` may be made while it is sent."""
+
+    status: HTTPStatus
+    content_type: str
+    pieces: Iterable[str]
+
+
+class _Request(NamedTuple):
+    method: str
+    path: str
+    is_http_1_0: bool
+    wants_close: bool
+
+
+class _Refused(Exception):
+    """The peer is answered with this and hung up on."""
+
+    def __init__(self, status: HTTPStatus, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Take the address; OSError if it is not to be had."""
+    family, _, _, _, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+        0
+    ]
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setblocking(False)
+        listening.bind(address)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+class HttpServer:
+    def __init__(self, pages: Mapping[str, Callable[[], Page]]) -> None:
+        self._pages = pages
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+        self.requests = 0
+        self.refused = 0
+
+    async def start(self, listening: socket.socket) -> None:
+        self._server = await asyncio.start_server(
+            self._serve, sock=listening, limit=HEAD_BYTES_MAX, backlog=HTTP_CONNECTIONS_MAX
+        )
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            serving = list(self._serving)
+            for task in serving:
+                task.cancel()
+            await asyncio.gather(*serving, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._serving) >= HTTP_CONNECTIONS_MAX:
+            self.refused += 1
+            writer.transport.abort()
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        try:
+            while await self._answer_one(reader, writer):
+                pass
+        except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
+            # The peer left, or is too slow to be waited for.
+            pass
+        finally:
+            self._serving.discard(task)
+            writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
+
+    async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Serve one request; whether another may follow."""
+        async with asyncio.timeout(IDLE_S_MAX):
+            first = await reader.read(1)
+        if not first:
+            return False
+        try:
+            async with asyncio.timeout(REQUEST_S_MAX):
+                request = _parsed(first + await reader.readuntil(b"\r\n\r\n"))
+        except asyncio.LimitOverrunError:
+            request = None
+            refusal = _Refused(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request may have {HEAD_BYTES_MAX} bytes\n"
+            )
+        except _Refused as caught:
+            request = None
+            refusal = caught
+        self.requests += 1
+        async with asyncio.timeout(PAGE_S_MAX):
+            if request is None:
+                self.refused += 1
+                page = Page(refusal.status, PLAIN, [str(refusal)])
+                await self._send(writer, page, _Request("GET", "", is_http_1_0=True, wants_close=True))
+                return False
+            await self._send(writer, self._page(request.path), request)
+        return not (request.wants_close or request.is_http_1_0)
+
+    def _page(self, path: str) -> Page:
+        make = self._pages.get(path)
+        if make is None:
+            known = "".join(f"  {name}\n" for name in self._pages)
+            return Page(HTTPStatus.NOT_FOUND, PLAIN, [f"Nothing is here. There is:\n{known}"])
+        return make()
+
+    async def _send(self, writer: asyncio.StreamWriter, page: Page, request: _Request) -> None:
+        """The head, then the pieces: a share per turn, chunked, and never more in memory than the peer is behind."""
+        chunked = not request.is_http_1_0
+        closing = request.wants_close or request.is_http_1_0
+        lines = [
+            f"HTTP/1.1 {page.status.value} {page.status.phrase}",
+            f"Content-Type: {page.content_type}",
+            "Cache-Control: no-store",
+            *(["Transfer-Encoding: chunked"] if chunked else []),
+            *(["Connection: close"] if closing else []),
+        ]
+        writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+        if request.method == "HEAD":
+            await writer.drain()
+            return
+        gathered: list[str] = []
+        size = 0
+        until = time.monotonic() + PAGE_SHARE_S_MAX
+        for piece in page.pieces:
+            gathered.append(piece)
+            size += len(piece)
+            if size >= CHUNK_BYTES:
+                _write(writer, "".join(gathered), chunked)
+                gathered, size = [], 0
+                await writer.drain()
+            if time.monotonic() >= until:
+                # Drain returns at once as long as the peer reads; others have their turn all the same.
+                await asyncio.sleep(0)
+                until = time.monotonic() + PAGE_SHARE_S_MAX
+        _write(writer, "".join(gathered), chunked)
+        if chunked:
+            writer.write(b"0\r\n\r\n")
+        await writer.drain()
+
+
+def _write(writer: asyncio.StreamWriter, text: str, chunked: bool) -> None:
+    data = text.encode()
+    if data and chunked:
+        writer.write(b"%x\r\n%b\r\n" % (len(data), data))
+    elif data:
+        writer.write(data)
+
+
+def _parsed(head: bytes) -> _Request:
+    """The request line and the two headers that matter; _Refused for what is none of ours."""
+    first, *headers = head.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0"):
+        raise _Refused(HTTPStatus.BAD_REQUEST, "this is an HTTP/1.1 endpoint; Kafka clients connect to `listeners`\n")
+    method, target, version = words
+    if method not in ("GET", "HEAD"):
+        raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are served\n")
+    wants_close = False
+    for header in headers:
+        name, _, value = header.partition(":")
+        name, value = name.strip().lower(), value.strip().lower()
+        if name == "connection" and "close" in value:
+            wants_close = True
+        elif name == "transfer-encoding" or (name == "content-length" and value != "0"):
+            # Its bytes would be taken for the next request.
+            raise _Refused(HTTPStatus.BAD_REQUEST, "a request with a body is not served\n")
+    return _Request(method, target.partition("?")[0], version == "HTTP/1.0", wants_close)
