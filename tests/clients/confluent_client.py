@@ -97,15 +97,7 @@ class ConfluentClient:
     def reader(
         self, topic: str, starts: Mapping[int, int], *, reset: str = "earliest", limits: Limits = NO_LIMITS
     ) -> ConfluentReader:
-        settings = {"group.id": "unused", "auto.offset.reset": "error" if reset == "none" else reset}
-        if limits.partition_bytes_max is not None:
-            settings["fetch.message.max.bytes"] = str(limits.partition_bytes_max)
-        if limits.response_bytes_max is not None or limits.partition_bytes_max is not None:
-            # It wants the limit of a response at or above that of a message, and both at or above 1,000.
-            bytes_max = max(limits.response_bytes_max or 0, limits.partition_bytes_max or 0, 1000)
-            settings |= {"fetch.max.bytes": str(bytes_max), "message.max.bytes": "1000"}
-        if limits.bytes_min is not None:
-            settings["fetch.min.bytes"] = str(limits.bytes_min)
+        settings = {"group.id": "unused", **fetch_settings(reset, limits)}
         consumer = Consumer(self._settings | {"enable.auto.commit": False, "fetch.wait.max.ms": 100} | settings)
         consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in starts.items()])
         return ConfluentReader(consumer, topic)
@@ -289,6 +281,20 @@ class ConfluentMember:
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def fetch_settings(reset: str, limits: Limits) -> dict[str, str]:
+    """librdkafka's words."""
+    settings = {"auto.offset.reset": "error" if reset == "none" else reset}
+    if limits.partition_bytes_max is not None:
+        settings["fetch.message.max.bytes"] = str(limits.partition_bytes_max)
+    if limits.response_bytes_max is not None or limits.partition_bytes_max is not None:
+        # It wants the limit of a response at or above that of a message, and both at or above 1,000.
+        bytes_max = max(limits.response_bytes_max or 0, limits.partition_bytes_max or 0, 1000)
+        settings |= {"fetch.max.bytes": str(bytes_max), "message.max.bytes": "1000"}
+    if limits.bytes_min is not None:
+        settings["fetch.min.bytes"] = str(limits.bytes_min)
+    return settings
 
 
 def _got(message: Any) -> Got:
