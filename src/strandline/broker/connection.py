@@ -72,6 +72,11 @@ class Exchange:
         pieces[0] = head + first
         self.connection.finish(self, pieces)
 
+    def count_error(self, code: int) -> None:
+        """A part of the request is answered with this error code."""
+        if self.meter is not None:
+            self.meter.count_error(code)
+
     def reply_nothing(self) -> None:
         """The request is done and has no answer (Produce with acks=0)."""
         self.connection.finish(self, [])
@@ -248,6 +253,12 @@ class Connection:
                 meter.at_once[took_ns.bit_length()] += 1
         else:
             self.begin(correlation_id, flexible_header=flexible_header, is_produce=True).reply(body)
+
+    def leave_unanswered(self) -> None:
+        """The request that is being started is done, and has no answer (Produce with acks=0)."""
+        meter = self.dispatcher.current
+        if meter is not None:
+            meter.unanswered += 1
 
     def finish(self, exchange: Exchange, answer: list[Piece]) -> None:
         if self.closed:

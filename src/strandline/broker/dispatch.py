@@ -19,6 +19,7 @@ from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.wire import ELEMENTS_MAX, skip_tags
 from strandline.errors import PeerError
 from strandline.handlers.context import EncodedResponse
+from strandline.observability.log_lines import fields
 from strandline.observability.request_meter import RequestMeter
 from strandline.observability.response_errors import count_errors
 
@@ -98,7 +99,10 @@ class Dispatcher:
         self.connections: set[Connection] = set()
         self.connections_by_host: dict[str, int] = {}
         self.deadlines = Deadlines()
-        self.refused = 0
+        self.accepted = 0
+        self.refusals = {"limit": 0, "protocol": 0, "deadline": 0, "memory": 0}
+        """Connections that were hung up on, by the kind of reason."""
+        self.idle_closed = 0
         self.ticks = 0
         """Seconds since the start, roughly: cheap enough to be noted with every receive."""
         self.is_stopping = False
@@ -146,7 +150,8 @@ class Dispatcher:
             self.refuse(connection, f"{route.name} {version}: {error}")
         except Exception:
             # We are wrong, but one connection is what it may cost.
-            log.exception("%s %d failed", route.name, version)
+            facts = fields(api=route.name, version=version, host=connection.transport.peer_host)
+            log.exception("%s %d failed", route.name, version, extra=facts)
             connection.close()
 
     def _start_cold(
@@ -188,16 +193,23 @@ class Dispatcher:
         """Call on the next turn of the loop."""
         self.node.runtime.call_soon(callback)
 
-    def refuse(self, connection: Connection, reason: str) -> None:
-        """Hang up on a peer that does not speak the protocol."""
-        self.refused += 1
+    @property
+    def refused(self) -> int:
+        return sum(self.refusals.values())
+
+    def refuse(self, connection: Connection, reason: str, *, kind: str = "protocol") -> None:
+        """Hang up on a peer that does not speak the protocol, or not fast enough."""
+        self.refusals[kind] += 1
         if self._logged_at != self.ticks:
             if self._unlogged:
                 log.info("... and closed %d more", self._unlogged)
             self._logged_at, self._logged, self._unlogged = self.ticks, 0, 0
         if self._logged < REFUSALS_LOGGED_MAX:
             self._logged += 1
-            log.info("closing the connection from %s: %s", connection.transport.peer_host, reason)
+            host = connection.transport.peer_host
+            log.info(
+                "closing the connection from %s: %s", host, reason, extra=fields(host=host, reason=reason, kind=kind)
+            )
         else:
             self._unlogged += 1
         connection.close()
@@ -244,6 +256,7 @@ class Dispatcher:
     def welcome(self, connection: Connection) -> None:
         host = connection.transport.peer_host
         connection.used_at = self.ticks
+        self.accepted += 1
         self.connections.add(connection)
         self.deadlines.on_welcome(connection, self.ticks)
         self.connections_by_host[host] = self.connections_by_host.get(host, 0) + 1
@@ -283,14 +296,15 @@ class Dispatcher:
             self.ticks - self._favoured_at > FAVOUR_S_MAX
             or self.ticks - max(self._favoured_at, favoured.used_at) > FAVOUR_SILENT_S_MAX
         ):
-            self.refuse(favoured, "its request is not complete, and memory for requests is short")
+            self.refuse(favoured, "its request is not complete, and memory for requests is short", kind="memory")
 
     def _close_some(self, others: list[tuple[Connection, str]]) -> None:
         """Close a turn's share, and the rest on the next turns; a reason that is given is logged."""
         for connection, reason in others[:CLOSES_PER_TURN_MAX]:
             if reason and not connection.closed:
-                self.refuse(connection, reason)
+                self.refuse(connection, reason, kind="deadline")
             else:
+                self.idle_closed += 1
                 connection.close()
         if rest := others[CLOSES_PER_TURN_MAX:]:
             self.call_soon(lambda: self._close_some(rest))

@@ -13,6 +13,7 @@ from strandline.broker.connection import Connection
 from strandline.broker.dispatch import Dispatcher
 from strandline.broker.hangups import Hangups
 from strandline.broker.socket_transport import ReceiveBuffer, SocketTransport
+from strandline.observability.log_lines import fields
 from strandline.runtime import LoopRuntime
 
 log = logging.getLogger("strandline.broker")
@@ -102,7 +103,7 @@ class Listener:
     def _welcome(self, accepted: socket.socket, host: str) -> None:
         dispatcher = self._dispatcher
         if self.admission.is_full_for(host, len(dispatcher.connections), dispatcher.connections_by_host.get(host, 0)):
-            dispatcher.refused += 1
+            dispatcher.refusals["limit"] += 1
             if self._warned_at != dispatcher.ticks:
                 # Once in a second is enough: a flood of connections is not to become a flood of lines.
                 self._warned_at = dispatcher.ticks
@@ -110,6 +111,7 @@ class Listener:
                     "%d connections; refusing one of %s: see max.connections, max.connections.per.ip, `ulimit -n`",
                     len(dispatcher.connections),
                     host,
+                    extra=fields(host=host, connections=len(dispatcher.connections)),
                 )
             accepted.close()
             return

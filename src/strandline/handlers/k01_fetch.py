@@ -34,6 +34,7 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
             request, uses_topic_ids=version >= TOPIC_ID_FROM, now=node.runtime.monotonic()
         )
     except RequestError as error:
+        node.count_error(API_KEY, error.code)
         pieces, _ = encode_fetch_response([], version, session_id=0, error_code=error.code)
         connection.reply_now(correlation_id, flexible, b"".join(piece for piece in pieces if isinstance(piece, bytes)))
         return
@@ -214,7 +215,11 @@ class FetchAttempt:
             entry = session.entries[(data.topic, data.partition)]
             entry.sent_high_watermark = data.high_watermark
             entry.sent_log_start_offset = data.log_start_offset
+            if data.error_code:
+                self.node.count_error(API_KEY, data.error_code)
             if data.records is not None:
+                if entry.partition is not None:
+                    entry.partition.bytes_out += data.records.size_bytes
                 # Whoever was served goes to the end of the line, so that a limit on bytes starves nobody.
                 session.news.pop(entry.key, None)
                 session.news[entry.key] = entry

@@ -26,6 +26,10 @@ class Flusher:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.flushes_started = 0
+        """Of single logs; a trip to a thread may flush many."""
+        self.trips = 0
+        self.trips_s = 0.0
+        self.trip_longest_s = 0.0
         self._wanted: dict[PartitionLog, None] = {}
         """In the order in which they asked: the same seed must flush in the same order."""
         self._flushing: set[PartitionLog] = set()
@@ -64,16 +68,32 @@ class Flusher:
                 self._flushing.update(log for log, _ in jobs)
                 self._flushes += 1
                 self.flushes_started += len(jobs)
-                self.runtime.in_thread(partial(_run, jobs), partial(self._done, jobs))
+                self.runtime.in_thread(partial(_run, jobs), partial(self._done, jobs, self.runtime.monotonic()))
 
-    def _done(self, jobs: Jobs, errors: list[BaseException | None] | None, error: BaseException | None) -> None:
+    def _done(
+        self, jobs: Jobs, began_at: float, errors: list[BaseException | None] | None, error: BaseException | None
+    ) -> None:
         assert errors is not None, f"a flush cannot fail as a whole: {error}"
+        took_s = self.runtime.monotonic() - began_at
+        self.trips += 1
+        self.trips_s += took_s
+        if took_s > self.trip_longest_s:
+            self.trip_longest_s = took_s
         self._flushes -= 1
         self._flushing.difference_update(log for log, _ in jobs)
         for (log, job), each in zip(jobs, errors, strict=True):
             log.end_flush(job, each)
         if self._wanted:
             self._start()
+
+    @property
+    def under_way(self) -> int:
+        return self._flushes
+
+    @property
+    def waiting(self) -> int:
+        """Logs that wait for a flush."""
+        return len(self._wanted)
 
     @property
     def is_idle(self) -> bool:

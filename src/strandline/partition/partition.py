@@ -59,6 +59,9 @@ class Partition:
     __slots__ = (
         "_unseen_bytes",
         "advance_listeners",
+        "batches_in",
+        "bytes_in",
+        "bytes_out",
         "config",
         "flush_before_ack",
         "flusher",
@@ -67,6 +70,7 @@ class Partition:
         "index",
         "leader_epoch",
         "log",
+        "opened_at_offset",
         "opens_batches",
         "producers",
         "runtime",
@@ -100,6 +104,9 @@ class Partition:
         self.waiting_produces: deque[tuple[int, CommitListener]] = deque()
         self.advance_listeners: dict[AdvanceListener, None] = {}
         self._unseen_bytes = 0
+        # Since this process opened the log. Records need no counter: offsets are one.
+        self.opened_at_offset = log.log_end_offset
+        self.batches_in = self.bytes_in = self.bytes_out = 0
         self.configure(config, is_only_copy=is_only_copy)
         self.high_watermark = log.flushed_offset if self.flush_before_ack else log.log_end_offset
         log.on_flushed = self._on_flushed
@@ -203,6 +210,8 @@ class Partition:
 
     def _appended(self, size_bytes: int) -> None:
         self._unseen_bytes += size_bytes
+        self.bytes_in += size_bytes
+        self.batches_in += 1
         if self.flush_before_ack:
             self.flusher.flush_soon(self.log)
             return
