@@ -180,6 +180,11 @@ class Node:
         partitions = self.topics.get(topic)
         return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
 
+    def count_error(self, api_key: int, code: int) -> None:
+        meter = self.routes[api_key].meter
+        if meter is not None:
+            meter.count_error(code)
+
     def advertised(self) -> tuple[str, int]:
         for listener in self.config.advertised():
             return listener.host, listener.port or self._bound[1]
