@@ -40,6 +40,7 @@ def topics(client: Client, topic: str) -> None:
 def describe_topic(client: Client, topic: str) -> None:
     """Each partition names its leader, its replicas and those in sync."""
     client.create_topic(topic, partitions=3)
+    until("the topic is listed", lambda: client.topics().get(topic) == 3)
     brokers = client.cluster().brokers
     described = client.partitions(topic)
     assert sorted(described) == [0, 1, 2]
@@ -57,13 +58,14 @@ def describe_unknown_topic(client: Client, topic: str) -> None:
 def default_sizes(client: Client, topic: str) -> None:
     """Who names neither partitions nor replicas gets the broker's defaults."""
     client.create_topic(topic, partitions=-1, replication_factor=-1)
-    assert client.topics()[topic] == 1
+    until("the topic is listed with one partition", lambda: client.topics().get(topic) == 1)
 
 
 def explicit_assignment(client: Client, topic: str) -> None:
     """Replicas stand where they were put, and not where there is no broker."""
     broker = min(client.cluster().brokers)
     client.create_topic(topic, assignment=[[broker], [broker]])
+    until("the topic is listed", lambda: client.topics().get(topic) == 2)
     assert {index: each.assigned for index, each in client.partitions(topic).items()} == {0: (broker,), 1: (broker,)}
     with _refused(client, ErrorCode.INVALID_REPLICA_ASSIGNMENT):
         client.create_topic(f"{topic}-nowhere", assignment=[[broker + 100]])
@@ -198,6 +200,33 @@ def delete_records(client: Client, topic: str) -> None:
     with _refused(client, ErrorCode.OFFSET_OUT_OF_RANGE):
         client.delete_records(topic, {0: 21})
     assert client.produce(topic, [New(value=b"next", partition=1)]) == [(1, 20)]
+
+
+def delete_by_id(client: Client, topic: str) -> None:
+    """A topic can be deleted by its id, which never names a later topic of the same name."""
+    client.create_topic(topic)
+    until("the topic is listed", lambda: topic in client.topics())
+    client.delete_topic_by_id(topic)
+    until("the topic is no longer listed", lambda: topic not in client.topics())
+
+
+def log_sizes(client: Client, topic: str) -> None:
+    """Each replica tells how many bytes it keeps."""
+    client.create_topic(topic, partitions=2)
+    client.produce(topic, [New(value=b"x" * 10_000, partition=1)])
+    sizes = client.log_sizes(topic)
+    assert sizes[0] == 0
+    assert 10_000 < sizes[1] < 11_000
+
+
+def producers(client: Client, topic: str) -> None:
+    """Of an idempotent producer the partition knows its id, its epoch and the last number it used."""
+    client.create_topic(topic)
+    assert client.producers(topic, 0) == []
+    client.produce(topic, [New(value=b"%d" % n) for n in range(10)], idempotent=True, linger_ms=0)
+    ((producer_id, epoch, sequence),) = client.producers(topic, 0)
+    assert producer_id >= 0
+    assert (epoch, sequence) == (0, 9)
 
 
 def describe_cluster(client: Client, topic: str) -> None:

@@ -182,6 +182,9 @@ class Client(Protocol):
 
     def delete_topic(self, name: str) -> None: ...
 
+    def delete_topic_by_id(self, name: str) -> None:
+        """Look the id of the topic up, and delete by it."""
+
     def topics(self) -> dict[str, int]:
         """Number of partitions by topic."""
 
@@ -209,6 +212,12 @@ class Client(Protocol):
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
         """Delete below an offset of each partition (-1: the high watermark); the log start offsets afterwards."""
+
+    def log_sizes(self, topic: str) -> dict[int, int]:
+        """Bytes by partition, on all brokers together."""
+
+    def producers(self, topic: str, partition: int) -> list[tuple[int, int, int]]:
+        """Producer id, epoch and last sequence number of each that the partition remembers."""
 
     def close(self) -> None: ...
 

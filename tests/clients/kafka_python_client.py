@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -180,6 +181,10 @@ class KafkaPythonClient:
         except KafkaError as error:
             raise _failed(error) from error
 
+    def delete_topic_by_id(self, name: str) -> None:
+        (described,) = self._admin.describe_topics([name])
+        self._admin.delete_topics([uuid.UUID(str(described["topic_id"]))], timeout_ms=_TIMEOUT_MS)
+
     def topics(self) -> dict[str, int]:
         return {topic["name"]: len(topic["partitions"]) for topic in self._admin.describe_topics()}
 
@@ -249,6 +254,21 @@ class KafkaPythonClient:
         except KafkaError as error:
             raise _failed(error) from error
         return {place.partition: answer["low_watermark"] for place, answer in deleted.items()}
+
+    def log_sizes(self, topic: str) -> dict[int, int]:
+        return {
+            partition["partition_index"]: partition["partition_size"]
+            for broker in self._admin.describe_log_dirs()
+            for directory in broker["log_dirs"]
+            for each in directory["topics"]
+            if each["name"] == topic
+            for partition in each["partitions"]
+        }
+
+    def producers(self, topic: str, partition: int) -> list[tuple[int, int, int]]:
+        place = TopicPartition(topic, partition)
+        described = self._admin.describe_producers([place])[place]
+        return [(each.producer_id, each.producer_epoch, each.last_sequence) for each in described.active_producers]
 
     def close(self) -> None:
         self._lookup.close()

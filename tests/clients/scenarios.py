@@ -30,6 +30,7 @@ KCAT_ADMIN = {"kcat": "has no administrative commands"}
 KCAT_READER = {"kcat": "reads straight on: it neither seeks nor pauses"}
 KCAT_TIMESTAMP = {"kcat": "cannot set a timestamp"}
 KCAT_COMMIT = {"kcat": "commits when it leaves, not when told to"}
+NO_CALL = {"confluent-kafka": "has no call for it", "aiokafka": "has no call for it"}
 NO_INCREMENTAL = {"aiokafka": "knows only the older AlterConfigs"}
 
 SCENARIOS: dict[str, Row] = {
@@ -78,6 +79,9 @@ SCENARIOS: dict[str, Row] = {
     "validate-only": Row(admin.validate_only, KCAT_ADMIN),
     "create-partitions": Row(admin.create_partitions, KCAT_ADMIN),
     "delete-records": Row(admin.delete_records, KCAT_ADMIN),
+    "delete-by-id": Row(admin.delete_by_id, KCAT_ADMIN | NO_CALL),
+    "log-sizes": Row(admin.log_sizes, KCAT_ADMIN | NO_CALL),
+    "producers": Row(admin.producers, KCAT_ADMIN | NO_CALL),
     "describe-config": Row(admin.describe_config, KCAT_ADMIN),
     "describe-broker-config": Row(admin.describe_broker_config, KCAT_ADMIN),
     "alter-config": Row(admin.alter_config, KCAT_ADMIN | NO_INCREMENTAL),
