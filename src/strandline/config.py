@@ -134,6 +134,9 @@ class BrokerConfig(BrokerSettings):
             raise InvalidConfig("max.connections=0 is not allowed while a node runs; expected at least 1")
         if "max.connections.per.ip" in changed and self.max_connections_per_ip < 1:
             raise InvalidConfig("max.connections.per.ip=0 is not allowed while a node runs; expected at least 1")
+        for entry in self.max_connections_per_ip_overrides:
+            if not re.fullmatch(r".+:\s*[0-9]+", entry):
+                raise InvalidConfig(f"max.connections.per.ip.overrides={entry!r} is not allowed; expected host:count")
 
     def layers(self) -> tuple[tuple[ConfigSource, Mapping[str, str]], ...]:
         """What was set, from the source that wins to the one that loses."""
@@ -167,6 +170,10 @@ class BrokerConfig(BrokerSettings):
     def topic_config(self, overrides: Mapping[str, str | None]) -> TopicConfig:
         """What holds for a topic with these overrides; InvalidConfig for an unknown name or a bad value."""
         return self.topic_defaults.with_overrides(overrides)
+
+    def topic_config_in_force(self, overrides: Mapping[str, str]) -> TopicConfig:
+        """What holds for a topic that exists; an override that this version does not take is passed over."""
+        return self.topic_defaults.with_stored(overrides)
 
     def topic_config_entries(self, overrides: Mapping[str, str | None]) -> list[TopicConfigEntry]:
         """Every topic setting in force and its source, as CreateTopics tells them."""

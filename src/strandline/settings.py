@@ -62,17 +62,20 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Allowed:
-    """The values that a setting may take: a range of numbers or a set of words (of each word, for a list).
+    """The values that a setting may take: a range of numbers, a set of words or a form (of each word, for a list).
 
-    `also` is one number outside the range that means something special.
+    `also` is one number outside the range that means something special; `form` is told as `words` has it.
     """
 
     minimum: float | None = None
     maximum: float | None = None
     words: tuple[str, ...] = ()
     also: float | None = None
+    form: str = ""
 
     def __contains__(self, value: Value) -> bool:
+        if self.form:
+            return all(re.fullmatch(self.form, word) for word in (value if isinstance(value, tuple) else (str(value),)))
         if self.words:
             return all(word in self.words for word in (value if isinstance(value, tuple) else (value,)))
         if not isinstance(value, int | float) or value == self.also:
@@ -98,6 +101,11 @@ def between(minimum: float, maximum: float, *, also: float | None = None) -> All
 
 def one_of(*words: str) -> Allowed:
     return Allowed(words=words)
+
+
+def of_form(form: str, *shown: str) -> Allowed:
+    """Words that match a regular expression; `shown` says in words which."""
+    return Allowed(words=shown, form=form)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -18,13 +18,13 @@ from strandline.settings import (
     LONG_MAX,
     Setting,
     Synonym,
-    Value,
     at_least,
     between,
     boolean,
     double,
     integer,
     long,
+    of_form,
     one_of,
     settings_of,
     text,
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 HOUR_MS = 60 * 60 * 1000
 DAY_MS = 24 * HOUR_MS
 CODECS = {"producer": -1, "uncompressed": 0, "none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+
+_THROTTLED = of_form(r"\*|[0-9]+:[0-9]+", "`*`", "partition:broker")
 
 
 def _as(*names: str) -> tuple[Synonym, ...]:
@@ -268,14 +271,14 @@ class TopicConfig:
     leader_throttled_replicas: tuple[str, ...] = words(
         "leader.replication.throttled.replicas",
         (),
-        None,
+        _THROTTLED,
         "Replicas whose outgoing replication is slowed.",
         effect=False,
     )
     follower_throttled_replicas: tuple[str, ...] = words(
         "follower.replication.throttled.replicas",
         (),
-        None,
+        _THROTTLED,
         "Replicas whose incoming replication is slowed.",
         effect=False,
     )
@@ -296,24 +299,38 @@ class TopicConfig:
 
     def with_overrides(self, overrides: Mapping[str, str | None]) -> TopicConfig:
         """This configuration with a topic's own settings on top; InvalidConfig for an unknown name or a bad value."""
-        if not overrides:
-            return self
-        values: dict[str, Value] = {}
         for name, raw in overrides.items():
             if raw is None:
                 raise InvalidConfig(f"{name} has no value; leave it out to use the default")
-            if name in TOPIC_SETTINGS:
-                attribute, setting = TOPIC_SETTINGS[name]
-                values[attribute] = setting.parse(raw)
-            else:
+            if name not in TOPIC_SETTINGS:
                 _check_other(name, raw)
-        resolved = dataclasses.replace(self, **values)  # type: ignore[arg-type]  # values are typed by their settings
+        resolved = self._replaced(overrides)
         if resolved.max_compaction_lag_ms < resolved.min_compaction_lag_ms:
             raise InvalidConfig(
                 f"min.compaction.lag.ms={resolved.min_compaction_lag_ms} is above "
                 f"max.compaction.lag.ms={resolved.max_compaction_lag_ms}"
             )
         return resolved
+
+    def with_stored(self, overrides: Mapping[str, str]) -> TopicConfig:
+        """Likewise for settings that the cluster holds already: what this version does not take is passed over.
+
+        A topic must stay in use though an older version, or Apache Kafka, wrote something that we refuse.
+        """
+        try:
+            return self.with_overrides(overrides)
+        except InvalidConfig:
+            return self._replaced({name: raw for name, raw in overrides.items() if _is_usable(name, raw)})
+
+    def _replaced(self, overrides: Mapping[str, str | None]) -> TopicConfig:
+        values = {
+            TOPIC_SETTINGS[name][0]: TOPIC_SETTINGS[name][1].parse(raw)
+            for name, raw in overrides.items()
+            if name in TOPIC_SETTINGS and raw is not None
+        }
+        if not values:
+            return self
+        return dataclasses.replace(self, **values)  # type: ignore[arg-type]  # values are typed by their settings
 
     def value_texts(self) -> dict[str, str | None]:
         """Every setting by name, as Kafka prints it."""
@@ -331,6 +348,14 @@ def other_topic_settings() -> dict[str, OtherSetting]:
     from strandline.kafka_settings import OTHER_SETTINGS
 
     return {other.name: other for other in OTHER_SETTINGS if other.is_topic}
+
+
+def _is_usable(name: str, raw: str) -> bool:
+    try:
+        TopicConfig().with_overrides({name: raw})
+    except InvalidConfig:
+        return False
+    return True
 
 
 def _check_other(name: str, raw: str) -> None:

@@ -10,7 +10,22 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "strandline"
 
-BASE = {"_version", "errors", "ids", "runtime", "io_threads", "settings", "topic_config", "broker_settings", "config"}
+BASE = {
+    "_version",
+    "broker_settings",
+    "config",
+    "config_entries",
+    "errors",
+    "ids",
+    "io_threads",
+    "kafka_settings",
+    "loggers",
+    "node_settings",
+    "resource_settings",
+    "runtime",
+    "settings",
+    "topic_config",
+}
 MAY_IMPORT = {
     "codec": {"errors", "ids"},
     "log": {"codec"} | BASE,

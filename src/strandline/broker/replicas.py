@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker import metadata_log
+from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
 from strandline.codec.messages.topic_record import TopicRecord
@@ -18,7 +19,7 @@ from strandline.ids import TopicPartition
 from strandline.log.partition_log import PartitionLog
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
-from strandline.quorum.cluster_image import Topic
+from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, Topic
 from strandline.quorum.quorum_state import uuid_text
 from strandline.settings import LONG_MAX
 
@@ -29,6 +30,8 @@ log = logging.getLogger("strandline.node")
 
 WORK_S_MAX: Final = 0.005
 """What making and deleting logs may take of one turn of the loop."""
+PARTITIONS_PER_STEP: Final = 500
+"""Partitions that get their new settings before the clock is looked at again."""
 
 
 class Replicas:
@@ -87,19 +90,52 @@ class Replicas:
     def on_metadata(self, records: list[Any], then: Callable[[], object]) -> None:
         """Do what records ask that have just been committed, a share per turn of the loop; then call `then`."""
         touched: dict[Any, None] = {}
+        configured: dict[tuple[int, str], None] = {}
         for record in records:
             if isinstance(record, TopicRecord | PartitionRecord):
                 touched[record.topic_id] = None
             elif isinstance(record, RemoveTopicRecord):
                 touched.pop(record.topic_id, None)
                 self._work.append(partial(self._delete_topic, record.topic_id.bytes))
+            elif isinstance(record, ConfigRecord):
+                configured[record.resource_type, record.resource_name] = None
         for topic_id in touched:
             topic = self._node.image.topic_by_id(topic_id)
             if topic is not None:
                 self._work.extend(partial(self._open_next, topic) for _ in topic.partitions)
+        self._configure(configured)
         self._work.append(then)
         if not self._is_working:
             self._work_off()
+
+    def _configure(self, resources: Iterable[tuple[int, str]]) -> None:
+        """Have new settings obeyed by the partitions they concern: all of them, if the node's defaults changed."""
+        node = self._node
+        topics = {name: None for kind, name in resources if kind == RESOURCE_TOPIC}
+        if any(kind == RESOURCE_BROKER for kind, _ in resources):
+            before = node.config.topic_defaults
+            node.dynamic_config.apply()
+            if node.config.topic_defaults != before:
+                topics = dict.fromkeys(node.image.topics)
+        for name in topics:
+            for first in range(0, len(self.topics.get(name, ())), PARTITIONS_PER_STEP):
+                self._work.append(partial(self._configure_some, name, first))
+
+    def _configure_some(self, name: str, first: int) -> None:
+        node, topic = self._node, self._node.image.topic_by_name(name)
+        if topic is None:
+            return
+        config = node.config.topic_config_in_force(topic.config_overrides)
+        for partition in self.topics.get(name, ())[first : first + PARTITIONS_PER_STEP]:
+            if partition is not None and partition.topic_id == topic.id:
+                partition.reconfigure(config, is_only_copy=len(topic.partitions[partition.index].isr) <= 1)
+                self._note_flush_by_time(partition)
+
+    def _note_flush_by_time(self, partition: Partition) -> None:
+        if partition.config.flush_ms < LONG_MAX:
+            self._flushed_by_time.setdefault(partition, self._node.runtime.monotonic())
+        else:
+            self._flushed_by_time.pop(partition, None)
 
     def _work_off(self) -> None:
         """Thousands of new logs take seconds: clients are served in between."""
@@ -127,7 +163,7 @@ class Replicas:
     def _open(self, topic: Topic, index: int) -> Partition | None:
         node = self._node
         name = TopicPartition(topic.name, index)
-        config = node.config.topic_config(topic.config_overrides)
+        config = node.config.topic_config_in_force(topic.config_overrides)
         producers = Producers()
         try:
             opened = node.directory.open_log(name, config, now_ms=node.runtime.now_ms(), observer=producers)
@@ -153,8 +189,7 @@ class Replicas:
             leader_epoch=topic.partitions[index].leader_epoch,
             is_only_copy=len(topic.partitions[index].isr) <= 1,
         )
-        if config.flush_ms < LONG_MAX:
-            self._flushed_by_time[partition] = node.runtime.monotonic()
+        self._note_flush_by_time(partition)
         return partition
 
     def _delete_topic(self, topic_id: bytes) -> None:

@@ -122,6 +122,16 @@ class Partition:
         )
         self.opens_batches = config.compact or config.compression_codec >= 0
 
+    def reconfigure(self, config: TopicConfig, *, is_only_copy: bool) -> None:
+        """Settings changed under a partition that is in use."""
+        self.configure(config, is_only_copy=is_only_copy)
+        if not self.flush_before_ack:
+            # Nobody waits for the disk any longer, nor may anybody be left waiting: the next flush moves nothing.
+            self.advance(self.log.log_end_offset)
+        elif self.log.unflushed:
+            # What readers have seen already is brought to the disk, so that from here on the promise holds for all.
+            self.flusher.flush_soon(self.log)
+
     @property
     def log_start_offset(self) -> int:
         return self.log.log_start_offset

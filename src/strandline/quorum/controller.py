@@ -24,6 +24,7 @@ from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
 from strandline.ids import ZERO_UUID
 from strandline.quorum.cluster_image import METADATA_VERSION, ClusterImage, Topic, fold
+from strandline.quorum.config_changes import ConfigAlteration, config_records
 from strandline.quorum.features import (
     METADATA_VERSION_LEVEL,
     SUPPORTED_FEATURES,
@@ -235,6 +236,25 @@ class Controller:
         """The records of new feature levels; RequestError, and no record, if one of them may not be."""
         records = feature_records(updates, self._image.features)
         return [] if validate_only else self._decided(list(records))
+
+    def configure(self, config: BrokerConfig) -> None:
+        """The node's settings changed; what is decided from now on obeys the new ones."""
+        self._config = config
+
+    def decide_configs(
+        self, asked: Sequence[ConfigAlteration], *, node_id: int, validate_only: bool = False
+    ) -> Iterator[Decision[RequestError | None]]:
+        """For each resource in order its records and None, or why its settings stay; one at a time, as above."""
+        times = Counter((each.resource_type, each.resource_name) for each in asked)
+        for each in asked:
+            try:
+                if times[each.resource_type, each.resource_name] > 1:
+                    raise RequestError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+                records = config_records(each, image=self._image, config=self._config, node_id=node_id)
+            except RequestError as error:
+                yield [], error
+                continue
+            yield [] if validate_only else self._decided(list(records)), None
 
     def delete_topics(self, refs: Sequence[TopicRef]) -> tuple[list[Any], list[DeletedTopic]]:
         """Records, and an outcome for each reference in order; names or ids that stand twice are refused both times."""

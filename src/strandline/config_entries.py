@@ -1,0 +1,154 @@
+"""What DescribeConfigs tells of a resource: each setting, its value, where that comes from and what lies beneath.
+
+The synonyms of a setting are the values it would fall back to, the one in force first. Their order and the sources are
+Kafka's: a node's own dynamic setting, the cluster's, the file's, the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from strandline.config import BrokerConfig
+from strandline.node_settings import NODE_SETTINGS, NodeSetting
+from strandline.resource_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from strandline.settings import CONFIG_TYPES, ConfigSource, Setting, text_of
+from strandline.topic_config import TOPIC_SETTINGS, other_topic_settings
+
+UNKNOWN_TYPE = 0
+
+
+class ConfigSynonym(NamedTuple):
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    name: str
+    value: str | None
+    source: ConfigSource
+    config_type: int
+    doc: str | None
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    read_only: bool = False
+    is_sensitive: bool = False
+
+
+def broker_entries(config: BrokerConfig) -> Iterator[ConfigEntry]:
+    """Every setting of this node."""
+    for name, node_setting in NODE_SETTINGS.items():
+        if not node_setting.setting.hidden:
+            yield _broker_entry(name, node_setting, config)
+    for name in config.dynamic_default | config.dynamic_broker:
+        if name not in NODE_SETTINGS:
+            yield _unknown_entry(name, [source for source, layer in config.layers() if name in layer])
+
+
+def default_broker_entries(config: BrokerConfig) -> Iterator[ConfigEntry]:
+    """What the cluster says for all brokers, and nothing that only this node knows."""
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+    for name, raw in config.dynamic_default.items():
+        node_setting = NODE_SETTINGS.get(name)
+        if node_setting is None:
+            yield _unknown_entry(name, [source])
+            continue
+        yield ConfigEntry(
+            name,
+            node_setting.shown(raw),
+            source,
+            node_setting.config_type,
+            node_setting.setting.doc,
+            (ConfigSynonym(name, raw, source),),
+            read_only=not node_setting.is_dynamic,
+        )
+
+
+def _broker_entry(name: str, node_setting: NodeSetting, config: BrokerConfig) -> ConfigEntry:
+    synonyms = _node_synonyms(name, config)
+    raw = config.text(name)
+    is_sensitive = node_setting.setting.is_sensitive
+    return ConfigEntry(
+        name,
+        None if raw is None or is_sensitive else node_setting.shown(raw),
+        synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        node_setting.config_type,
+        node_setting.setting.doc,
+        synonyms,
+        read_only=not node_setting.is_dynamic,
+        is_sensitive=is_sensitive,
+    )
+
+
+def _unknown_entry(name: str, sources: list[ConfigSource]) -> ConfigEntry:
+    # Nobody knows what the value is, so nobody can say that it is no secret.
+    synonyms = tuple(ConfigSynonym(name, None, source) for source in sources)
+    return ConfigEntry(name, None, sources[0], UNKNOWN_TYPE, None, synonyms, read_only=True, is_sensitive=True)
+
+
+def _node_synonyms(name: str, config: BrokerConfig) -> tuple[ConfigSynonym, ...]:
+    """All that was set under this name and its other names, and the defaults; from this very name on."""
+    node_setting = NODE_SETTINGS.get(name)
+    if node_setting is None:
+        return ()
+    found = [
+        ConfigSynonym(each, layer[each], source)
+        for source, layer in config.layers()
+        for each in node_setting.names
+        if each in layer
+    ]
+    found += [
+        ConfigSynonym(each, default, ConfigSource.DEFAULT)
+        for each in node_setting.names
+        if (default := NODE_SETTINGS[each].default) is not None
+    ]
+    first = next((place for place, synonym in enumerate(found) if synonym.name == name), len(found))
+    if node_setting.setting.is_sensitive:
+        found = [synonym._replace(value=None) for synonym in found]
+    return tuple(found[first:])
+
+
+def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    """Every setting of a topic with these overrides."""
+    texts = config.topic_config_in_force(overrides).value_texts()
+    for name, (_, setting) in TOPIC_SETTINGS.items():
+        if not setting.hidden or name in overrides:
+            yield _entry(setting, texts[name], ConfigSource.TOPIC, config, is_override=name in overrides)
+    for name, other in other_topic_settings().items():
+        setting = Setting(name, other.kind, other.default, None, other.reason, effect=False)
+        value = text_of(setting.parse(overrides[name])) if name in overrides else other.default
+        yield _entry(setting, value, ConfigSource.TOPIC, config, is_override=name in overrides)
+
+
+def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    """Every setting of a group, whether or not the group exists."""
+    for name, setting in GROUP_SETTINGS.items():
+        default = config.text(setting.synonyms[0].name) if setting.synonyms else text_of(setting.default)
+        value = text_of(setting.parse(overrides[name])) if name in overrides else default
+        entry = _entry(setting, value, ConfigSource.GROUP, config, is_override=name in overrides)
+        if not setting.synonyms:
+            fallback = ConfigSynonym(name, text_of(setting.default), ConfigSource.DEFAULT)
+            entry = entry._replace(synonyms=(*entry.synonyms, fallback))
+        yield entry
+
+
+def client_metrics_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    """Every setting of a client metrics subscription, whether or not it exists."""
+    for name, setting in CLIENT_METRICS_SETTINGS.items():
+        value = text_of(setting.parse(overrides[name]) if name in overrides else setting.default)
+        yield _entry(setting, value, ConfigSource.CLIENT_METRICS, config, is_override=name in overrides)
+
+
+def _entry(
+    setting: Setting, value: str | None, source: ConfigSource, config: BrokerConfig, *, is_override: bool
+) -> ConfigEntry:
+    synonyms = _node_synonyms(setting.synonyms[0].name, config) if setting.synonyms else ()
+    if is_override:
+        synonyms = (ConfigSynonym(setting.name, value, source), *synonyms)
+    in_force = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+    return ConfigEntry(setting.name, value, in_force, CONFIG_TYPES[setting.kind], setting.doc, synonyms)
+
+
+def logger_entries(levels: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    for name, level in levels.items():
+        yield ConfigEntry(name, level, ConfigSource.DYNAMIC_BROKER_LOGGER, UNKNOWN_TYPE, "")

@@ -1,0 +1,83 @@
+"""What AlterConfigs and IncrementalAlterConfigs share: the controller decides, and each resource has its outcome.
+
+Levels of loggers are no matter of the cluster: they are set here, in this process, and end with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from strandline import loggers
+from strandline.codec.message import Message, encode
+from strandline.errors import ErrorCode, PeerError, RequestError, error_code, error_message
+from strandline.handlers.context import RequestContext
+from strandline.handlers.shares import Outcomes, decide, joined_response
+from strandline.quorum.cluster_image import RESOURCE_BROKER_LOGGER
+from strandline.quorum.config_changes import ConfigAlteration, Operation, broker_id_of
+
+
+def alter(
+    context: RequestContext,
+    asked: Sequence[ConfigAlteration],
+    *,
+    validate_only: bool,
+    response: Message,
+    part_class: type[Any],
+) -> None:
+    """Have it done, and answer with `response`, whose parts are of `part_class`, when all of it is in effect."""
+    node, version = context.node, context.api_version
+
+    def part(each: ConfigAlteration, error: BaseException | None) -> bytes:
+        outcome = part_class(
+            error_code=0 if error is None else error_code(error),
+            error_message=None if error is None else error_message(error),
+            resource_type=each.resource_type,
+            resource_name=each.resource_name,
+        )
+        return encode(outcome, version)
+
+    def decisions() -> Iterator[tuple[list[Any], bytes]]:
+        decided = node.controller.decide_configs(asked, node_id=node.node_id, validate_only=validate_only)
+        for each, (records, refusal) in zip(asked, decided, strict=True):
+            if each.resource_type == RESOURCE_BROKER_LOGGER and refusal is None:
+                yield records, part(each, _alter_loggers(each, node.node_id, validate_only=validate_only))
+            else:
+                yield records, part(each, refusal)
+
+    def on_done(outcomes: Outcomes[bytes]) -> None:
+        parts = [
+            encoded if error is None else part(each, error)
+            for each, (encoded, error) in zip(asked, outcomes, strict=True)
+        ]
+        context.reply(joined_response(response, version, parts))
+
+    decide(node, decisions(), on_done)
+
+
+def _alter_loggers(asked: ConfigAlteration, node_id: int, *, validate_only: bool) -> PeerError | None:
+    """All of the levels, or none and why."""
+    try:
+        _check_loggers(asked, node_id)
+    except PeerError as refusal:
+        return refusal
+    if not validate_only:
+        for each in asked.operations:
+            loggers.set_level(each.name, None if each.operation == Operation.DELETE else each.value)
+    return None
+
+
+def _check_loggers(asked: ConfigAlteration, node_id: int) -> None:
+    if broker_id_of(asked.resource_name) is None:
+        raise _bad_request(f"Node id must be an integer, but it is: {asked.resource_name}")
+    if broker_id_of(asked.resource_name) != node_id:
+        raise _bad_request(f"Unexpected node id. Expected {node_id}, but received {asked.resource_name}")
+    for each in asked.operations:
+        if each.operation in (Operation.APPEND, Operation.SUBTRACT):
+            verb = Operation(each.operation).name
+            raise _bad_request(f"{verb} operation is not allowed for the BROKER_LOGGER resource")
+        loggers.check_level(each.name, None if each.operation == Operation.DELETE else each.value)
+
+
+def _bad_request(message: str) -> RequestError:
+    return RequestError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,153 @@
+"""DescribeConfigs (32), versions 1-4: settings of topics, brokers, loggers, client metrics subscriptions and groups.
+
+Honoured: names to choose, synonyms in the order in which they would take effect, documentation, types; a broker's
+settings under its id, the cluster's defaults under the empty name. A long list is worked through a share per turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from strandline import loggers
+from strandline.codec.message import encode
+from strandline.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from strandline.codec.messages.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from strandline.config_entries import (
+    ConfigEntry,
+    broker_entries,
+    client_metrics_entries,
+    default_broker_entries,
+    group_entries,
+    logger_entries,
+    topic_entries,
+)
+from strandline.errors import ErrorCode, PeerError, RequestError, error_code, error_message
+from strandline.handlers.context import Node, RequestContext
+from strandline.handlers.shares import gradually, joined, joined_response
+from strandline.quorum.cluster_image import (
+    RESOURCE_BROKER,
+    RESOURCE_BROKER_LOGGER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+)
+from strandline.quorum.config_changes import broker_id_of
+from strandline.quorum.topic_names import check_topic_name
+
+API_KEY = 32
+VERSIONS = (1, 4)
+
+RESOURCES = (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
+
+
+_NAMELESS = {
+    RESOURCE_BROKER_LOGGER: "Broker id must not be empty",
+    RESOURCE_CLIENT_METRICS: "Client metrics subscription name must not be empty",
+    RESOURCE_GROUP: "Group name must not be empty",
+}
+
+
+def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse | None:
+    unknown = [each.resource_type for each in request.resources if each.resource_type not in RESOURCES]
+    if unknown:
+        # Kafka cannot say who may see such a thing, and answers nobody.
+        refusal = RequestError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {unknown[0]}")
+        return DescribeConfigsResponse(results=[_refused(each, refusal) for each in request.resources])
+    answer = _Answer(context, request)
+
+    def on_done(parts: list[bytes]) -> None:
+        context.reply(joined_response(DescribeConfigsResponse(), context.api_version, parts))
+
+    gradually(context.node.runtime, map(answer.part, request.resources), on_done)
+    return None
+
+
+def _refused(resource: DescribeConfigsResource, refusal: PeerError) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=error_code(refusal),
+        error_message=error_message(refusal),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+class _Answer:
+    """The parts of one answer, each encoded when its resource is looked at."""
+
+    def __init__(self, context: RequestContext, request: DescribeConfigsRequest) -> None:
+        self._node = context.node
+        self._version = context.api_version
+        self._with_synonyms = request.include_synonyms
+        self._with_docs = request.include_documentation
+        self._of_topics: dict[frozenset[tuple[str, str]], list[tuple[str, bytes]]] = {}
+        """Topics of one request mostly share their settings, and to list them costs more than all the rest."""
+
+    def part(self, resource: DescribeConfigsResource) -> bytes:
+        try:
+            configs = self._configs(resource)
+        except PeerError as refusal:
+            return encode(_refused(resource, refusal), self._version)
+        wanted = set(resource.configuration_keys or ())
+        around = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        return joined(around, self._version, [part for name, part in configs if not wanted or name in wanted])
+
+    def _configs(self, resource: DescribeConfigsResource) -> list[tuple[str, bytes]]:
+        if resource.resource_type != RESOURCE_TOPIC:
+            return self._encoded(_entries(self._node, resource))
+        check_topic_name(resource.resource_name)
+        topic = self._node.image.topic_by_name(resource.resource_name)
+        if topic is None:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+        key = frozenset(topic.config_overrides.items())
+        if key not in self._of_topics:
+            self._of_topics[key] = self._encoded(topic_entries(self._node.config, topic.config_overrides))
+        return self._of_topics[key]
+
+    def _encoded(self, entries: Iterable[ConfigEntry]) -> list[tuple[str, bytes]]:
+        return [(entry.name, encode(self._result(entry), self._version)) for entry in entries]
+
+    def _result(self, entry: ConfigEntry) -> DescribeConfigsResourceResult:
+        synonyms = entry.synonyms if self._with_synonyms else ()
+        return DescribeConfigsResourceResult(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+            synonyms=[
+                DescribeConfigsSynonym(name=name, value=value, source=source) for name, value, source in synonyms
+            ],
+            config_type=entry.config_type,
+            documentation=entry.doc if self._with_docs else None,
+        )
+
+
+def _entries(node: Node, resource: DescribeConfigsResource) -> Iterator[ConfigEntry]:
+    name = resource.resource_name
+    overrides = node.image.configs.get((resource.resource_type, name), {})
+    if resource.resource_type == RESOURCE_BROKER:
+        if not name:
+            return default_broker_entries(node.config)
+        _check_broker_id(name, node.node_id, "Unexpected broker id, expected {} or empty string, but received {}")
+        return broker_entries(node.config)
+    if not name:
+        raise RequestError(ErrorCode.INVALID_REQUEST, _NAMELESS[resource.resource_type])
+    if resource.resource_type == RESOURCE_BROKER_LOGGER:
+        _check_broker_id(name, node.node_id, "Unexpected broker id, expected {} but received {}")
+        return logger_entries(loggers.levels())
+    if resource.resource_type == RESOURCE_CLIENT_METRICS:
+        return client_metrics_entries(node.config, overrides)
+    return group_entries(node.config, overrides)
+
+
+def _check_broker_id(name: str, node_id: int, message: str) -> None:
+    broker_id = broker_id_of(name)
+    if broker_id is None:
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if broker_id != node_id:
+        raise RequestError(ErrorCode.INVALID_REQUEST, message.format(node_id, name))

@@ -1,0 +1,175 @@
+"""Settings of groups and of client metrics subscriptions: resources that have settings of their own in the cluster.
+
+A group's setting gets its default from the node's (`group.consumer.session.timeout.ms`), and the node's limits
+(`group.consumer.min.session.timeout.ms`) bind it. Nothing of these is stored but what was set.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from strandline.errors import ErrorCode, InvalidConfig, RequestError
+from strandline.settings import Allowed, Setting, Synonym, Value, at_least, one_of
+
+INTERVAL_MS_MIN: Final = 100
+INTERVAL_MS_MAX: Final = 3_600_000
+MATCH_SELECTORS: Final = frozenset(
+    {
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+
+_DURATION = re.compile(r"by_duration:P(?!$)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", re.IGNORECASE)
+
+
+def _group(name: str, kind: str, default: Value, allowed: Allowed | None, doc: str, *, of_node: bool = True) -> Setting:
+    synonyms = (Synonym(f"group.{name}"),) if of_node else ()
+    return Setting(name, kind, default, allowed, doc, synonyms=synonyms, effect=False)
+
+
+GROUP_SETTINGS: Final[dict[str, Setting]] = {
+    setting.name: setting
+    for setting in (
+        _group("consumer.session.timeout.ms", "int", 45_000, at_least(1), "How long a silent consumer stays a member."),
+        _group("consumer.heartbeat.interval.ms", "int", 5_000, at_least(1), "How often a consumer is to be heard of."),
+        _group("consumer.assignment.interval.ms", "int", 1_000, at_least(0), "The shortest time between assignments."),
+        _group("share.session.timeout.ms", "int", 45_000, at_least(1), "How long a silent share consumer stays."),
+        _group(
+            "share.heartbeat.interval.ms", "int", 5_000, at_least(1), "How often a share consumer is to be heard of."
+        ),
+        _group("share.assignment.interval.ms", "int", 1_000, at_least(0), "The shortest time between assignments."),
+        _group("share.record.lock.duration.ms", "int", 30_000, at_least(1_000), "How long a record is one consumer's."),
+        _group("share.delivery.count.limit", "int", 5, at_least(2), "How often a record is tried."),
+        _group("share.partition.max.record.locks", "int", 2_000, at_least(100), "Records in flight per partition."),
+        _group(
+            "share.auto.offset.reset",
+            "string",
+            "latest",
+            None,
+            "Where a share group begins: `earliest`, `latest` or `by_duration:PnDTnHnMn.nS`.",
+            of_node=False,
+        ),
+        _group(
+            "share.isolation.level",
+            "string",
+            "read_uncommitted",
+            one_of("read_committed", "read_uncommitted"),
+            "Whether records of open transactions are delivered.",
+            of_node=False,
+        ),
+        _group(
+            "share.renew.acknowledge.enable",
+            "boolean",
+            True,
+            None,
+            "Whether a consumer may keep a record for longer.",
+            of_node=False,
+        ),
+        _group("streams.session.timeout.ms", "int", 45_000, at_least(1), "How long a silent streams member stays."),
+        _group("streams.heartbeat.interval.ms", "int", 5_000, at_least(1), "How often a streams member is heard of."),
+        _group("streams.assignment.interval.ms", "int", 1_000, at_least(0), "The shortest time between assignments."),
+        _group("streams.num.standby.replicas", "int", 0, at_least(0), "Standby copies of each task."),
+        _group("streams.initial.rebalance.delay.ms", "int", 3_000, at_least(0), "How long a new group waits."),
+    )
+}
+
+
+class _Bound(NamedTuple):
+    """A node's setting that bounds a group's, from below or from above."""
+
+    name: str
+    node_name: str
+    is_minimum: bool
+
+
+def _bounds() -> list[_Bound]:
+    bounds = []
+    for kind in ("consumer", "share", "streams"):
+        for what in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
+            bounds.append(_Bound(f"{kind}.{what}", f"group.{kind}.min.{what}", True))
+            bounds.append(_Bound(f"{kind}.{what}", f"group.{kind}.max.{what}", False))
+    for what in ("record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks"):
+        bounds.append(_Bound(f"share.{what}", f"group.share.min.{what}", True))
+        bounds.append(_Bound(f"share.{what}", f"group.share.max.{what}", False))
+    bounds.append(_Bound("streams.num.standby.replicas", "group.streams.max.standby.replicas", False))
+    return bounds
+
+
+_BOUNDS: Final = _bounds()
+
+
+def check_group(overrides: Mapping[str, str], text_of_node: Callable[[str], str | None]) -> None:
+    """InvalidConfig unless a group may have these settings on a node with the settings that `text_of_node` tells."""
+    values: dict[str, Value] = {}
+    for name, raw in overrides.items():
+        if name not in GROUP_SETTINGS:
+            raise InvalidConfig(f"Unknown group config name: {name}")
+        values[name] = GROUP_SETTINGS[name].parse(raw)
+    reset = values.get("share.auto.offset.reset", "latest")
+    if reset not in ("earliest", "latest") and not _DURATION.fullmatch(str(reset)):
+        raise InvalidConfig(
+            f"share.auto.offset.reset={reset!r} is not allowed; expected earliest, latest or by_duration:PnDTnHnMn.nS"
+        )
+    for bound in _BOUNDS:
+        value, limit = values.get(bound.name), text_of_node(bound.node_name)
+        if not isinstance(value, int) or limit is None:
+            continue
+        if value < int(limit) if bound.is_minimum else value > int(limit):
+            relation = "greater than or equal to" if bound.is_minimum else "less than or equal to"
+            raise InvalidConfig(f"{bound.name} must be {relation} {bound.node_name}, which is {limit}")
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = (
+            values.get(f"{kind}.{what}", int(text_of_node(f"group.{kind}.{what}") or 0))
+            for what in ("session.timeout.ms", "heartbeat.interval.ms")
+        )
+        if isinstance(session, int) and isinstance(heartbeat, int) and session <= heartbeat:
+            raise InvalidConfig(f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms")
+
+
+CLIENT_METRICS_SETTINGS: Final[dict[str, Setting]] = {
+    setting.name: setting
+    for setting in (
+        Setting("interval.ms", "int", 300_000, None, "How often a client sends its metrics, 100 to 3600000."),
+        Setting("match", "list", (), None, "Which clients: `selector=regular expression`, all of which must fit."),
+        Setting("metrics", "list", (), None, "Prefixes of the metrics to send; `*` is all, none is none."),
+    )
+}
+
+
+def check_client_metrics(name: str, overrides: Mapping[str, str]) -> None:
+    """RequestError or InvalidConfig unless a subscription may have this name and these settings."""
+    if not name:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    for key, raw in overrides.items():
+        if key not in CLIENT_METRICS_SETTINGS:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
+        value = CLIENT_METRICS_SETTINGS[key].parse(raw)
+        if isinstance(value, int) and not INTERVAL_MS_MIN <= value <= INTERVAL_MS_MAX:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                f"interval.ms={value} is not allowed; expected {INTERVAL_MS_MIN} to {INTERVAL_MS_MAX}",
+            )
+        if key == "match" and isinstance(value, tuple):
+            parse_match(value)
+
+
+def parse_match(patterns: Iterable[str]) -> dict[str, re.Pattern[str]]:
+    """What a subscription asks of a client, by selector; InvalidConfig for anything but `selector=expression`."""
+    parsed: dict[str, re.Pattern[str]] = {}
+    for pattern in patterns:
+        parts = pattern.split("=")
+        selector = parts[0].strip()
+        if len(parts) != 2 or selector not in MATCH_SELECTORS:
+            raise InvalidConfig(f"Illegal client matching pattern: {pattern}")
+        try:
+            parsed[selector] = re.compile(parts[1].strip())
+        except (re.error, RecursionError, OverflowError) as error:
+            raise InvalidConfig(f"Illegal client matching pattern: {pattern}: {error}") from error
+    return parsed
