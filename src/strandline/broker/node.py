@@ -14,6 +14,7 @@ from strandline.broker.admission import Admission, parse_overrides
 from strandline.broker.deadlines import Deadlines
 from strandline.broker.descriptors import descriptors_max, share_out
 from strandline.broker.dispatch import Dispatcher
+from strandline.broker.dynamic_config import DynamicConfig
 from strandline.broker.listener import Listener
 from strandline.broker.metadata_log import Done, MetadataLog
 from strandline.broker.replicas import Replicas
@@ -86,6 +87,8 @@ class Node:
         self.produce_waits: deque[ProduceWait] = deque()
         self.metadata = MetadataLog(self.directory, self.runtime, self.flusher, node_id=self.node_id)
         self.controller = Controller(self.metadata.image, config=config, rng=self.runtime.random)
+        self.dynamic_config = DynamicConfig(self)
+        self.dynamic_config.apply()
         self.replicas = Replicas(self)
         self.topics = self.replicas.topics
         self.producer_ids: ProducerIds
