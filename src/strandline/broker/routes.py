@@ -95,5 +95,9 @@ def routes() -> dict[int, Route]:
         Route(19, "CreateTopics", (2, 7), 5, "k19_create_topics"),
         Route(20, "DeleteTopics", (1, 6), 4, "k20_delete_topics"),
         Route(22, "InitProducerId", (0, 5), 2, "k22_init_producer_id"),
+        Route(32, "DescribeConfigs", (1, 4), 4, "k32_describe_configs"),
+        Route(33, "AlterConfigs", (0, 2), 2, "k33_alter_configs"),
+        Route(44, "IncrementalAlterConfigs", (0, 1), 1, "k44_incremental_alter_configs"),
+        Route(74, "ListConfigResources", (0, 1), 0, "k74_list_config_resources"),
     ]
     return {route.api_key: route for route in table}
