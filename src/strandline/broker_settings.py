@@ -160,6 +160,12 @@ class BrokerSettings:
     max_incremental_fetch_session_cache_slots: int = integer(
         "max.incremental.fetch.session.cache.slots", 1000, at_least(0), "Incremental fetch sessions kept."
     )
+    max_request_partition_size_limit: int = integer(
+        "max.request.partition.size.limit",
+        2000,
+        at_least(1),
+        "Partitions in one answer of DescribeTopicPartitions; a client asks for the next ones with a cursor.",
+    )
 
     # The log.
     open_files_max: int = integer(

@@ -24,6 +24,10 @@ The third kind, *we* are wrong, is `assert`: the process stops. Never run with `
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
+
+MESSAGE_LENGTH_MAX: Final = 1000
+"""Of the sentence beside an error code: it may repeat what the peer sent, and old versions have room for 32 KiB."""
 
 
 class ErrorCode(IntEnum):
@@ -251,3 +255,9 @@ def error_code(error: BaseException) -> int:
     if isinstance(error, OSError):
         return int(ErrorCode.KAFKA_STORAGE_ERROR)
     return int(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def error_message(error: BaseException) -> str:
+    """The sentence beside the code, cut where it gets long."""
+    text = str(error)
+    return text if len(text) <= MESSAGE_LENGTH_MAX else text[:MESSAGE_LENGTH_MAX] + "..."

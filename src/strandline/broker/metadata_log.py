@@ -37,6 +37,8 @@ NAME: Final = TopicPartition(CLUSTER_METADATA, 0)
 QUORUM_STATE: Final = "quorum-state"
 LEADER_CHANGE_KEY: Final = b"\x00\x00\x00\x02"
 """Control record key: version 0, type 2."""
+FOLD_S_MAX: Final = 0.005
+"""What folding flushed writes may take of one turn of the loop, save that one write is folded as a whole."""
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 Done = Callable[[BaseException | None], object]
@@ -56,6 +58,7 @@ class MetadataLog:
         self.on_failed: Callable[[list[Any]], None] | None = None
         """Told that a write failed, with the records of earlier ones that are still under way."""
         self._pending: deque[tuple[int, int, list[Any], Done]] = deque()
+        self._is_fold_due = False
         self.log = directory.open_log(NAME, TopicConfig(), now_ms=runtime.now_ms())
         # What recovery found in the file is flushed before it is believed.
         self.log.flush_now()
@@ -172,14 +175,28 @@ class MetadataLog:
             then()
 
     def _on_flushed(self) -> None:
-        flushed = self.log.flushed_offset
+        """Fold what is on disk now, a share per turn of the loop: thousands of records take their time."""
+        until = self._runtime.monotonic() + FOLD_S_MAX
         pending = self._pending
-        while pending and pending[0][1] <= flushed:
+        while pending and pending[0][1] <= self.log.flushed_offset:
+            if self._runtime.monotonic() > until:
+                if not self._is_fold_due:
+                    self._is_fold_due = True
+                    self._runtime.call_soon(self._fold_on)
+                return
             base_offset, _, records, on_done = pending.popleft()
             self._fold(base_offset, records, partial(on_done, None))
 
+    def _fold_on(self) -> None:
+        self._is_fold_due = False
+        self._on_flushed()
+
     def _on_failed(self, error: StrandlineError) -> None:
         log.error("the metadata log failed: %s", error)
+        while self._pending and self._pending[0][1] <= self.log.flushed_offset:
+            # On disk before the failure, and only waiting for its turn to be folded.
+            base_offset, _, records, on_done = self._pending.popleft()
+            self._fold(base_offset, records, partial(on_done, None))
         if self.on_failed is not None:
             self.on_failed([])
         while self._pending:

@@ -6,17 +6,19 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.admission import Admission, parse_overrides
+from strandline.broker.checkpoint_writer import CheckpointWriter
 from strandline.broker.deadlines import Deadlines
 from strandline.broker.descriptors import descriptors_max, share_out
 from strandline.broker.dispatch import Dispatcher
 from strandline.broker.dynamic_config import DynamicConfig
 from strandline.broker.listener import Listener
 from strandline.broker.metadata_log import Done, MetadataLog
+from strandline.broker.preloading import import_rest
 from strandline.broker.replicas import Replicas
 from strandline.broker.routes import routes
 from strandline.broker.watchdog import Watchdog
@@ -90,6 +92,7 @@ class Node:
         self.dynamic_config = DynamicConfig(self)
         self.dynamic_config.apply()
         self.replicas = Replicas(self)
+        self.checkpoints = CheckpointWriter(self)
         self.topics = self.replicas.topics
         self.producer_ids: ProducerIds
         self._bound: tuple[str, int] = ("", 0)
@@ -134,6 +137,7 @@ class Node:
         self._ticking = self.loop.call_later(TICK_S, self._tick)
         self.listener.open()
         self.watchdog.start()
+        self._rest = import_rest(self.routes.values())
         self._loading: asyncio.Handle = self.loop.call_later(LOAD_REST_S, self._load_the_rest)
         return self._bound
 
@@ -163,12 +167,10 @@ class Node:
 
     def _load_the_rest(self) -> None:
         """Import what the first requests of each kind would wait for, one module per turn of the loop."""
-        for route in self.routes.values():
-            if route.hot is None and not route.is_loaded:
-                route.load()
-                self._loading = self.loop.call_soon(self._load_the_rest)
-                return
-        _ = self.groups
+        if next(self._rest, None) is not None:
+            self._loading = self.loop.call_soon(self._load_the_rest)
+        else:
+            _ = self.groups
 
     # What handlers ask
 
@@ -178,6 +180,9 @@ class Node:
 
     def controller_write(self, records: list[Any], on_done: Done) -> None:
         self.metadata.write(records, on_done)
+
+    def write_start_offsets(self, on_done: Done) -> None:
+        self.checkpoints.write_start_offsets(on_done)
 
     def partition(self, topic: str, index: int) -> Partition | None:
         partitions = self.topics.get(topic)
@@ -217,17 +222,8 @@ class Node:
             self.replicas.expire_producers()
 
     def _write_checkpoints(self) -> None:
-        """Write what changed, in a thread: checkpoints are synced, and the loop does not wait for a disk."""
         self._checkpointed_at = self.runtime.monotonic()
-        changed = self.directory.changed_checkpoints(self.replicas.logs())
-        if changed:
-            self.runtime.in_thread(partial(self.directory.save, changed), self._on_checkpoints_written)
-
-    def _on_checkpoints_written(self, _: None, error: BaseException | None) -> None:
-        if error is not None:
-            # They save time at the next start; a full disk must not stop the node for want of them.
-            log.warning("checkpoints could not be written: %s", error)
-            self.directory.forget_checkpoints()
+        self.checkpoints.write_all()
 
     # Stopping
 
@@ -252,6 +248,7 @@ class Node:
     def _is_drained(self) -> bool:
         return (
             self.flusher.is_idle
+            and self.checkpoints.is_idle
             and self.reencoder.is_idle
             and all(wait.done for wait in self.produce_waits)
             and not any(connection.transport.is_congested for connection in self.dispatcher.connections)
@@ -269,7 +266,7 @@ class Node:
         self.metadata.close()
         self.runtime.close()
         try:
-            self.directory.write_checkpoints(self.replicas.logs())
+            self.directory.write_checkpoints(self.replicas.logs(), self.replicas.offline)
         except OSError as error:
             log.warning("checkpoints could not be written, so the next start recovers: %s", error)
             clean = False

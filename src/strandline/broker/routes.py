@@ -64,13 +64,12 @@ class Route:
         return f"strandline.handlers.{self._module}"
 
     @property
-    def is_loaded(self) -> bool:
-        return self._handler is not None
+    def snake_name(self) -> str:
+        return self._module.split("_", 1)[1]
 
     def load(self) -> Handler:
         if self._handler is None:
-            snake = self._module.split("_", 1)[1]
-            message = import_module(f"strandline.codec.messages.{snake}_request")
+            message = import_module(f"strandline.codec.messages.{self.snake_name}_request")
             handle = import_module(self.module_name).handle
             self._handler = Handler(getattr(message, f"{self.name}Request"), handle)
         return self._handler
@@ -94,10 +93,18 @@ def routes() -> dict[int, Route]:
         Route(18, "ApiVersions", (0, 4), 3, "k18_api_versions"),
         Route(19, "CreateTopics", (2, 7), 5, "k19_create_topics"),
         Route(20, "DeleteTopics", (1, 6), 4, "k20_delete_topics"),
+        Route(21, "DeleteRecords", (0, 2), 2, "k21_delete_records"),
         Route(22, "InitProducerId", (0, 5), 2, "k22_init_producer_id"),
+        Route(23, "OffsetForLeaderEpoch", (2, 4), 4, "k23_offset_for_leader_epoch"),
         Route(32, "DescribeConfigs", (1, 4), 4, "k32_describe_configs"),
         Route(33, "AlterConfigs", (0, 2), 2, "k33_alter_configs"),
+        Route(35, "DescribeLogDirs", (1, 5), 2, "k35_describe_log_dirs"),
+        Route(37, "CreatePartitions", (0, 3), 2, "k37_create_partitions"),
         Route(44, "IncrementalAlterConfigs", (0, 1), 1, "k44_incremental_alter_configs"),
+        Route(57, "UpdateFeatures", (0, 2), 0, "k57_update_features"),
+        Route(60, "DescribeCluster", (0, 2), 0, "k60_describe_cluster"),
+        Route(61, "DescribeProducers", (0, 0), 0, "k61_describe_producers"),
         Route(74, "ListConfigResources", (0, 1), 0, "k74_list_config_resources"),
+        Route(75, "DescribeTopicPartitions", (0, 0), 0, "k75_describe_topic_partitions"),
     ]
     return {route.api_key: route for route in table}

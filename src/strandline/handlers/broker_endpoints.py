@@ -10,6 +10,14 @@ def endpoint_of(node: Node, broker_id: int) -> tuple[str, int] | None:
     broker = node.image.brokers.get(broker_id)
     if broker is None or broker.registration.fenced:
         return None
+    return registered_endpoint_of(node, broker_id)
+
+
+def registered_endpoint_of(node: Node, broker_id: int) -> tuple[str, int] | None:
+    """The same even of a broker that is fenced: it will be there again when it comes back."""
+    broker = node.image.brokers.get(broker_id)
+    if broker is None:
+        return None
     if broker_id == node.node_id:
         # What is in the log may be from an earlier start, with another port.
         return node.advertised()

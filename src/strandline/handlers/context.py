@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from strandline.config import BrokerConfig
+from strandline.log.log_directory import LogDirectory
 from strandline.log.log_slice import LogSlice
 from strandline.partition.fetch_session import FetchSessions
 from strandline.partition.partition import Partition
@@ -52,6 +53,7 @@ class Node(Protocol):
     sessions: FetchSessions
     groups: Any
     routes: Mapping[int, ApiRange]
+    directory: LogDirectory
     topics: dict[str | bytes, list[Partition | None]]
     """Partitions led here, by topic name and by topic id (16 bytes); None where a log is offline."""
     produce_waits: deque[ProduceWait]
@@ -61,6 +63,9 @@ class Node(Protocol):
 
     def controller_write(self, records: list[Any], on_done: Done) -> None:
         """Append to the metadata log, flush, apply to the image, then call `on_done(error)`."""
+
+    def write_start_offsets(self, on_done: Done) -> None:
+        """Write down where each log starts, then call `on_done(error)`: from then on no restart forgets it."""
 
     def advertised(self) -> tuple[str, int]: ...
 

@@ -8,7 +8,7 @@ local (8+), latest tiered (9+) and earliest pending upload (11+), which without 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
@@ -18,7 +18,9 @@ from strandline.codec.messages.list_offsets_response import (
     ListOffsetsTopicResponse,
 )
 from strandline.errors import ErrorCode, StrandlineError, error_code
-from strandline.handlers.context import Node, RequestContext
+from strandline.handlers.absent_partitions import why_absent
+from strandline.handlers.context import RequestContext
+from strandline.handlers.shares import gradually
 from strandline.log.time_lookup import FoundTime
 from strandline.partition.partition import FoundCallback, Partition
 
@@ -47,20 +49,25 @@ _FIRST_VERSION_OF = {
 LookUp = Callable[[FoundCallback], None]
 
 
-def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | None:
+def handle(context: RequestContext, request: ListOffsetsRequest) -> None:
     times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     look_up = _LookUp(context, read_committed=request.isolation_level == READ_COMMITTED)
-    for topic in request.topics:
-        answers = ListOffsetsTopicResponse(name=topic.name)
-        look_up.response.topics.append(answers)
-        for asked in topic.partitions:
-            answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
-            answers.partitions.append(answer)
-            if times[topic.name, asked.partition_index] > 1:
-                answer.error_code = ErrorCode.INVALID_REQUEST
-            else:
-                look_up.answer_partition(topic.name, asked, answer)
-    return look_up.finish()
+
+    def answer_all() -> Iterator[None]:
+        for topic in request.topics:
+            answers = ListOffsetsTopicResponse(name=topic.name)
+            look_up.response.topics.append(answers)
+            for asked in topic.partitions:
+                answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+                answers.partitions.append(answer)
+                if times[topic.name, asked.partition_index] > 1:
+                    answer.error_code = ErrorCode.INVALID_REQUEST
+                else:
+                    look_up.answer_partition(topic.name, asked, answer)
+                yield
+
+    # A look-up by time may open a batch; a request that asks for a thousand of them has its share of each turn.
+    gradually(context.node.runtime, answer_all(), lambda _: look_up.finish())
 
 
 class _LookUp:
@@ -73,9 +80,10 @@ class _LookUp:
         self._all_asked = False
         self.response = ListOffsetsResponse()
 
-    def finish(self) -> ListOffsetsResponse | None:
+    def finish(self) -> None:
         self._all_asked = True
-        return self.response if self._open == 0 else None
+        if self._open == 0:
+            self._context.reply(self.response)
 
     def answer_partition(self, topic: str, asked: ListOffsetsPartition, answer: ListOffsetsPartitionResponse) -> None:
         # Only times from 0 on are times; below, each number has its meaning from some version on.
@@ -84,7 +92,7 @@ class _LookUp:
             return
         partition = self._context.node.partition(topic, asked.partition_index)
         if partition is None:
-            answer.error_code = _why_absent(self._context.node, topic, asked.partition_index)
+            answer.error_code = why_absent(self._context.node, topic, asked.partition_index)
             return
         try:
             partition.check_leader_epoch(asked.current_leader_epoch)
@@ -130,11 +138,3 @@ class _LookUp:
             # Refused at once: nobody will call back.
             self._open -= 1
             raise
-
-
-def _why_absent(node: Node, topic: str, index: int) -> ErrorCode:
-    partition = node.image.partition(topic, index)
-    if partition is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    # We should lead it and cannot: its log failed.
-    return ErrorCode.KAFKA_STORAGE_ERROR if partition.leader == node.node_id else ErrorCode.NOT_LEADER_OR_FOLLOWER

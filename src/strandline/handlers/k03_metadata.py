@@ -156,13 +156,19 @@ class _Answer:
         )
 
 
-def _partition(image: ClusterImage, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+def partition_state(image: ClusterImage, partition: PartitionImage) -> tuple[int, list[int]]:
+    """The leader, or -1 if it is not there, and the replicas that are not."""
     offline = [broker_id for broker_id in partition.replicas if not _is_alive(image, broker_id)]
     leader_is_there = partition.leader >= 0 and partition.leader not in offline
+    return partition.leader if leader_is_there else -1, offline
+
+
+def _partition(image: ClusterImage, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+    leader, offline = partition_state(image, partition)
     return MetadataResponsePartition(
-        error_code=0 if leader_is_there else int(ErrorCode.LEADER_NOT_AVAILABLE),
+        error_code=0 if leader >= 0 else int(ErrorCode.LEADER_NOT_AVAILABLE),
         partition_index=index,
-        leader_id=partition.leader if leader_is_there else -1,
+        leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,

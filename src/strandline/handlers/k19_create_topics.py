@@ -1,23 +1,32 @@
 """CreateTopics (19), versions 2-7.
 
-Honoured: defaults, explicit assignments, configs, validate-only, one outcome per topic. Answered when the records are
-flushed in the metadata log. The timeout is not used: a write to our own disk either happens or fails.
+Honoured: defaults, explicit assignments, configs, validate-only, one outcome per topic; from version 5 on the answer
+tells the settings in force. Answered when the records are flushed in the metadata log and the logs are there. A long
+list is worked through a share per turn of the loop; topics of one share stand or fall together.
+The timeout is not used: a write to our own disk either happens or fails.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from strandline.codec.message import encode
 from strandline.codec.messages.create_topics_request import CreateTopicsRequest
 from strandline.codec.messages.create_topics_response import (
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsResponse,
 )
-from strandline.errors import RequestError, error_code
+from strandline.errors import RequestError, error_code, error_message
 from strandline.handlers.context import RequestContext
+from strandline.handlers.shares import Outcomes, decide, joined, joined_response
 from strandline.quorum.new_topics import CreatedTopic, NewTopic
 
 API_KEY = 19
 VERSIONS = (2, 7)
+
+CONFIGS_FROM = 5
 
 
 def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse | None:
@@ -31,42 +40,63 @@ def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopic
         )
         for topic in request.topics
     ]
-    records, outcomes = context.node.controller.create_topics(asked, validate_only=request.validate_only)
-    # Topics of one request mostly share their settings, and to list them costs more than all the rest.
-    known: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
-    results = [_result(context, topic.name, outcome, known) for topic, outcome in zip(asked, outcomes, strict=True)]
+    answer = _Answer(context)
 
-    def on_done(error: BaseException | None) -> None:
-        if error is not None:
-            code = error_code(error)
-            results[:] = [CreatableTopicResult(name=topic.name, error_code=code, configs=None) for topic in asked]
-        context.reply(CreateTopicsResponse(topics=results))
+    def on_done(outcomes: Outcomes[bytes]) -> None:
+        parts = [
+            answer.refused(topic.name, error) if error is not None else part
+            for topic, (part, error) in zip(asked, outcomes, strict=True)
+        ]
+        context.reply(joined_response(CreateTopicsResponse(), context.api_version, parts))
 
-    context.node.controller_write(records, on_done)
+    decide(context.node, answer.decisions(asked, validate_only=request.validate_only), on_done)
     return None
 
 
-def _result(
-    context: RequestContext,
-    name: str,
-    outcome: CreatedTopic | RequestError,
-    known: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]],
-) -> CreatableTopicResult:
-    if isinstance(outcome, RequestError):
-        return CreatableTopicResult(name=name, error_code=outcome.code, error_message=str(outcome))
-    result = CreatableTopicResult(
-        name=name,
-        topic_id=outcome.id,
-        error_message=None,
-        num_partitions=outcome.partition_count,
-        replication_factor=outcome.replication_factor,
-    )
-    if context.api_version >= 5:
-        settings = frozenset(outcome.config_overrides.items())
-        if settings not in known:
-            known[settings] = [
-                CreatableTopicConfigs(name=entry.name, value=entry.value, config_source=entry.source)
-                for entry in sorted(context.node.config.topic_config_entries(outcome.config_overrides))
+class _Answer:
+    """The parts of one answer, each encoded when its topic is decided."""
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self._version = context.api_version
+        self._configs: dict[frozenset[tuple[str, str]], list[bytes]] = {}
+        """Topics of one request mostly share their settings, and to list them costs more than all the rest."""
+
+    def decisions(self, asked: Sequence[NewTopic], *, validate_only: bool) -> Iterator[tuple[list[Any], bytes]]:
+        decided = self._context.node.controller.decide_topics(asked, validate_only=validate_only)
+        for topic, (records, outcome) in zip(asked, decided, strict=True):
+            if isinstance(outcome, RequestError):
+                yield records, self.refused(topic.name, outcome)
+            else:
+                yield records, self._created(outcome)
+
+    def refused(self, name: str, error: BaseException) -> bytes:
+        message = error_message(error) if isinstance(error, RequestError) else None
+        return encode(
+            CreatableTopicResult(name=name, error_code=error_code(error), error_message=message), self._version
+        )
+
+    def _created(self, topic: CreatedTopic) -> bytes:
+        result = CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic.id,
+            error_message=None,
+            num_partitions=topic.partition_count,
+            replication_factor=topic.replication_factor,
+        )
+        if self._version < CONFIGS_FROM:
+            return encode(result, self._version)
+        return joined(result, self._version, self._configs_of(topic))
+
+    def _configs_of(self, topic: CreatedTopic) -> list[bytes]:
+        settings = frozenset(topic.config_overrides.items())
+        parts = self._configs.get(settings)
+        if parts is None:
+            parts = self._configs[settings] = [
+                encode(
+                    CreatableTopicConfigs(name=entry.name, value=entry.value, config_source=entry.source),
+                    self._version,
+                )
+                for entry in sorted(self._context.node.config.topic_config_entries(topic.config_overrides))
             ]
-        result.configs = known[settings]
-    return result
+        return parts

@@ -1,15 +1,18 @@
 """DeleteTopics (20), versions 1-6: by name, and since version 6 by id.
 
 Honoured: `delete.topic.enable`, one outcome per topic, duplicates refused. Answered when the records are flushed in
-the metadata log; the files go away later.
+the metadata log; the files go away later. A long list is worked through a share per turn of the loop; topics of one
+share stand or fall together.
 """
 
 from __future__ import annotations
 
+from strandline.codec.message import encode
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest
 from strandline.codec.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
-from strandline.errors import ErrorCode, error_code
+from strandline.errors import ErrorCode, error_code, error_message
 from strandline.handlers.context import RequestContext
+from strandline.handlers.shares import Outcomes, decide, joined_response
 from strandline.quorum.controller import DeletedTopic, TopicRef
 
 API_KEY = 20
@@ -17,29 +20,33 @@ VERSIONS = (1, 6)
 
 
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse | None:
-    if context.api_version >= 6:
+    version = context.api_version
+    if version >= 6:
         refs = [TopicRef(topic.name, topic.topic_id) for topic in request.topics]
     else:
         refs = [TopicRef(name) for name in request.topic_names]
-    records, outcomes = context.node.controller.delete_topics(refs)
 
-    def on_done(error: BaseException | None) -> None:
-        context.reply(
-            DeleteTopicsResponse(responses=[_result(outcome, context.api_version, error) for outcome in outcomes])
-        )
+    def on_done(outcomes: Outcomes[tuple[DeletedTopic, bytes]]) -> None:
+        parts = [part if error is None else _part(outcome, version, error) for (outcome, part), error in outcomes]
+        context.reply(joined_response(DeleteTopicsResponse(), version, parts))
 
-    context.node.controller_write(records, on_done)
+    decisions = (
+        (records, (outcome, _part(outcome, version)))
+        for records, outcome in context.node.controller.decide_deletions(refs)
+    )
+    decide(context.node, decisions, on_done)
     return None
 
 
-def _result(outcome: DeletedTopic, api_version: int, write_error: BaseException | None) -> DeletableTopicResult:
+def _part(outcome: DeletedTopic, api_version: int, write_error: BaseException | None = None) -> bytes:
     code, message = ErrorCode.NONE.value, None
     if outcome.error is not None:
-        code, message = int(outcome.error.code), str(outcome.error)
+        code, message = int(outcome.error.code), error_message(outcome.error)
         if code == ErrorCode.TOPIC_DELETION_DISABLED and api_version < 3:
             # Clients of that age do not know the code.
             code = ErrorCode.INVALID_REQUEST
     elif write_error is not None:
         code = error_code(write_error)
     # Before version 6 a name cannot be null, and every reference there has one.
-    return DeletableTopicResult(name=outcome.name, topic_id=outcome.id, error_code=code, error_message=message)
+    result = DeletableTopicResult(name=outcome.name, topic_id=outcome.id, error_code=code, error_message=message)
+    return encode(result, api_version)

@@ -53,6 +53,7 @@ class Disk(Protocol):
     def remove(self, path: Path) -> None: ...
     def remove_tree(self, path: Path) -> None: ...
     def sync_directory(self, path: Path) -> None: ...
+    def space(self, path: Path) -> tuple[int, int]: ...
     def lock(self, directory: Path) -> DirectoryLock: ...
 
 
@@ -219,6 +220,11 @@ class RealDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def space(self, path: Path) -> tuple[int, int]:
+        """Bytes of the file system that `path` is on, and how many of them we may still use."""
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def lock(self, directory: Path) -> RealDirectoryLock:
         return RealDirectoryLock(directory)

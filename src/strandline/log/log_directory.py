@@ -13,7 +13,9 @@ from __future__ import annotations
 import json
 import logging
 import re
+import threading
 import uuid
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +40,10 @@ _NAME_KEPT_MAX: Final = 150
 """Of a deleted topic's name, so that the suffixes fit the 255 bytes of a file name."""
 
 
+Files = dict[Path, tuple[int, bytes]]
+"""Small files to be written whole, each with a number that grows: see `LogDirectory.save`."""
+
+
 class LogDirectory:
     def __init__(self, path: Path, *, disk: Disk, open_files_max: int) -> None:
         self.path = path
@@ -46,6 +52,9 @@ class LogDirectory:
         disk.make_directory(path)
         self._lock = disk.lock(path)
         self._written: dict[Path, bytes] = {}
+        self._files_made = 0
+        self._saved: dict[Path, int] = {}
+        self._saving = threading.Lock()
         self.was_clean = self._take_clean_mark()
         self.recovery_points = self._read(checkpoints.RECOVERY_POINTS)
         self.high_watermarks = self._read(checkpoints.HIGH_WATERMARKS)
@@ -81,6 +90,10 @@ class LogDirectory:
     def write_meta_properties(self, text: str) -> None:
         self.disk.write_whole(self.path / META_PROPERTIES, text.encode(), sync=True)
 
+    def space(self) -> tuple[int, int]:
+        """Bytes of the file system, and how many of them are left. Blocks on it."""
+        return self.disk.space(self.path)
+
     # Logs
 
     def open_log(
@@ -93,7 +106,7 @@ class LogDirectory:
         directory: Path | None = None,
     ) -> PartitionLog:
         path = directory or self.path / str(name)
-        if name in self.recovery_points and not self.disk.exists(path):
+        if (name in self.recovery_points or name in self.log_start_offsets) and not self.disk.exists(path):
             self._forget_deleted()
         return open_log(
             path,
@@ -122,7 +135,7 @@ class LogDirectory:
             for name in gone:
                 del offsets[name]
             if gone:
-                self.disk.write_whole(self.path / file_name, checkpoints.format_offsets(offsets), sync=True)
+                self.save(self._changed(file_name, offsets))
 
     def partition_directories(self) -> list[TopicPartition]:
         found = []
@@ -166,36 +179,61 @@ class LogDirectory:
 
     # Checkpoints
 
-    def write_checkpoints(self, logs: dict[TopicPartition, tuple[PartitionLog, int]]) -> None:
-        """Note for each log its recovery point, its high watermark, and its start where that is not a segment's."""
-        self.save(self.changed_checkpoints(logs))
+    def write_checkpoints(
+        self, logs: Mapping[TopicPartition, tuple[PartitionLog, int]], offline: Iterable[TopicPartition] = ()
+    ) -> None:
+        """Note for each log its recovery point, its high watermark, and its start where that is not 0."""
+        self.save(self.changed_checkpoints(logs, offline))
 
-    def changed_checkpoints(self, logs: dict[TopicPartition, tuple[PartitionLog, int]]) -> dict[Path, bytes]:
+    def changed_checkpoints(
+        self, logs: Mapping[TopicPartition, tuple[PartitionLog, int]], offline: Iterable[TopicPartition] = ()
+    ) -> Files:
         """The checkpoint files whose content is not what was last written; `save` writes them, in a thread perhaps."""
         self.recovery_points = {name: each.flushed_offset for name, (each, _) in logs.items()}
         self.high_watermarks = {name: high_watermark for name, (_, high_watermark) in logs.items()}
-        self.log_start_offsets = {
-            name: each.log_start_offset
-            for name, (each, _) in logs.items()
-            if each.log_start_offset > each.segments[0].base_offset
+        return {
+            **self._changed(checkpoints.RECOVERY_POINTS, self.recovery_points),
+            **self._changed(checkpoints.HIGH_WATERMARKS, self.high_watermarks),
+            **self.changed_start_offsets({name: each for name, (each, _) in logs.items()}, offline),
         }
-        files = {
-            self.path / checkpoints.RECOVERY_POINTS: checkpoints.format_offsets(self.recovery_points),
-            self.path / checkpoints.HIGH_WATERMARKS: checkpoints.format_offsets(self.high_watermarks),
-            self.path / checkpoints.LOG_START_OFFSETS: checkpoints.format_offsets(self.log_start_offsets),
+
+    def changed_start_offsets(
+        self, logs: Mapping[TopicPartition, PartitionLog], offline: Iterable[TopicPartition] = ()
+    ) -> Files:
+        """The file of log start offsets, if it is not what was last written.
+
+        Kafka leaves a log out that starts with its first segment. Here it stays in: after a power cut, files below that
+        were deleted may be back. What was known of logs that are offline is kept for when they are mended.
+        """
+        kept = {name: self.log_start_offsets[name] for name in offline if name in self.log_start_offsets}
+        self.log_start_offsets = kept | {
+            name: each.log_start_offset for name, each in logs.items() if each.log_start_offset > 0
         }
-        changed = {path: content for path, content in files.items() if self._written.get(path) != content}
-        self._written |= changed
-        return changed
+        return self._changed(checkpoints.LOG_START_OFFSETS, self.log_start_offsets)
+
+    def _changed(self, file_name: str, offsets: Mapping[TopicPartition, int]) -> Files:
+        path, content = self.path / file_name, checkpoints.format_offsets(offsets)
+        if self._written.get(path) == content:
+            return {}
+        self._written[path] = content
+        self._files_made += 1
+        return {path: (self._files_made, content)}
 
     def forget_checkpoints(self) -> None:
         """What was to be written may not be there: write it all the next time."""
         self._written.clear()
 
-    def save(self, files: dict[Path, bytes]) -> None:
-        """Write small files whole and synced: an empty one after a power cut would bring trimmed records back."""
-        for path, content in files.items():
-            self.disk.write_whole(path, content, sync=True)
+    def save(self, files: Files) -> None:
+        """Write small files whole and synced: an empty one after a power cut would bring trimmed records back.
+
+        Threads may overtake each other. A content that is older than what is there is not written: it knows less, of
+        trimmed records for example, or of topics that are gone.
+        """
+        for path, (number, content) in files.items():
+            with self._saving:
+                if number > self._saved.get(path, 0):
+                    self.disk.write_whole(path, content, sync=True)
+                    self._saved[path] = number
 
     def close(self, *, clean: bool) -> None:
         if clean:

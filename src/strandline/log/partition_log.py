@@ -448,16 +448,28 @@ class PartitionLog:
 
     def trim(self, start_offset: int) -> None:
         """Records below `start_offset` are gone; segments that hold nothing else are deleted."""
+        for segment in self.cut_front(start_offset):
+            segment.delete()
+
+    def cut_front(self, start_offset: int) -> list[Segment]:
+        """Records below `start_offset` are gone; the segments that held nothing else, for the caller to delete.
+
+        Oldest first: a crash in between must not leave a hole.
+        """
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
             raise OffsetOutOfRange(
                 f"cannot trim to {start_offset}: the log holds {self.log_start_offset} to {self.log_end_offset}"
             )
         self.log_start_offset = start_offset
-        while len(self.segments) > 1 and self.base_offsets[1] <= start_offset:
-            self.base_offsets.pop(0)
-            self._delete_segment(self.segments.pop(0))
+        count = max(0, min(len(self.segments) - 1, bisect_right(self.base_offsets, start_offset) - 1))
+        gone = self.segments[:count]
+        del self.segments[:count], self.base_offsets[:count]
+        for segment in gone:
+            if segment in self.dirty_segments:
+                self.dirty_segments.remove(segment)
         if self.leader_epochs.truncate_start(start_offset):
             self.save_leader_epochs()
+        return gone
 
     def delete(self, target: Path) -> None:
         """Move the directory to `target` and be offline. Readers that hold a segment go on reading it."""

@@ -45,6 +45,7 @@ class Segment:
     __slots__ = (
         "_file",
         "_index",
+        "_run",
         "_time_index",
         "base_offset",
         "bytes_since_index_entry",
@@ -108,6 +109,7 @@ class Segment:
         self.index_written_bytes = 0
         self.time_index_written_bytes = 0
         self._file: File | None = None
+        self._run: Callable[[Callable[[], None]], object] | None = None
         self._index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
 
@@ -362,10 +364,16 @@ class Segment:
         if self.deleted and self.references == 0:
             self._unlink()
 
-    def delete(self) -> None:
-        """Rename the files out of the way at once; unlink them when no reader is left."""
+    def delete(self, run: Callable[[Callable[[], None]], object] | None = None) -> None:
+        """Rename the files out of the way at once; unlink them when no reader is left, by `run` if that is given.
+
+        To unlink a large file takes a disk its time, and a loop leaves it to a thread. To rename takes none; it comes
+        first because a log of the same name may be made before the thread had its turn.
+        """
         self.deleted = True
-        for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
+        self._run = run
+        # The log itself last: without it an index would be left that belongs to nothing.
+        for suffix in (SNAPSHOT_SUFFIX, *reversed(SEGMENT_SUFFIXES)):
             path = self.path.with_suffix(suffix)
             if self.disk.exists(path):
                 self.disk.rename(path, path.with_name(path.name + DELETED_SUFFIX))
@@ -374,6 +382,12 @@ class Segment:
 
     def _unlink(self) -> None:
         self.open_files.forget(self)
+        if self._run is None:
+            self._remove_files()
+        else:
+            self._run(self._remove_files)
+
+    def _remove_files(self) -> None:
         for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
             path = self.path.with_suffix(suffix)
             self.disk.remove(path.with_name(path.name + DELETED_SUFFIX))

@@ -162,10 +162,10 @@ def test_checkpoints_say_what_each_log_is(tmp_path: Path) -> None:
     directory.write_checkpoints({ORDERS: (log, 15), TopicPartition("payments", 3): (other, 2)})
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n2\norders 0 20\npayments 3 0\n"
     assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n2\norders 0 15\npayments 3 2\n"
-    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 1\n", "where no segment says so"
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 1\n", "where it is not 0"
     log.trim(log.base_offsets[1])
     directory.write_checkpoints({ORDERS: (log, 20), TopicPartition("payments", 3): (other, 2)})
-    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 5\n", "where a segment begins too"
     log.close()
     other.close()
     directory.close(clean=True)

@@ -1,0 +1,78 @@
+"""Writes the checkpoints of a node: now and then, and when an answer waits for them.
+
+They are synced, so a thread writes them. One write is under way at a time; whoever asks meanwhile waits for the next,
+which serves all that wait: so many DeleteRecords cost as many writes as the disk manages, and never a thread each.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from strandline.broker import metadata_log
+from strandline.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+    from strandline.log.log_directory import Files
+
+log = logging.getLogger("strandline.node")
+
+Done = Callable[[BaseException | None], object]
+
+
+class CheckpointWriter:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._is_writing = False
+        self._is_all_wanted = False
+        self._waiting: list[Done] = []
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._is_writing
+
+    def write_all(self) -> None:
+        """Write every checkpoint that has changed, soon."""
+        self._is_all_wanted = True
+        self._start()
+
+    def write_start_offsets(self, on_done: Done) -> None:
+        """Write the log start offsets as they are now; `on_done(error)` when the disk holds them."""
+        self._waiting.append(on_done)
+        self._start()
+
+    def _start(self) -> None:
+        if self._is_writing or not (self._waiting or self._is_all_wanted):
+            return
+        files = self._changed()
+        waiting, self._waiting = self._waiting, []
+        if not files:
+            # Nothing is under way and nothing has changed: the disk holds it already.
+            for on_done in waiting:
+                on_done(None)
+            return
+        self._is_writing = True
+        self._node.runtime.in_thread(partial(self._node.directory.save, files), partial(self._on_written, waiting))
+
+    def _changed(self) -> Files:
+        replicas, directory = self._node.replicas, self._node.directory
+        if self._is_all_wanted:
+            self._is_all_wanted = False
+            return directory.changed_checkpoints(replicas.logs(), replicas.offline)
+        logs = {TopicPartition(each.topic, each.index): each.log for each in replicas.all() if each.log_start_offset}
+        logs[metadata_log.NAME] = self._node.metadata.log
+        return directory.changed_start_offsets(logs, replicas.offline)
+
+    def _on_written(self, waiting: list[Done], _: None, error: BaseException | None) -> None:
+        self._is_writing = False
+        if error is not None:
+            # They save time at the next start; a full disk must not stop the node for want of them. But an answer that
+            # waits for one is told.
+            log.warning("checkpoints could not be written: %s", error)
+            self._node.directory.forget_checkpoints()
+        for on_done in waiting:
+            on_done(error)
+        self._start()

@@ -1,0 +1,53 @@
+"""OffsetForLeaderEpoch (23), versions 2-4: where a leader epoch ended.
+
+A consumer asks it after a change of leader, to learn whether what it has read is still there. Honoured: the epoch that
+the client takes for current (fenced if it is older or newer), epochs that are unknown (answered -1 and -1), epochs
+without records of their own (answered by the one before). The replica id is ignored.
+"""
+
+from __future__ import annotations
+
+from strandline.codec.messages.offset_for_leader_epoch_request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+)
+from strandline.codec.messages.offset_for_leader_epoch_response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from strandline.errors import RequestError, error_code
+from strandline.handlers.absent_partitions import why_absent
+from strandline.handlers.context import Node, RequestContext
+
+API_KEY = 23
+VERSIONS = (2, 4)
+
+
+def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_answer(context.node, topic.topic, asked) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=asked.partition)
+    partition = node.partition(topic, asked.partition)
+    if partition is None:
+        answer.error_code = why_absent(node, topic, asked.partition)
+        return answer
+    try:
+        partition.check_leader_epoch(asked.current_leader_epoch)
+    except RequestError as error:
+        answer.error_code = error_code(error)
+        return answer
+    if partition.log.failure is not None:
+        answer.error_code = error_code(partition.log.failure)
+        return answer
+    answer.leader_epoch, answer.end_offset = partition.end_of_epoch(asked.leader_epoch)
+    return answer

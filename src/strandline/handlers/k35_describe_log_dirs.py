@@ -1,0 +1,78 @@
+"""DescribeLogDirs (35), versions 1-5: how much each partition takes, and how much room there is.
+
+Honoured: some partitions or all (null); sizes of logs as their segments are known, without a look at the disk; total
+and usable bytes of the file system (4+). A node has one directory, nothing moves between directories, so no log is a
+future one, and none is cordoned (5+). The metadata log is not listed, as in Kafka. A long list is put together a share
+per turn of the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from strandline.codec.message import encode
+from strandline.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from strandline.codec.messages.describe_log_dirs_response import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from strandline.errors import error_code
+from strandline.handlers.context import Node, RequestContext
+from strandline.handlers.shares import gradually, joined, joined_response
+
+API_KEY = 35
+VERSIONS = (1, 5)
+
+_SPACE_FROM = 4
+_SPACE_SIZE = 16
+_CORDONED_FROM = 5
+
+
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse | None:
+    node, version = context.node, context.api_version
+    result = DescribeLogDirsResult(log_dir=str(node.directory.path.absolute()))
+
+    def on_space(space: tuple[int, int] | None, error: BaseException | None) -> None:
+        if space is None:
+            result.error_code = error_code(error) if error is not None else 0
+            context.reply(DescribeLogDirsResponse(results=[result]))
+            return
+        result.total_bytes, result.usable_bytes = space
+        gradually(node.runtime, _partitions(node, request, version), on_partitions)
+
+    def on_partitions(parts: list[tuple[str, bytes]]) -> None:
+        of_topic: dict[str, list[bytes]] = {}
+        for topic, part in parts:
+            of_topic.setdefault(topic, []).append(part)
+        topics = [joined(DescribeLogDirsTopic(name=name), version, each) for name, each in of_topic.items()]
+        tail_size = _SPACE_SIZE * (version >= _SPACE_FROM) + (version >= _CORDONED_FROM)
+        directory = joined(result, version, topics, tail_size=tail_size)
+        context.reply(joined_response(DescribeLogDirsResponse(), version, [directory]))
+
+    # A file system may keep who asks waiting, one on a network above all.
+    node.runtime.in_thread(node.directory.space, on_space)
+    return None
+
+
+def _partitions(node: Node, request: DescribeLogDirsRequest, version: int) -> Iterator[tuple[str, bytes]]:
+    """What is asked for and here, each partition encoded, with its topic."""
+    for name, index in list(_asked(node, request)):
+        partition = node.partition(name, index)
+        if partition is not None:
+            described = DescribeLogDirsPartition(
+                partition_index=index,
+                partition_size=partition.log.size_bytes(),
+                offset_lag=max(0, partition.high_watermark - partition.log_end_offset),
+            )
+            yield name, encode(described, version)
+
+
+def _asked(node: Node, request: DescribeLogDirsRequest) -> Iterator[tuple[str, int]]:
+    if request.topics is None:
+        for topic in node.image.topics.values():
+            for index in range(len(topic.partitions)):
+                yield topic.name, index
+    else:
+        yield from dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)

@@ -1,0 +1,73 @@
+"""Records leave a partition at its start, because somebody asked for it.
+
+They are out of sight at once. Whoever answers for it first has the log start offset written down, so that no restart
+brings them back. Files that hold nothing else are renamed a share per turn of the loop, oldest first, and then removed
+in a thread; what a crash leaves of them, the next start takes away.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError
+from strandline.log.segment import Segment
+from strandline.partition.partition import Partition
+
+UP_TO_HIGH_WATERMARK: Final = -1
+"""What DeleteRecords says for "all that may be deleted"."""
+RENAME_S_MAX: Final = 0.005
+"""What renaming the files of one partition may take of one turn of the loop."""
+
+log = logging.getLogger("strandline.partition")
+
+
+def delete_records(partition: Partition, offset: int) -> int:
+    """Everything below `offset` is gone; the log start offset. StrandlineError, and nothing is changed, if it may not.
+
+    An offset below the log start offset asks for nothing.
+    """
+    if partition.log.failure is not None:
+        raise partition.log.refusal()
+    if "delete" not in partition.config.cleanup_policy:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {partition.topic} does not allow records to be deleted"
+        )
+    start_offset = partition.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
+    if not 0 <= start_offset <= partition.high_watermark:
+        raise OffsetOutOfRange(f"cannot delete up to {start_offset}: {partition!r}")
+    if start_offset > partition.log_start_offset:
+        _Removal(partition, partition.log.cut_front(start_offset)).go_on()
+    return partition.log_start_offset
+
+
+class _Removal:
+    def __init__(self, partition: Partition, segments: list[Segment]) -> None:
+        self._partition = partition
+        self._segments = deque(segments)
+
+    def go_on(self) -> None:
+        runtime = self._partition.runtime
+        until = runtime.monotonic() + RENAME_S_MAX
+        # If the partition was deleted meanwhile, its files go with it, and their names may be another log's by now.
+        while self._segments and self._partition.log.failure is None:
+            try:
+                self._segments.popleft().delete(self._in_thread)
+            except OSError as error:
+                self._leave(error)
+                return
+            if self._segments and runtime.monotonic() > until:
+                runtime.call_soon(self.go_on)
+                return
+
+    def _in_thread(self, remove: Callable[[], None]) -> None:
+        self._partition.runtime.in_thread(remove, self._on_removed)
+
+    def _on_removed(self, _: None, error: BaseException | None) -> None:
+        if error is not None:
+            self._leave(error)
+
+    def _leave(self, error: BaseException) -> None:
+        log.warning("%r: files below the log start offset stay until the next start: %s", self._partition, error)
