@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from strandline.cli.failures import UsageFailed, cannot_reach, kafka_errors, topic_not_found
+from strandline.cli.failures import UsageFailed, cannot_reach, kafka_errors
 from strandline.cli.options import key_values
 
 TIMEOUT_S_DEFAULT = 10.0
@@ -65,7 +65,7 @@ def connect(bootstrap: str, properties: list[str] | None, timeout_s: float) -> C
     deadline = time.monotonic() + timeout_s
     reasons = []
     for server in bootstrap.split(","):
-        host, port = _host_and_port(server.strip())
+        host, port = host_and_port(server.strip())
         try:
             with socket.create_connection((host, port), timeout=max(0.1, deadline - time.monotonic())):
                 return Cluster(bootstrap, key_values(properties, option="-X"), timeout_s)
@@ -74,25 +74,7 @@ def connect(bootstrap: str, properties: list[str] | None, timeout_s: float) -> C
     raise cannot_reach(bootstrap, ", ".join(dict.fromkeys(reasons)))
 
 
-def partitions_of(cluster: Cluster, admin: Any, topic: str) -> list[int]:
-    """The partition numbers of a topic that must exist. Never creates it, as a metadata request by name would."""
-    return [partition.id for partition in described(cluster, admin, topic).partitions]
-
-
-def described(cluster: Cluster, admin: Any, topic: str) -> Any:
-    """librdkafka's `TopicDescription`."""
-    kafka = kafka_api()
-    with cluster.errors(f"cannot describe topic {topic!r}"):
-        try:
-            future = admin.describe_topics(kafka.TopicCollection([topic]), request_timeout=cluster.timeout_s)[topic]
-            return future.result()
-        except kafka.KafkaException as error:
-            if error.args[0].name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
-                raise topic_not_found(topic) from error
-            raise
-
-
-def _host_and_port(server: str) -> tuple[str, int]:
+def host_and_port(server: str) -> tuple[str, int]:
     # A server may carry a scheme, as in PLAINTEXT://host:9092, and an IPv6 address stands in brackets.
     host, _, port = server.rpartition("://")[2].rpartition(":")
     if not host or not port.isdigit():

@@ -5,12 +5,13 @@
 2    the command was called wrongly
 3    a topic, partition, file or other thing that was named does not exist
 4    the cluster cannot be reached, or did not answer in time
+5    `doctor` did its work and found something wrong
 130  Ctrl-C before the work was done
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
@@ -22,6 +23,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     NOT_FOUND = 3
     UNREACHABLE = 4
+    UNHEALTHY = 5
     INTERRUPTED = 130
 
 
@@ -63,26 +65,40 @@ def cannot_reach(bootstrap: str, reason: str = "") -> Unreachable:
     because = f" ({reason})" if reason else ""
     return Unreachable(
         f"cannot reach {bootstrap}{because}: is a node running?",
-        hint="start one with `strandline dev`, or name the cluster with --bootstrap-server or STRANDLINE_BOOTSTRAP",
+        hint="start one with `strandline dev`, name the cluster with --bootstrap-server or STRANDLINE_BOOTSTRAP, "
+        "or let `strandline doctor` look",
     )
 
 
-def topic_not_found(topic: str) -> NotFound:
+def topic_not_found(topic: str, existing: Iterable[str] = ()) -> NotFound:
+    meant = did_you_mean(topic, existing)
     return NotFound(
         f"there is no topic {topic!r}",
-        hint=f"see `strandline topic list`, or create it with `strandline topic create {topic}`",
+        hint=f"{meant or 'see `strandline topic list`'}, or create it with `strandline topic create {topic}`",
     )
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`did you mean 'orders'?` without its question mark, so that a sentence can go on; empty when nothing is near."""
+    from difflib import get_close_matches
+
+    nearest = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"did you mean {nearest[0]!r}" if nearest else ""
 
 
 # librdkafka's and Kafka's error names, because the numbers of librdkafka's own errors mean nothing to a reader.
 _UNREACHABLE = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_RESOLVE", "REQUEST_TIMED_OUT"}
 _MISSING = {"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "GROUP_ID_NOT_FOUND"}
-_HINTS = {
+HINTS = {
     "TOPIC_ALREADY_EXISTS": "look at it with `strandline topic describe`, or choose another name",
+    "INVALID_PARTITIONS": "partitions can be added, never taken away",
+    "INVALID_CONFIG": "`strandline config explain NAME` says what a setting may be",
     "INVALID_REPLICATION_FACTOR": "a replication factor cannot exceed the number of brokers",
     "TOPIC_EXCEPTION": "a name has 1 to 249 of the characters a-z A-Z 0-9 . _ -",
     "MSG_SIZE_TOO_LARGE": "raise max.message.bytes of the topic, and message.max.bytes of the client with -X",
     "_MSG_TIMED_OUT": "the cluster took the connection but did not acknowledge in time: look at the node's log",
+    "POLICY_VIOLATION": "the cluster does not allow it: see the words of the broker above",
+    "OFFSET_OUT_OF_RANGE": "see the offsets with `strandline topic describe`",
     "_UNSUPPORTED_FEATURE": "this cluster does not offer the API that the command needs",
 }
 
@@ -95,7 +111,7 @@ def from_kafka_error(error: Any, *, bootstrap: str, doing: str) -> CommandFailed
     message = f"{doing}: {error.str()} ({name})"
     if name in _MISSING:
         return NotFound(message, hint="see `strandline topic list`")
-    return CommandFailed(message, hint=_HINTS.get(name, ""))
+    return CommandFailed(message, hint=HINTS.get(name, ""))
 
 
 @contextmanager

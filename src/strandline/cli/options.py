@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from strandline.cli import completion
 from strandline.cli.failures import UsageFailed
 
-BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
+BOOTSTRAP_DEFAULT = completion.BOOTSTRAP_DEFAULT
 
 Bootstrap = Annotated[
     str,
@@ -27,6 +28,11 @@ ClientProperties = Annotated[
     typer.Option("-X", metavar="KEY=VALUE", help="A librdkafka client property, for example security.protocol=ssl."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Let the cluster check it and change nothing.")]
+TopicName = Annotated[str, typer.Argument(metavar="NAME", help="The topic.", autocompletion=completion.topic_names)]
+TopicNames = Annotated[
+    list[str], typer.Argument(metavar="NAME...", help="The topics.", autocompletion=completion.topic_names)
+]
 
 
 def key_values(pairs: list[str] | None, *, option: str) -> dict[str, str]:

@@ -1,11 +1,11 @@
-"""Where to begin reading, as a person says it (pure).
+"""Where to begin or to stop reading, as a person says it (pure).
 
 earliest, latest          the ends of the log
 1234                      an offset
 -10                       ten records before the end, in each partition
 2026-03-01T12:00:00Z      a time (without a zone: local time; a date alone: its midnight)
 @1772366400000            a time in milliseconds since 1970
-10m, 2h30m, "10m ago"     that long ago (units: ms s m h d w)
+10m, 2h30m, 10m-ago       that long ago (units: ms s m h d w); "10m ago" is understood too
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def parse_position(text: str, *, now_ms: int) -> Position:
         return BeforeEnd(int(words[1:]))
     if re.fullmatch(r"@\d+", words):
         return AtTime(int(words[1:]))
-    duration_ms = parse_duration_ms(words.removesuffix("ago").strip())
+    duration_ms = parse_duration_ms(words.removesuffix("ago").rstrip(" -"))
     if duration_ms is not None:
         return AtTime(max(0, now_ms - duration_ms))
     try:
@@ -71,7 +71,7 @@ def parse_position(text: str, *, now_ms: int) -> Position:
     except ValueError:
         raise ValueError(
             f"{text!r} is no position: say earliest, latest, an offset, -N (the last N), "
-            "a time such as 2026-03-01T12:00:00Z or @milliseconds, or how long ago such as 10m"
+            "a time such as 2026-03-01T12:00:00Z or @milliseconds, or how long ago such as 10m-ago"
         ) from None
 
 

@@ -2,48 +2,60 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import typer
 
-from strandline.cli.client import TIMEOUT_S_DEFAULT, Cluster, connect, kafka_api, partitions_of
-from strandline.cli.failures import CommandFailed, Interrupted, NotFound, UsageFailed
-from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
-from strandline.cli.output import Output, colours_wanted
-from strandline.cli.record import Headers, NewRecord, from_json
+from strandline.cli import completion
+from strandline.cli.client import TIMEOUT_S_DEFAULT, Cluster, connect, kafka_api
+from strandline.cli.failures import HINTS, CommandFailed, Interrupted, UsageFailed
+from strandline.cli.input_lines import Lines
+from strandline.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, ClientProperties, Timeout
+from strandline.cli.output import Output
+from strandline.cli.positions import AtTime, parse_position
+from strandline.cli.progress import Progress
+from strandline.cli.record import Headers, NewRecord
+from strandline.cli.record import from_json as record_from_json
+from strandline.cli.topics import chosen_partitions, described
 
-# A line is held in memory whole; without a bound, a binary file without line ends would be, too.
-LINE_BYTES_MAX = 64 * 1024 * 1024
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to.")],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="The topic to write to.", autocompletion=completion.topic_names)
+    ],
     files: Annotated[
         list[Path] | None, typer.Argument(metavar="[FILE]...", help="Files to read; none or - is stdin.")
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record that has none.")] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="What divides key and value in a line.")
+        str | None, typer.Option("--key-separator", "-K", help=r"What divides key and value in a line; \t is a tab.")
     ] = None,
     headers: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="KEY=VALUE", help="A header. May be repeated.")
     ] = None,
     partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Write to this partition.")] = None,
+    timestamp: Annotated[
+        str | None, typer.Option("--timestamp", metavar="WHEN", help="An ISO time, @ms, or how long ago: 10m-ago.")
+    ] = None,
     empty_as_null: Annotated[bool, typer.Option("--null", "-Z", help="An empty value is null: a tombstone.")] = False,
-    as_json: AsJson = False,
+    from_json: Annotated[
+        bool, typer.Option("--from-json", help="Read JSON lines, as `consume --json` prints them.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Read JSON lines and print JSON.")] = False,
     input_format: Annotated[
-        str | None, typer.Option("--input", metavar="lines|json", help="What is read; json when --json is given.")
+        str | None, typer.Option("--input", metavar="lines|json", help="What is read, when it differs from --json.")
     ] = None,
     repartition: Annotated[bool, typer.Option("--repartition", help="Ignore the partitions in JSON lines.")] = False,
     rate: Annotated[float | None, typer.Option("--rate", min=0.001, help="At most so many records a second.")] = None,
     acks: Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Whose acknowledgement to wait for.")] = "all",
     compression: Annotated[
-        str, typer.Option("--compression", "-z", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
+        str, typer.Option("--codec", "--compression", "-z", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
     ] = "none",
     auto_create: Annotated[
         bool, typer.Option("--auto-create", help="Let the broker create a topic that does not exist.")
@@ -54,36 +66,33 @@ def produce(
 ) -> None:
     """Write records: each line of stdin, or of the files, is one.
 
-    With --json a line is an object with key, value, headers, partition and timestamp, all optional; key_base64 and
+    A JSON line is an object with key, value, headers, partition and timestamp, all optional; key_base64 and
     value_base64 carry bytes that are no text. Prints the offsets that were written, by partition.
     """
-    reading = input_format or ("json" if as_json else "lines")
-    if reading not in ("lines", "json"):
-        raise UsageFailed(f"--input {reading!r} is neither lines nor json")
-    if reading == "json" and key_separator is not None:
-        raise UsageFailed("--key-separator divides lines; JSON names its key")
-    if acks not in ("all", "-1", "1", "0"):
-        raise UsageFailed(f"--acks {acks!r} is not all, 1 or 0")
+    reading = "json" if from_json else input_format or ("json" if as_json else "lines")
+    _check_options(reading, input_format, from_json, key_separator, acks, compression)
     shape = Shape(
         read_json=reading == "json",
         key=None if key is None else key.encode(errors="surrogateescape"),
-        key_separator=None if key_separator is None else key_separator.encode(errors="surrogateescape"),
+        key_separator=None if key_separator is None else _unescaped(key_separator),
         headers=[_header(text) for text in headers or []],
         partition=partition,
+        timestamp_ms=_timestamp_ms(timestamp),
         empty_as_null=empty_as_null,
         repartition=repartition,
     )
+    source = Lines(files or [])
     cluster = connect(bootstrap, properties, timeout)
     if not auto_create:
         _check_topic(cluster, topic, partition)
     output = Output(as_json=as_json)
     sending = Sending(cluster, topic, acks=acks, compression=compression)
     stopped: BaseException | None = None
-    with _progress(sending) as show:
+    with Progress("producing", total=source.size_bytes, unit="records", is_bytes=True) as progress:
         try:
-            for record in paced(records(files or [], shape), rate):
+            for record in paced(records(source, shape), rate):
                 sending.send(record)
-                show()
+                progress.reached(source.read_bytes, f"{sending.acknowledged:,} records acknowledged")
         except (Interrupted, CommandFailed) as reason:
             stopped = reason
         # What was read before a bad line or Ctrl-C is on its way: wait for it, so that the summary is the truth.
@@ -93,10 +102,43 @@ def produce(
         raise CommandFailed(
             f"{sending.failed:,} of {sending.failed + sending.acknowledged:,} records were not written: "
             f"{sending.first_failure}",
-            hint="what is listed above was written; send the rest again",
+            hint=f"what is listed above was written; {sending.advice or 'send the rest again'}",
         )
     if stopped is not None:
         raise stopped
+
+
+def _check_options(
+    reading: str, input_format: str | None, from_json: bool, key_separator: str | None, acks: str, compression: str
+) -> None:
+    if reading not in ("lines", "json"):
+        raise UsageFailed(f"--input {reading!r} is neither lines nor json")
+    if from_json and input_format == "lines":
+        raise UsageFailed("--from-json and --input lines exclude each other")
+    if reading == "json" and key_separator is not None:
+        raise UsageFailed("--key-separator divides lines; JSON names its key")
+    if key_separator == "":
+        raise UsageFailed("--key-separator is empty")
+    if acks not in ("all", "-1", "1", "0"):
+        raise UsageFailed(f"--acks {acks!r} is not all, 1 or 0")
+    if compression not in CODECS:
+        raise UsageFailed(f"--codec {compression!r} is not {', '.join(CODECS[:-1])} or {CODECS[-1]}")
+
+
+def _timestamp_ms(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        when = parse_position(text, now_ms=time.time_ns() // 1_000_000)
+    except ValueError:
+        when = None
+    if not isinstance(when, AtTime):
+        raise UsageFailed(f"--timestamp {text!r} is no time: say 2026-03-01T12:00:00Z, @milliseconds or 10m-ago")
+    return when.timestamp_ms
+
+
+def _unescaped(text: str) -> bytes:
+    return text.replace("\\t", "\t").replace("\\n", "\n").encode(errors="surrogateescape")
 
 
 @dataclass(frozen=True)
@@ -108,12 +150,13 @@ class Shape:
     key_separator: bytes | None
     headers: Headers
     partition: int | None
+    timestamp_ms: int | None
     empty_as_null: bool
     repartition: bool
 
     def record(self, line: bytes) -> NewRecord:
         if self.read_json:
-            record = from_json(line)
+            record = record_from_json(line)
             if self.repartition:
                 record.partition = None
         elif self.key_separator is None:
@@ -129,42 +172,20 @@ class Shape:
             record.value = None
         if self.partition is not None:
             record.partition = self.partition
+        if record.timestamp_ms is None:
+            record.timestamp_ms = self.timestamp_ms
         record.headers = self.headers + record.headers
         return record
 
 
-def records(files: list[Path], shape: Shape) -> Iterator[NewRecord]:
-    for path in files or [Path("-")]:
-        name = "stdin" if str(path) == "-" else str(path)
-        for number, line in enumerate(_lines(path), 1):
-            if shape.read_json and not line.strip():
-                continue
-            try:
-                yield shape.record(line)
-            except ValueError as error:
-                raise CommandFailed(
-                    f"{name}, line {number}: {error}", hint="the lines before it were written"
-                ) from None
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    if str(path) == "-":
-        yield from _bounded_lines(sys.stdin.buffer, "stdin")
-        return
-    try:
-        with path.open("rb") as file:
-            yield from _bounded_lines(file, str(path))
-    except FileNotFoundError:
-        raise NotFound(f"there is no file {str(path)!r}") from None
-    except OSError as error:
-        raise CommandFailed(f"cannot read {str(path)!r}: {error.strerror}") from None
-
-
-def _bounded_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
-    while line := file.readline(LINE_BYTES_MAX + 1):
-        if len(line) > LINE_BYTES_MAX:
-            raise CommandFailed(f"{name} has a line of more than {LINE_BYTES_MAX:,} bytes")
-        yield line.removesuffix(b"\n")
+def records(source: Lines, shape: Shape) -> Iterator[NewRecord]:
+    for line in source:
+        if shape.read_json and not line.strip():
+            continue
+        try:
+            yield shape.record(line)
+        except ValueError as error:
+            raise CommandFailed(f"{source.place}: {error}", hint="the lines before it were written") from None
 
 
 def paced(source: Iterator[NewRecord], rate: float | None) -> Iterator[NewRecord]:
@@ -189,6 +210,7 @@ class Sending:
         self.acknowledged = 0
         self.failed = 0
         self.first_failure = ""
+        self.advice = ""
         self.offsets: dict[int, tuple[int, int, int]] = {}
         idempotent = acks in ("all", "-1")
         self._producer = cluster.producer(
@@ -217,7 +239,7 @@ class Sending:
                 self._producer.poll(0.1)
             except kafka_api().KafkaException as error:
                 # Refused before it was sent: too large for the client, or a partition that does not exist.
-                self._failed(error.args[0].str())
+                self._failed(error.args[0])
                 break
         self._producer.poll(0)
 
@@ -227,7 +249,7 @@ class Sending:
 
     def _on_delivery(self, error: Any, message: Any) -> None:
         if error is not None:
-            self._failed(error.str())
+            self._failed(error)
             return
         self.acknowledged += 1
         partition = message.partition()
@@ -236,9 +258,10 @@ class Sending:
         first, last, count = self.offsets.get(partition, (offset, offset, 0))
         self.offsets[partition] = (min(first, offset), max(last, offset), count + 1)
 
-    def _failed(self, reason: str) -> None:
+    def _failed(self, error: Any) -> None:
         self.failed += 1
-        self.first_failure = self.first_failure or reason
+        if not self.first_failure:
+            self.first_failure, self.advice = error.str(), HINTS.get(error.name(), "")
 
 
 def _summary(output: Output, sending: Sending) -> None:
@@ -262,33 +285,5 @@ def _header(text: str) -> tuple[str, bytes | None]:
 
 
 def _check_topic(cluster: Cluster, topic: str, partition: int | None) -> None:
-    partitions = partitions_of(cluster, cluster.admin(), topic)
-    if partition is not None and partition not in partitions:
-        raise NotFound(f"topic {topic!r} has no partition {partition}, only 0 to {len(partitions) - 1}")
-
-
-class _progress:
-    """A live count on stderr while records are piped in; nothing when stderr is no terminal or stdin is one."""
-
-    def __init__(self, sending: Sending) -> None:
-        self._sending = sending
-        self._status: Any = None
-        self._next_s = 0.0
-
-    def __enter__(self) -> Callable[[], None]:
-        if colours_wanted(sys.stderr) and not sys.stdin.isatty():
-            from rich.console import Console
-
-            self._status = Console(stderr=True).status("connecting")
-            self._status.start()
-        return self._show
-
-    def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-    def _show(self) -> None:
-        now = time.monotonic()
-        if self._status is not None and now >= self._next_s:
-            self._next_s = now + 0.1
-            self._status.update(f"{self._sending.acknowledged:,} records acknowledged")
+    found = described(cluster, cluster.admin(), topic)
+    chosen_partitions(found, None if partition is None else [partition])

@@ -10,7 +10,7 @@ from strandline.cli.failures import Unreachable, from_kafka_error
 from strandline.cli.positions import AtTime, Position, start_offset
 from strandline.cli.record import ReadRecord
 
-# By partition: the log start offset, where to begin, and the end as it was when we looked.
+# By partition: the log start offset, where to begin, and where to stop: the end as it was when we looked, or --to.
 Ranges = dict[int, tuple[int, int, int]]
 
 _RECORDS_PER_POLL = 1000
@@ -41,27 +41,31 @@ class Collected:
         return len(records)
 
 
-def look_up_ranges(cluster: Cluster, admin: Any, topic: str, partitions: list[int], position: Position) -> Ranges:
+def look_up_ranges(
+    cluster: Cluster, admin: Any, topic: str, partitions: list[int], begin: Position, stop: Position
+) -> Ranges:
+    """Where to begin and where to stop; a record at the latter is not read any more."""
     spec_of = admin_api().OffsetSpec
     starts = _list_offsets(cluster, admin, topic, partitions, spec_of.earliest())
     ends = _list_offsets(cluster, admin, topic, partitions, spec_of.latest())
-    at_time: dict[int, int] = {}
-    if isinstance(position, AtTime):
-        found = _list_offsets(cluster, admin, topic, partitions, spec_of.for_timestamp(position.timestamp_ms))
-        at_time = {partition: offset for partition, offset in found.items() if offset >= 0}
-    return {
-        partition: (
-            starts[partition],
-            start_offset(
+
+    def resolved(position: Position) -> dict[int, int]:
+        at_time: dict[int, int] = {}
+        if isinstance(position, AtTime):
+            found = _list_offsets(cluster, admin, topic, partitions, spec_of.for_timestamp(position.timestamp_ms))
+            at_time = {partition: offset for partition, offset in found.items() if offset >= 0}
+        return {
+            partition: start_offset(
                 position,
                 log_start_offset=starts[partition],
                 end_offset=ends[partition],
                 offset_at_time=at_time.get(partition),
-            ),
-            ends[partition],
-        )
-        for partition in partitions
-    }
+            )
+            for partition in partitions
+        }
+
+    begins, stops = resolved(begin), resolved(stop)
+    return {partition: (starts[partition], begins[partition], stops[partition]) for partition in partitions}
 
 
 def _list_offsets(cluster: Cluster, admin: Any, topic: str, partitions: list[int], spec: Any) -> dict[int, int]:

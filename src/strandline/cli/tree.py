@@ -23,35 +23,53 @@ from strandline.cli.output import colours_wanted, silence_stdout
 
 @dataclass(frozen=True)
 class Entry:
-    """A command (`module:function`) or a noun with verbs."""
+    """A command (`module:function`), or a noun with verbs: name, `module:function` and one line of help."""
 
     help: str
     target: str = ""
-    verbs: tuple[tuple[str, str], ...] = ()
+    verbs: tuple[tuple[str, str, str], ...] = ()
 
 
 COMMANDS: dict[str, Entry] = {
     "serve": Entry("Run a node.", "serve_command:serve"),
     "dev": Entry("Run a node for development and print what to paste.", "dev:dev"),
     "topic": Entry(
-        "Create, list, describe and delete topics.",
+        "Create, list, describe, alter, trim and delete topics.",
         verbs=(
-            ("create", "topic:create"),
-            ("list", "topic:list_topics"),
-            ("describe", "topic:describe"),
-            ("delete", "topic:delete"),
+            ("create", "topic_create:create", "Create topics and wait until they can be used."),
+            ("list", "topic_show:list_topics", "List topics."),
+            ("describe", "topic_show:describe", "Show a topic: partitions, offsets, sizes, settings."),
+            ("alter", "topic_alter:alter", "Add partitions, set and unset settings."),
+            ("trim", "topic_remove:trim", "Delete the records before an offset or a time."),
+            ("delete", "topic_remove:delete", "Delete topics and every record in them."),
+        ),
+    ),
+    "config": Entry(
+        "Read, change and explain settings of topics and brokers.",
+        verbs=(
+            ("get", "config_command:get", "Show settings in force and where each comes from."),
+            ("set", "config_command:set_", "Set settings of a topic, a broker, all brokers or a group."),
+            ("unset", "config_command:unset", "Take settings back, so that the default holds again."),
+            ("explain", "config_explain:explain", "Say what a setting does; works without a cluster."),
         ),
     ),
     "produce": Entry("Write records: lines or JSON, from files or stdin.", "produce:produce"),
-    "consume": Entry("Read records: from an offset, a time, the last n; or follow.", "consume:consume"),
-    "log": Entry("Look into log files.", verbs=(("dump", "log_dump:dump"),)),
+    "consume": Entry("Read records: from an offset, a time, the last n; filter; follow.", "consume:consume"),
+    "cluster": Entry(
+        "Look at the cluster.",
+        verbs=(("info", "cluster:info", "Brokers, controller, features, and how the partitions are."),),
+    ),
+    "doctor": Entry("Say what is wrong with a node or this machine, and what to do.", "doctor:doctor"),
+    "log": Entry(
+        "Look into log files.", verbs=(("dump", "log_dump:dump", "Print segments, indexes and checkpoints."),)
+    ),
 }
 
 
 def command_names() -> list[str]:
     names = []
     for name, entry in COMMANDS.items():
-        names.extend([f"{name} {verb}" for verb, _ in entry.verbs] or [name])
+        names.extend([f"{name} {verb}" for verb, _, _ in entry.verbs] or [name])
     return names
 
 
@@ -79,18 +97,19 @@ def build(arguments: list[str], *, load_all: bool = False) -> typer.Typer:
     """The typer app with the called command loaded and every other one a stub."""
     # A shell that asks for completions names the command in the environment, not in the arguments.
     load_all = load_all or any(name.endswith("_COMPLETE") for name in os.environ)
-    called = next((argument for argument in arguments if not argument.startswith("-")), "")
+    called, called_verb = [*[argument for argument in arguments if not argument.startswith("-")], "", ""][:2]
     # Plain help: drawing it with rich would take twice the time of everything else together.
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True, help=_HELP)
     app.callback()(_root)
     for name, entry in COMMANDS.items():
-        loaded = load_all or name == called
         if not entry.verbs:
-            app.command(name, short_help=entry.help)(_load(entry.target) if loaded else _stub)
+            is_called = load_all or name == called
+            app.command(name, short_help=entry.help)(_load(entry.target) if is_called else _stub)
             continue
         noun = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=entry.help)
-        for verb, target in entry.verbs:
-            noun.command(verb)(_load(target) if loaded else _stub)
+        for verb, target, verb_help in entry.verbs:
+            is_called = load_all or (name == called and verb == called_verb)
+            noun.command(verb, short_help=verb_help)(_load(target) if is_called else _stub)
         app.add_typer(noun, name=name)
     return app
 
@@ -105,7 +124,7 @@ def tell(failure: CommandFailed) -> None:
 _HELP = """A distributed log that speaks the Kafka protocol.
 
 Data goes to stdout, talk to stderr.
-Exit codes: 0 done, 1 error, 2 wrong usage, 3 not found, 4 unreachable or timed out.
+Exit codes: 0 done, 1 error, 2 wrong usage, 3 not found, 4 unreachable or timed out, 5 doctor found something.
 """
 
 

@@ -1,0 +1,74 @@
+"""Changing settings with a plan: what is in force, what comes, and what it costs. For `config` and `topic alter`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from strandline.cli.client import Cluster
+from strandline.cli.config_access import Entry, Target, read_entries, write_entries
+from strandline.cli.config_changes import Change, cost
+from strandline.cli.failures import CommandFailed, NotFound, did_you_mean
+from strandline.cli.output import Output
+from strandline.cli.plans import confirm
+
+
+def apply_changes(
+    cluster: Cluster,
+    admin: Any,
+    target: Target,
+    changed: Mapping[str, str],
+    unset: Sequence[str],
+    output: Output,
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    entries = read_entries(cluster, admin, target)
+    if entries is None:
+        raise CommandFailed(
+            "this cluster does not offer DescribeConfigs, so nothing was changed", hint="is it an old version?"
+        )
+    _check_names(target, [*changed, *unset], entries)
+    changes = [Change(name, _value(entries, name), value) for name, value in changed.items()]
+    changes += [Change(name, _value(entries, name), None) for name in unset]
+    # Whatever the cluster refuses, it should refuse before a person is asked to confirm it.
+    write_entries(cluster, admin, target, changed, unset, dry_run=True)
+    plan = [f"{target}, {change}: {loss}" for change in changes if (loss := cost(change))]
+    if plan and not dry_run:
+        confirm(output, plan, yes=yes, question="Change it?", undone="nothing was changed")
+    if not dry_run:
+        write_entries(cluster, admin, target, changed, unset)
+    for change in changes:
+        if output.as_json:
+            fields = {"name": change.name, "before": change.before, "after": change.after, "dry_run": dry_run}
+            output.json_line(target.as_json() | fields | {"cost": cost(change) or None})
+        else:
+            would = f" (not done; {cost(change) or 'nothing is lost by it'})" if dry_run else ""
+            output.line(f"{target}: {change}{would}")
+
+
+def _value(entries: Mapping[str, Entry], name: str) -> str | None:
+    return entries[name].value if name in entries else None
+
+
+def _check_names(target: Target, names: Sequence[str], entries: Mapping[str, Entry]) -> None:
+    """Unknown names are caught here, because a broker says less about them, or nothing at all."""
+    if target.kind in ("brokers", "group"):
+        return  # These list only what was set, so a name that is missing may still be right.
+    for name in names:
+        if name not in entries:
+            meant = did_you_mean(name, entries)
+            raise NotFound(
+                f"{target} has no setting {name!r}",
+                hint=f"{meant}?" if meant else f"see them with `strandline config get {_option(target)} --all`",
+            )
+        if entries[name].read_only:
+            raise CommandFailed(
+                f"{name} of {target} is read-only while the broker runs",
+                hint="set it in server.properties, or with -X at the start, and restart the broker",
+            )
+
+
+def _option(target: Target) -> str:
+    return f"--{target.kind} {target.name}"
