@@ -97,6 +97,7 @@ class Connection:
         "inbox_at",
         "needed",
         "paused",
+        "software",
         "started",
         "transport",
         "used_at",
@@ -115,6 +116,8 @@ class Connection:
         self.has_asked = False
         """Whether a whole request has come."""
         self.used_at = 0
+        self.software: tuple[str, str] | None = None
+        """Name and version of the client's library, once it has told them."""
 
     @property
     def inbox_size(self) -> int:

@@ -36,6 +36,9 @@ FAVOUR_SILENT_S_MAX: Final = 3
 CLOSES_PER_TURN_MAX: Final = 100
 """Connections that are hung up on in one turn of the loop: ten thousand at once would keep it for a tenth second."""
 
+SOFTWARE_MAX: Final = 256
+SOFTWARE_CHARACTERS_MAX: Final = 100
+"""Kinds of client libraries that are told apart, and the length of a name with its version."""
 SLOW_NS: Final = 20_000_000
 """A request that keeps the loop for longer is remembered, so that a stall can be explained."""
 
@@ -58,8 +61,11 @@ class RequestContext:
         self.client_host = client_host
 
     @property
-    def connection(self) -> Connection:
-        return self._exchange.connection
+    def client_software(self) -> tuple[str, str] | None:
+        return self._exchange.connection.software
+
+    def remember_software(self, name: str, version: str) -> None:
+        self._exchange.connection.software = self.node.dispatcher.one_software(name, version)
 
     def reply(self, response: Any) -> None:
         if type(response) is EncodedResponse:
@@ -103,6 +109,7 @@ class Dispatcher:
         self.refusals = {"limit": 0, "protocol": 0, "deadline": 0, "memory": 0}
         """Connections that were hung up on, by the kind of reason."""
         self.idle_closed = 0
+        self._software: dict[tuple[str, str], tuple[str, str]] = {}
         self.ticks = 0
         """Seconds since the start, roughly: cheap enough to be noted with every receive."""
         self.is_stopping = False
@@ -188,6 +195,14 @@ class Dispatcher:
         exchange = connection.begin(correlation_id, flexible_header=False)
         context = RequestContext(self.node, route, exchange, version, None, connection.transport.peer_host)
         context.reply(EncodedResponse(encode(route.load().handle(context, ApiVersionsRequest()), 0)))
+
+    def one_software(self, name: str, version: str) -> tuple[str, str] | None:
+        """The same object for all connections of one kind; None for what is too long, or one kind too many."""
+        told = name, version
+        known = self._software.get(told)
+        if known is None and len(name) + len(version) <= SOFTWARE_CHARACTERS_MAX and len(self._software) < SOFTWARE_MAX:
+            known = self._software[told] = told
+        return known
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Call on the next turn of the loop."""

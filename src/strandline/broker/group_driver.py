@@ -82,6 +82,10 @@ class GroupDriver:
         hosted = self._hosted.get(self.partition_index(group_id))
         return None if hosted is None or hosted.is_loading else hosted.shard
 
+    def loaded_shards(self) -> list[GroupShard]:
+        """All that are loaded, to look at and not to touch."""
+        return [hosted.shard for hosted in self._hosted.values() if not hosted.is_loading]
+
     def on_topic_deleted(self, name: str) -> None:
         """Let go of a deleted topic's offsets. A shard that is not loaded keeps them; the topic id makes them void."""
         for hosted in list(self._hosted.values()):

@@ -28,6 +28,7 @@ from strandline.handlers.k00_produce import ProduceWait
 from strandline.log.disk import Disk, RealDisk
 from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
+from strandline.observability.process import GcPauses
 from strandline.partition.fetch_session import FetchSessions
 from strandline.partition.partition import Partition
 from strandline.partition.reencoding import Reencoder
@@ -58,7 +59,10 @@ class Node:
         self.runtime = LoopRuntime(loop)
         self.flusher = Flusher(self.runtime)
         self.reencoder = Reencoder(self.runtime)
+        self.started_ms = self.runtime.now_ms()
         self.watchdog = Watchdog(self.runtime)
+        self.watchdog.explain = self._explain_stall
+        self.gc_pauses = GcPauses()
         share = share_out(descriptors_max(), open_files_max=config.open_files_max)
         self.directory = LogDirectory(data, disk=disk or RealDisk(), open_files_max=share.open_files_max)
         self.node_id = config.node_id
@@ -137,6 +141,7 @@ class Node:
         self._ticking = self.loop.call_later(TICK_S, self._tick)
         self.listener.open()
         self.watchdog.start()
+        self.gc_pauses.start()
         self._rest = import_rest(self.routes.values())
         self._loading: asyncio.Handle = self.loop.call_later(LOAD_REST_S, self._load_the_rest)
         return self._bound
@@ -188,6 +193,11 @@ class Node:
         partitions = self.topics.get(topic)
         return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether clients are taken: the start is over, and no stop has begun."""
+        return self._ticking is not None and not self.dispatcher.is_stopping
+
     def count_error(self, api_key: int, code: int) -> None:
         meter = self.routes[api_key].meter
         if meter is not None:
@@ -197,6 +207,18 @@ class Node:
         for listener in self.config.advertised():
             return listener.host, listener.port or self._bound[1]
         return self._bound
+
+    def _explain_stall(self, stalled_s: float) -> str:
+        """What kept the loop, as far as anybody took note of it."""
+        slow, self.dispatcher.slow = self.dispatcher.slow, None
+        gc_s, self.gc_pauses.unread_longest_s = self.gc_pauses.unread_longest_s, 0.0
+        if gc_s > stalled_s / 2:
+            return f"Python's garbage collector ran for {gc_s * 1000:.0f} ms"
+        if slow is not None:
+            took_ns, api, host, client_id = slow
+            return f"{api} of {host} (client id {client_id!r}) took {took_ns / 1e6:.0f} ms"
+        last = self.dispatcher.current
+        return "" if last is None else f"the last request that was begun is a {last.name}"
 
     # Every second
 
@@ -264,6 +286,7 @@ class Node:
                 clean = False
             clean = clean and each.log.flushed_offset == each.log.log_end_offset
         self.metadata.close()
+        self.gc_pauses.stop()
         self.runtime.close()
         try:
             self.directory.write_checkpoints(self.replicas.logs(), self.replicas.offline)

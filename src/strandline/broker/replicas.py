@@ -34,12 +34,26 @@ PARTITIONS_PER_STEP: Final = 500
 """Partitions that get their new settings before the clock is looked at again."""
 
 
+class Departed:
+    """What deleted partitions had counted: a total that went down would be taken for a restart."""
+
+    def __init__(self) -> None:
+        self.batches_in = self.bytes_in = self.bytes_out = self.records_in = 0
+
+    def add(self, partition: Partition) -> None:
+        self.batches_in += partition.batches_in
+        self.bytes_in += partition.bytes_in
+        self.bytes_out += partition.bytes_out
+        self.records_in += partition.records_in
+
+
 class Replicas:
     def __init__(self, node: Node) -> None:
         self._node = node
         self.topics: dict[str | bytes, list[Partition | None]] = {}
         """By topic name and by topic id: the hot paths look up whichever the client sent."""
         self.offline: dict[TopicPartition, StrandlineError] = {}
+        self.departed = Departed()
         self._names: dict[bytes, str] = {}
         self._flushed_by_time: dict[Partition, float] = {}
         self._work: deque[Callable[[], object]] = deque()
@@ -208,6 +222,7 @@ class Replicas:
                     node.directory.disk.rename(node.directory.path / str(where), target)
                 else:
                     self._flushed_by_time.pop(partition, None)
+                    self.departed.add(partition)
                     partition.log.delete(target)
                     partition.abandon(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             except OSError as error:

@@ -104,4 +104,11 @@ class RequestContext(Protocol):
     client_id: str | None
     client_host: str
 
+    @property
+    def client_software(self) -> tuple[str, str] | None:
+        """Name and version of the client's library, if it told them."""
+
+    def remember_software(self, name: str, version: str) -> None:
+        """The client of this connection has told the name and version of its library."""
+
     def reply(self, response: Any) -> None: ...

@@ -34,6 +34,8 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if context.api_version >= 3:
+        context.remember_software(request.client_software_name, request.client_software_version)
     node = context.node
     return ApiVersionsResponse(
         api_keys=_api_keys(node),

@@ -133,6 +133,11 @@ class Partition:
             self.flusher.flush_soon(self.log)
 
     @property
+    def records_in(self) -> int:
+        """Records that were appended since this process opened the log."""
+        return self.log.log_end_offset - self.opened_at_offset
+
+    @property
     def log_start_offset(self) -> int:
         return self.log.log_start_offset
 

@@ -133,6 +133,10 @@ class Context:
     client_id: str | None = "test"
     client_host: str = "127.0.0.1"
     replies: list[Any] = field(default_factory=list)
+    client_software: tuple[str, str] | None = None
+
+    def remember_software(self, name: str, version: str) -> None:
+        self.client_software = (name, version)
 
     def reply(self, response: Any) -> None:
         self.replies.append(response)
