@@ -23,8 +23,8 @@ TOPIC, BROKER = 2, 4
 SOURCE_DEFAULT = 5
 KINDS = ("", "boolean", "string", "int", "short", "long", "double", "list", "class", "password")
 
-OUR_OWN = {"flush.mode", "open.files.max", "internal.segment.bytes"}
-"""Not Kafka's, or hidden by it."""
+HIDDEN = {"internal.segment.bytes", "producer.id.expiration.check.interval.ms"}
+"""Settings of Kafka that it tells nobody."""
 
 DIFFERENT: dict[str, str] = {
     "node.id": "Kafka has none: every node must be given one. A first node is simply 1.",
@@ -34,7 +34,10 @@ DIFFERENT: dict[str, str] = {
     "log.dir": "likewise.",
     "listeners": "Kafka listens on every interface; without TLS and authentication we stay on loopback.",
     "queued.max.request.bytes": "Kafka has no limit; our memory is bounded unless you ask otherwise.",
-    "inter.broker.listener.name": "of text here; Kafka has no default either.",
+    "max.connections": "Kafka has no limit; here there is a cap unless you ask otherwise.",
+    "max.connections.per.ip.overrides": "of type string in Kafka, which splits it at commas as well.",
+    "controller.listener.names": "empty in Kafka's words is null, and in ours an empty list.",
+    "listener.security.protocol.map": "Kafka maps names of protocols to themselves; here every listener is PLAINTEXT.",
 }
 """Where our default is meant to be another, and why."""
 
@@ -109,8 +112,11 @@ def described(kafka: Broker, resource_type: int, name: str) -> dict[tuple[int, s
     assert result.error_code == 0
     found = {}
     for config in result.configs:
-        # A topic's default comes from the broker's setting where that has one, under another name.
-        default = next((synonym.value for synonym in config.synonyms if synonym.source == SOURCE_DEFAULT), None)
+        if resource_type == TOPIC:
+            # Its default comes from the broker, perhaps in hours and under another name; nothing was set there.
+            default = config.value
+        else:
+            default = next((synonym.value for synonym in config.synonyms if synonym.source == SOURCE_DEFAULT), None)
         found[resource_type, config.name] = KINDS[config.config_type], default
     return found
 
@@ -123,7 +129,13 @@ def test_the_table_is_kafkas(kafka: Broker) -> None:
     theirs = described(kafka, BROKER, "1") | described(kafka, TOPIC, "table-of-settings")
     ours = declared()
     ours |= {where: (other.kind, other.default) for where, other in others().items()}
-    ours = {where: what for where, what in ours.items() if where[1] not in OUR_OWN}
+    our_own = {
+        setting.name
+        for config_class in (BrokerConfig, TopicConfig)
+        for _, setting in settings_of(config_class)
+        if setting.doc.startswith("Strandline's own.")
+    }
+    ours = {where: what for where, what in ours.items() if where[1] not in our_own | HIDDEN}
 
     missing = theirs.keys() - ours.keys()
     assert not missing, f"settings of Kafka that stand nowhere: {sorted(missing)}"
