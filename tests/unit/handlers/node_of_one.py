@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.unit.log.manual_runtime import ManualRuntime
+
 from strandline.codec.message import Message, decode_exact, encode
 from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
@@ -68,11 +70,22 @@ class Records:
             self.held.append(lambda: callback(found, None))
 
 
+class SlowRuntime(ManualRuntime):
+    """Every look at the clock takes 2 ms, so that long work is spread over turns as on a slow machine."""
+
+    def monotonic(self) -> float:
+        self.now += 0.002
+        return self.now
+
+
 class NodeOfOne:
     node_id = 1
     cluster_id = "a-cluster"
 
-    def __init__(self, *, seed: int = 5, start: bool = True, **settings: str) -> None:
+    def __init__(
+        self, *, seed: int = 5, start: bool = True, runtime: ManualRuntime | None = None, **settings: str
+    ) -> None:
+        self.runtime = runtime or ManualRuntime()
         self.config = BrokerConfig.load("", {name.replace("_", "."): value for name, value in settings.items()})
         self.image = ClusterImage()
         self.controller = Controller(self.image, config=self.config, rng=random.Random(seed))
@@ -111,12 +124,14 @@ class NodeOfOne:
 
     def flush(self) -> None:
         """Write what waits, until nothing does."""
+        self.runtime.settle()
         while self.writes:
             records, on_done = self.writes.pop(0)
             for record in records:
                 self.image.apply(record, len(self.log))
                 self.log.append(record)
             on_done(None)
+            self.runtime.settle()
 
     def fail(self, error: BaseException) -> None:
         """The disk refuses everything that waits."""
@@ -141,17 +156,21 @@ class Context:
     def reply(self, response: Any) -> None:
         self.replies.append(response)
 
+    def answer(self, response_class: type[Message]) -> Any:
+        """The only reply, over the wire format."""
+        (response,) = self.replies
+        body = response.body if isinstance(response, EncodedResponse) else encode(response, self.api_version)
+        return decode_exact(response_class, self.api_version, body)
+
 
 def ask(handler: Any, node: NodeOfOne, request: Message, version: int, response_class: type[Message]) -> Any:
     """One request through a handler, both ways over the wire format, with the disk flushed if the handler waits."""
     context = Context(node, version)
     over_the_wire = decode_exact(type(request), version, encode(request, version))
     response = handler.handle(context, over_the_wire)
-    if response is None:
+    if response is not None:
+        assert not context.replies, "answered exactly once"
+        context.reply(response)
+    elif not context.replies:
         node.flush()
-        assert len(context.replies) == 1, "answered exactly once"
-        response = context.replies[0]
-    else:
-        assert not context.replies
-    body = response.body if isinstance(response, EncodedResponse) else encode(response, version)
-    return decode_exact(response_class, version, body)
+    return context.answer(response_class)

@@ -80,7 +80,7 @@ def test_nobody_is_told_of_a_topic_before_the_disk_has_it() -> None:
     assert not first.replies
     assert not second.replies, "even that it exists is only true once it is on disk"
     node.flush()
-    codes = [context.replies[0].topics[0].error_code for context in (first, second)]
+    codes = [context.answer(CreateTopicsResponse).topics[0].error_code for context in (first, second)]
     assert codes == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
 
 
@@ -89,7 +89,7 @@ def test_a_failed_disk_is_told_and_the_topic_can_be_tried_again() -> None:
     context = Context(node, 7)
     k19_create_topics.handle(context, CreateTopicsRequest(topics=[topic("t")]))
     node.fail(DiskFailed("no space"))
-    assert context.replies[0].topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert context.answer(CreateTopicsResponse).topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert create(node, topic("t")).topics[0].error_code == ErrorCode.NONE
 
 
@@ -135,5 +135,5 @@ def test_a_deletion_that_the_disk_refused() -> None:
     context = Context(node, 6)
     k20_delete_topics.handle(context, DeleteTopicsRequest(topics=[DeleteTopicState(name="a")]))
     node.fail(DiskFailed("no space"))
-    assert context.replies[0].responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert context.answer(DeleteTopicsResponse).responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert "a" in node.image.topics
