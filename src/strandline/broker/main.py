@@ -15,6 +15,7 @@ from typing import Any
 
 from strandline.config import BrokerConfig
 from strandline.errors import StrandlineError
+from strandline.observability import log_lines
 
 log = logging.getLogger("strandline.node")
 
@@ -23,9 +24,10 @@ USAGE = "usage: python -m strandline.broker --data DIR [--listen HOST:PORT] [--c
 
 def serve(data: Path | None, listen: str | None, config: Path | None, overrides: Mapping[str, str]) -> int:
     """Run a node until SIGTERM or SIGINT; the exit status."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_lines.set_up()
     try:
         settings = _settings(data, listen, config, overrides)
+        log_lines.set_up(form=settings.log_format, level=settings.log_level)
         for warning in settings.warnings:
             log.warning("%s", warning)
         return _run(_serve(Path(settings.log_dirs[0]), settings))
@@ -54,6 +56,7 @@ def _run(main: Coroutine[Any, Any, int]) -> int:
 
 
 async def _serve(data: Path, config: BrokerConfig) -> int:
+    from strandline.broker.endpoint import Endpoint, take_address
     from strandline.broker.node import Node
 
     _raise_descriptor_limit()
@@ -61,7 +64,11 @@ async def _serve(data: Path, config: BrokerConfig) -> int:
     stopping = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stopping.set)
-    node = Node(data, config, loop)
+    listening = take_address(config)
+    endpoint = Endpoint()
+    if listening is not None:
+        await endpoint.start(listening)
+    node = endpoint.node = Node(data, config, loop)
     host, port = node.start()
     # What exists now lives as long as the node: keep the collector from walking it again and again.
     gc.collect()
@@ -70,6 +77,7 @@ async def _serve(data: Path, config: BrokerConfig) -> int:
     print(f"ready {_address(host, port)}", flush=True)
     await stopping.wait()
     await node.stop()
+    await endpoint.close()
     return 0
 
 

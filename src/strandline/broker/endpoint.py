@@ -1,0 +1,95 @@
+"""The node's HTTP endpoint: what it answers, and where it listens (`http.listener`)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import socket
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from strandline.broker import metrics
+from strandline.broker.http_server import PLAIN, HttpServer, Page, listening_socket
+from strandline.config import BrokerConfig
+from strandline.errors import InvalidConfig
+from strandline.observability.exposition import CONTENT_TYPE
+from strandline.observability.log_lines import fields
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+
+log = logging.getLogger("strandline.http")
+
+SETTING: Final = "http.listener"
+OFF: Final = ("", "off")
+
+
+def parse_listener(raw: str) -> tuple[str, int] | None:
+    """Host and port of `http.listener`; None if nothing is to be served."""
+    if raw.strip().lower() in OFF:
+        return None
+    match = re.fullmatch(r"(\[[0-9A-Fa-f:.%]+\]|[^:/\[\]\s]*):([0-9]{1,5})", raw.strip())
+    if match is None or int(match[2]) > 65_535:
+        raise InvalidConfig(f"{SETTING}={raw!r} is not allowed; expected host:port, or off")
+    return match[1].strip("[]"), int(match[2])
+
+
+def take_address(config: BrokerConfig) -> socket.socket | None:
+    """Bind before the node starts, so that a port that is taken stops the start and not the service.
+
+    Only a listener that was asked for is worth that: a second node on one machine should start without ado.
+    """
+    address = parse_listener(config.http_listener)
+    if address is None:
+        return None
+    try:
+        return listening_socket(*address)
+    except OSError as error:
+        words = f"{SETTING}={config.http_listener}: {(error.strerror or str(error)).lower()}"
+        if SETTING in config.given:
+            raise InvalidConfig(f"{words}; choose another port, or off") from error
+        log.warning("%s; going on without metrics, set it to another port or to off", words)
+        return None
+
+
+class Endpoint:
+    """The pages. `node` is there once it was made; until then the endpoint lives and is not ready."""
+
+    def __init__(self) -> None:
+        self.node: Node | None = None
+        self._server = HttpServer(
+            {
+                "/metrics": lambda: self._metrics(public=False),
+                "/public_metrics": lambda: self._metrics(public=True),
+                "/livez": lambda: Page(HTTPStatus.OK, PLAIN, ["ok\n"]),
+                "/readyz": self._readiness,
+            }
+        )
+
+    async def start(self, listening: socket.socket) -> None:
+        bound = listening.getsockname()
+        await self._server.start(listening)
+        host = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+        log.info("metrics at http://%s:%d/metrics", host, bound[1], extra=fields(host=bound[0], port=bound[1]))
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    def _metrics(self, *, public: bool) -> Page:
+        if self.node is None:
+            return Page(HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, ["the node is starting\n"])
+        return Page(HTTPStatus.OK, CONTENT_TYPE, metrics.page(self.node, public=public))
+
+    def _readiness(self) -> Page:
+        reasons = reasons_not_ready(self.node)
+        status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+        return Page(status, "application/json", [json.dumps({"ready": not reasons, "reasons": reasons}) + "\n"])
+
+
+def reasons_not_ready(node: Node | None) -> list[str]:
+    """Why clients should not be sent here now; empty if they may be."""
+    if node is None or not node.is_serving:
+        return ["stopping" if node is not None and node.dispatcher.is_stopping else "starting"]
+    failure = node.metadata.log.failure
+    return [] if failure is None else [f"the metadata log failed: {failure}"]

@@ -1,0 +1,38 @@
+"""What `/metrics` and `/public_metrics` show: the tables of all families, and the page made of them.
+
+A family says what it is called, what it means and how to read it from the node; `docs/observability.md` is printed from
+the same tables. Nothing here runs unless somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from strandline.broker import metrics_groups, metrics_node, metrics_requests, metrics_topics
+from strandline.broker.metrics_scrape import Scrape
+from strandline.observability.exposition import Histogram, Metric, render
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+
+Family = Metric[Scrape] | Histogram[Scrape]
+
+SECTIONS: dict[str, tuple[Family, ...]] = {
+    "Requests and connections": metrics_requests.FAMILIES,
+    "Topics and partitions": metrics_topics.FAMILIES,
+    "Groups": metrics_groups.FAMILIES,
+    "The node": metrics_node.FAMILIES,
+}
+
+
+def families(*, public: bool) -> list[Family]:
+    return [family for section in SECTIONS.values() for family in section if family.public or not public]
+
+
+def page(node: Node, *, public: bool) -> Iterator[str]:
+    """The text, piece by piece; the caller takes as many as fit into its turn."""
+    yield from render(families(public=public), Scrape(node, deep=not public))
+    telemetry: Any = node.__dict__.get("telemetry")
+    if telemetry is not None and not public:
+        yield from telemetry.store.pieces(node.runtime.now_ms())

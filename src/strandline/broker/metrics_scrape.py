@@ -1,0 +1,54 @@
+"""One look at a node: what several families need is gathered once, and does not change under their hands.
+
+A page is written over many turns of the loop, and topics come and go in between. So lists are copied when the look
+begins, and whatever hangs on them is read when its line is written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from strandline.partition.partition import Partition
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+    from strandline.coordinators.group_shard import GroupShard
+
+UNKNOWN_SOFTWARE = ("unknown", "unknown")
+
+
+class Scrape:
+    def __init__(self, node: Node, *, deep: bool) -> None:
+        self.node = node
+        self.deep = deep
+        """Whether there is a line for each topic and partition, or one for all of them together."""
+        self.partitions: list[Partition] = list(node.replicas.all())
+
+    @cached_property
+    def topics(self) -> dict[str, list[Partition]]:
+        by_name: dict[str, list[Partition]] = {}
+        for partition in self.partitions:
+            by_name.setdefault(partition.topic, []).append(partition)
+        return by_name
+
+    @cached_property
+    def software(self) -> Counter[tuple[str, str]]:
+        """Connections by what their clients call themselves."""
+        return Counter(each.software or UNKNOWN_SOFTWARE for each in self.node.dispatcher.connections)
+
+    @cached_property
+    def waiting(self) -> Counter[str]:
+        """Requests that were started and are not answered yet, by API."""
+        waiting: Counter[str] = Counter()
+        for connection in self.node.dispatcher.connections:
+            for exchange in connection.started or ():
+                if exchange.meter is not None:
+                    waiting[exchange.meter.name] += 1
+        return waiting
+
+    @cached_property
+    def shards(self) -> list[GroupShard]:
+        """The groups that are loaded; a node that nobody asked for one has none."""
+        return self.node.groups.loaded_shards() if "groups" in self.node.__dict__ else []
