@@ -49,18 +49,22 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
         partition = partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
         if refusal or partition is None or records is None:
             code = refusal or _why_not(node, topic, index, records is None)
+            node.count_error(API_KEY, code)
             results.append(PartitionResult(topic, index, code, -1, -1, -1))
             continue
         try:
             if partition.topic[:2] == "__" and partition.topic in INTERNAL_TOPICS:
                 # What a client wrote there would be read as ours: a coordinator's state, or damage to it.
+                node.count_error(API_KEY, ErrorCode.INVALID_TOPIC_EXCEPTION)
                 results.append(PartitionResult(topic, index, ErrorCode.INVALID_TOPIC_EXCEPTION, -1, -1, -1))
                 continue
             if acks == ACKS_ALL and partition.config.min_insync_replicas > partition.in_sync_count:
+                node.count_error(API_KEY, ErrorCode.NOT_ENOUGH_REPLICAS)
                 results.append(PartitionResult(topic, index, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1))
                 continue
             base_offset, commits_at, append_time_ms = partition.append(records, now_ms)
         except StrandlineError as error:
+            node.count_error(API_KEY, error_code(error))
             results.append(PartitionResult(topic, index, error_code(error), -1, -1, -1, str(error)))
             continue
         except OpensLater:
@@ -82,6 +86,8 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
         # The client expects no answer, so the only way to tell it of an error is to hang up, as Kafka does.
         if any(result.error_code for result in results):
             connection.close()
+        else:
+            connection.leave_unanswered()
         return
     if not waits:
         connection.reply_now(correlation_id, flexible, encode_produce_response(results, version))
@@ -164,6 +170,7 @@ class ProduceWait:
 
     def fail(self, position: int, code: int) -> None:
         result = self.results[position]
+        self.exchange.count_error(code)
         self.results[position] = PartitionResult(result.topic, result.partition, code, -1, -1, -1)
 
     def expire(self) -> None:
@@ -249,6 +256,7 @@ class OpeningProduce:
     def _fail(self, position: int, error: BaseException) -> None:
         if not isinstance(error, StrandlineError):
             log.error("a batch could not be opened", exc_info=error)
+        self._exchange.count_error(error_code(error))
         self._results[position] = self._results[position]._replace(error_code=error_code(error), message=str(error))
 
     def _finish(self) -> None:
