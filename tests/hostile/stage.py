@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -14,6 +15,11 @@ import strandline
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from strandline.testing.embedded_broker import EmbeddedBroker
 
+STALL_MS_MAX = 50
+_STALLS = re.compile(
+    r"loop stalls above \d+ ms: \d+, the longest \d+ ms, of our own doing at least (?P<ours_ms>\d+) ms"
+)
+
 
 @contextlib.contextmanager
 def stage(
@@ -24,7 +30,7 @@ def stage(
     configs: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Iterator[EmbeddedBroker]:
     """Ends with a check that the broker still runs, that it never failed with an exception of its own, that the
-    neighbour noticed nothing, and that it stops with status 0."""
+    neighbour noticed nothing, that it stops with status 0, and that no turn of its loop computed for too long."""
     with strandline.embedded(properties=properties, data=data) as log:
         log.create_topic(TOPIC)
         for topic, partitions in topics.items():
@@ -37,6 +43,8 @@ def stage(
         assert log.running
         assert log.pid == pid, "the broker was started anew"
         check_standard_error(pid)
+        log.stop()
+        check_stalls(log.stderr_text())
 
 
 def make_offsets_topic(log: EmbeddedBroker) -> None:
@@ -50,3 +58,11 @@ def check_standard_error(pid: int) -> None:
     """An exception that reached the top is a fault of ours, even if it cost one connection only."""
     text = standard_error(pid)
     assert "Traceback" not in text, text[text.index("Traceback") - 500 :][:4000]
+
+
+def check_stalls(text: str) -> None:
+    """The processor time that one turn took for certain: that others use the machine too does not count."""
+    told = _STALLS.search(text)
+    assert told is not None, f"no word of stalls: {text[-500:]}"
+    print(told[0])
+    assert int(told["ours_ms"]) < STALL_MS_MAX, f"a turn of the loop computed for too long: {told[0]}"

@@ -17,9 +17,9 @@ Buffer = bytes | bytearray | memoryview
 INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
 
-ELEMENTS_MAX: Final = 100_000
-"""Topics or partitions that one request may name: each costs the loop microseconds and an object, and three bytes of
-request are enough to ask for one."""
+ELEMENTS_MAX: Final = 20_000
+"""Topics or partitions that one request may name: each costs the loop a microsecond or two to read, an object and as
+much again to answer, and three bytes of request are enough to ask for one."""
 STRING_BYTES_MAX: Final = 0x7FFF
 """The compact form could say more; Kafka refuses it."""
 TAGGED_FIELDS_MAX: Final = 32

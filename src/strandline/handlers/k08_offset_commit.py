@@ -1,10 +1,14 @@
 """OffsetCommit (8), versions 2-10: a group's positions, by topic name (2-9) or topic id (10).
 
 Honoured: generation and member checks, leader epochs (6), static members (7), retention times of versions 2-4 as an
-expiry of the offset. Member epochs of the newer consumer protocol come with that protocol.
+expiry of the offset. Thousands of partitions are committed in parts, over several turns of the loop; each part is
+checked and written by itself. Member epochs of the newer consumer protocol come with that protocol.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
 
 from strandline.codec.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
 from strandline.codec.messages.offset_commit_response import (
@@ -17,11 +21,16 @@ from strandline.coordinators.events import CommitOffsets
 from strandline.coordinators.offsets import refuse_commit
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
+from strandline.handlers.shares import gradually
 
 API_KEY = 8
 VERSIONS = (2, 10)
 
 TOPIC_ID_FROM_VERSION = 10
+
+
+PARTITIONS_PER_PART_MAX = 500
+"""Partitions that are committed in one turn of the loop; each costs it some ten microseconds."""
 
 
 def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
@@ -34,10 +43,91 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommi
     def shape(response: OffsetCommitResponse) -> OffsetCommitResponse:
         return merge(response, refused)
 
-    call = Call(context.reply, refusal=lambda code: merge(refuse_commit(request, code), refused), shape=shape)
-    context.node.groups.submit(request.group_id, CommitOffsets(call, request, context.api_version))
+    def refusal(code: ErrorCode) -> OffsetCommitResponse:
+        return merge(refuse_commit(request, code), refused)
+
+    call = Call(context.reply, refusal=refusal, shape=shape)
+    if sum(len(topic.partitions) for topic in known) <= PARTITIONS_PER_PART_MAX:
+        context.node.groups.submit(request.group_id, CommitOffsets(call, request, context.api_version))
+    else:
+        commit_in_parts(context, request, call)
     response: OffsetCommitResponse | None = call.collect()
     return response
+
+
+def commit_in_parts(context: RequestContext, request: OffsetCommitRequest, call: Call) -> None:
+    gathering = Gathering(call)
+
+    def submit(part: OffsetCommitRequest) -> None:
+        context.node.groups.submit(part.group_id, CommitOffsets(gathering.token(part), part, context.api_version))
+
+    gradually(context.node.runtime, map(submit, parts_of(request)), lambda _: gathering.maybe_finish())
+
+
+def parts_of(request: OffsetCommitRequest) -> Iterator[OffsetCommitRequest]:
+    """The same commit, of `PARTITIONS_PER_PART_MAX` partitions at a time."""
+
+    def part(topics: list[OffsetCommitRequestTopic]) -> OffsetCommitRequest:
+        return OffsetCommitRequest(
+            group_id=request.group_id,
+            generation_id_or_member_epoch=request.generation_id_or_member_epoch,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            retention_time_ms=request.retention_time_ms,
+            topics=topics,
+        )
+
+    topics: list[OffsetCommitRequestTopic] = []
+    room = PARTITIONS_PER_PART_MAX
+    for topic in request.topics:
+        at = 0
+        while at < len(topic.partitions):
+            taken = topic.partitions[at : at + room]
+            topics.append(OffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id, partitions=taken))
+            at += len(taken)
+            room -= len(taken)
+            if not room:
+                yield part(topics)
+                topics, room = [], PARTITIONS_PER_PART_MAX
+    if topics:
+        yield part(topics)
+
+
+class Gathering:
+    """The answers to the parts of one commit, in their order; the whole leaves when the last of them is there."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._answers: list[OffsetCommitResponse | None] = []
+        self._missing = 0
+        self._is_asking = True
+
+    def token(self, part: OffsetCommitRequest) -> Call:
+        index = len(self._answers)
+        self._answers.append(None)
+        self._missing += 1
+        token = Call(lambda answer: self._put(index, answer), refusal=lambda code: refuse_commit(part, code))
+        token.collect()
+        return token
+
+    def _put(self, index: int, answer: OffsetCommitResponse) -> None:
+        self._answers[index] = answer
+        self._missing -= 1
+        if not self._is_asking:
+            self.maybe_finish()
+
+    def maybe_finish(self) -> None:
+        self._is_asking = False
+        if self._missing:
+            return
+        topics: dict[tuple[str, UUID], OffsetCommitResponseTopic] = {}
+        for answer in self._answers:
+            assert answer is not None
+            for topic in answer.topics:
+                same = topics.setdefault((topic.name, topic.topic_id), topic)
+                if same is not topic:
+                    same.partitions += topic.partitions
+        self._call.answer(OffsetCommitResponse(topics=list(topics.values())))
 
 
 def resolve(

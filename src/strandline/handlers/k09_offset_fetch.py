@@ -1,8 +1,8 @@
 """OffsetFetch (9), versions 1-10: committed offsets of one group (1-7) or many (8+), by topic name or topic id (10).
 
 Null topics ask for all offsets of a group (2+). `require_stable` (7+) is always granted: an answer waits until every
-commit before it is below the high watermark, and no transactional commit can be open yet. Member epochs of the newer
-consumer protocol (9+) come with that protocol.
+commit before it is below the high watermark, and no transactional commit can be open yet. Many groups are asked over
+several turns of the loop. Member epochs of the newer consumer protocol (9+) come with that protocol.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from strandline.coordinators.events import FetchOffsets, Response
 from strandline.coordinators.offsets import NO_OFFSET
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
+from strandline.handlers.shares import gradually
 from strandline.ids import ZERO_UUID
 
 API_KEY = 9
@@ -39,9 +40,11 @@ def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchR
     groups = request.groups if context.api_version >= GROUPS_FROM_VERSION else [single_group(request)]
     call = Call(context.reply, refusal=lambda code: OffsetFetchResponse(error_code=code))
     gathering = Gathering(context, call, groups)
-    for index, group in enumerate(groups):
-        gathering.ask(index, group)
-    gathering.maybe_finish()
+    gradually(
+        context.node.runtime,
+        (gathering.ask(index, group) for index, group in enumerate(groups)),
+        lambda _: gathering.maybe_finish(),
+    )
     response: OffsetFetchResponse | None = call.collect()
     return response
 

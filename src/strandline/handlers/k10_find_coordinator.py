@@ -1,4 +1,4 @@
-"""FindCoordinator (10), versions 0-6: which broker coordinates a group.
+"""FindCoordinator (10), versions 0-6: which broker coordinates a group. Many keys are looked up over several turns.
 
 Honoured: groups; the first request creates `__consumer_offsets` and is answered when it is there.
 Not yet: transactions are answered with COORDINATOR_NOT_AVAILABLE, share groups with INVALID_REQUEST.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from strandline.codec.message import encode
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from strandline.codec.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from strandline.coordinators.partitioning import partition_of_group
 from strandline.errors import ErrorCode
 from strandline.handlers.broker_endpoints import endpoint_of
 from strandline.handlers.context import Node, RequestContext
+from strandline.handlers.shares import gradually, joined_response
 from strandline.quorum.topic_names import CONSUMER_OFFSETS
 
 API_KEY = 10
@@ -22,16 +24,18 @@ VERSIONS = (0, 6)
 GROUP = 0
 TRANSACTION = 1
 
+Found = tuple[ErrorCode, str | None, tuple[int, str, int]]
+
 _NOWHERE = (-1, "", -1)
 
 
-def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse | None:
+def handle(context: RequestContext, request: FindCoordinatorRequest) -> None:
     if request.key_type != GROUP:
-        return _refusal(context, request)
-    if context.node.image.topic_by_name(CONSUMER_OFFSETS) is not None:
-        return _answer(context, request, lambda key: _find_group(context.node, key))
-    _create_offsets_topic(context, request)
-    return None
+        _answer(context, request, _refusal(request))
+    elif context.node.image.topic_by_name(CONSUMER_OFFSETS) is not None:
+        _answer(context, request, lambda key: _find_group(context.node, key))
+    else:
+        _create_offsets_topic(context, request)
 
 
 def _create_offsets_topic(context: RequestContext, request: FindCoordinatorRequest) -> None:
@@ -40,12 +44,12 @@ def _create_offsets_topic(context: RequestContext, request: FindCoordinatorReque
     records, _ = node.controller.create_internal_topic(CONSUMER_OFFSETS)
 
     def on_done(error: BaseException | None) -> None:
-        context.reply(_answer(context, request, lambda key: _find_group(node, key)))
+        _answer(context, request, lambda key: _find_group(node, key))
 
     node.controller_write(records, on_done)
 
 
-def _find_group(node: Node, group_id: str) -> tuple[ErrorCode, str | None, tuple[int, str, int]]:
+def _find_group(node: Node, group_id: str) -> Found:
     topic = node.image.topic_by_name(CONSUMER_OFFSETS)
     if topic is not None:
         partition = topic.partitions[partition_of_group(group_id, partition_count=len(topic.partitions))]
@@ -55,27 +59,32 @@ def _find_group(node: Node, group_id: str) -> tuple[ErrorCode, str | None, tuple
     return ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.", _NOWHERE
 
 
-def _refusal(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def _refusal(request: FindCoordinatorRequest) -> Callable[[str], Found]:
     if request.key_type == TRANSACTION:
         code, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "This version has no transactions yet."
     else:
         code, message = ErrorCode.INVALID_REQUEST, f"Coordinators of type {request.key_type} are not supported."
-    return _answer(context, request, lambda key: (code, message, _NOWHERE))
+    return lambda key: (code, message, _NOWHERE)
 
 
-def _answer(
-    context: RequestContext,
-    request: FindCoordinatorRequest,
-    find: Callable[[str], tuple[ErrorCode, str | None, tuple[int, str, int]]],
-) -> FindCoordinatorResponse:
+def _answer(context: RequestContext, request: FindCoordinatorRequest, find: Callable[[str], Found]) -> None:
+    version = context.api_version
     # Since version 4 a request names many keys; before, the answer itself is about the one key.
-    if context.api_version < 4:
+    if version < 4:
         code, message, (node_id, host, port) = find(request.key)
-        return FindCoordinatorResponse(error_code=code, error_message=message, node_id=node_id, host=host, port=port)
-    coordinators = []
-    for key in request.coordinator_keys:
-        code, message, (node_id, host, port) = find(key)
-        coordinators.append(
-            Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=message)
+        context.reply(
+            FindCoordinatorResponse(error_code=code, error_message=message, node_id=node_id, host=host, port=port)
         )
-    return FindCoordinatorResponse(coordinators=coordinators)
+        return
+
+    def part(key: str) -> bytes:
+        code, message, (node_id, host, port) = find(key)
+        return encode(
+            Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=message), version
+        )
+
+    gradually(
+        context.node.runtime,
+        (part(key) for key in request.coordinator_keys),
+        lambda parts: context.reply(joined_response(FindCoordinatorResponse(), version, parts)),
+    )
