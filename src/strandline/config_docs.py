@@ -5,11 +5,16 @@ A test compares the file with this output, so a setting can neither appear nor c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 
-from strandline.config import BrokerConfig
-from strandline.settings import INT_MAX, LONG_MAX, Setting, environment_name, settings_of, text_of
-from strandline.topic_config import TopicConfig
+from strandline.kafka_settings import NO_EFFECT, OTHER_SETTINGS, OtherSetting
+from strandline.node_settings import BROKER_SETTINGS, NODE_SETTINGS
+from strandline.resource_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from strandline.settings import INT_MAX, LONG_MAX, Setting, environment_name, text_of
+from strandline.topic_config import TOPIC_SETTINGS
+
+HONOURED = "honoured"
 
 _HEAD = """\
 # Configuration
@@ -18,29 +23,68 @@ _HEAD = """\
 
 Settings have Kafka's names, defaults and limits, unless the text says otherwise. A node reads them, later ones winning,
 from its `server.properties` (`--config FILE`), from the environment (`log.segment.bytes` is
-`{variable}`) and from the command line (`-X log.segment.bytes=1048576`).
+`{variable}`) and from the command line (`-X log.segment.bytes=1048576`). Over all of these stand the
+settings that are changed while it runs: first those for every broker of the cluster, then those for one broker, and for
+a topic its own.
 
 An unknown name is ignored with a warning that says which name was probably meant. A value that is not allowed stops the
 start, with a sentence that names the file, the setting, the value and what is allowed.
 
-"Accepted without effect yet" means that the name and the value are checked, and nothing else happens.
+**Every setting of Apache Kafka 4.3.1 is on this page**, with a verdict:
+
+| verdict | means |
+|---|---|
+| honoured | it does what Kafka's documentation says, or what the text here says |
+| no effect | accepted, kept and told, and nothing obeys it, or not yet: the text says why |
+| refused | to ignore it would leave somebody in a false belief; only what spells out the default is let pass |
+
+A refused setting stops the start of a node. Settings without effect that no stock configuration has are
+named in a warning when the node starts.
+
+**Update** says how it changes while nodes run (`strandline config set`, `kafka-configs.sh`, any admin client):
+*cluster-wide* for one broker or as the default of all, *per-broker* for one broker, *read-only* not at all: set it
+where the node is started, and start it again. A change that was answered is in force and stays over restarts.
 """
 
 _NODE = """
 ## Settings of a node
 
-| setting | type | default | allowed | |
-|---|---|---|---|---|
+| setting | type | default | allowed | update | verdict | |
+|---|---|---|---|---|---|---|
 """
 
 _TOPIC = """
 ## Settings of a topic
 
-Set when the topic is created (`strandline topic create NAME -c retention.ms=3600000`). A topic's own value wins over
-the node's (second column), which wins over the default.
+Set when the topic is created (`strandline topic create NAME -c retention.ms=3600000`) or later; a change is in force
+when it is answered. A topic's own value wins over the node's (second column), which wins over the default. The node's
+names are settings of a node too: cluster-wide, but for those in brackets, which are read-only.
+
+| setting | node's name | type | default | allowed | verdict | |
+|---|---|---|---|---|---|---|
+"""
+
+_GROUP = """
+## Settings of a group
+
+Kept under the name of a group, whether or not it exists. Consumer, share and streams groups are still to come, so none
+of these has an effect yet. The default is the node's setting in the second column.
 
 | setting | node's name | type | default | allowed | |
 |---|---|---|---|---|---|
+"""
+
+_CLIENT_METRICS = """
+## Settings of a client metrics subscription
+
+| setting | type | default | |
+|---|---|---|---|
+"""
+
+_OTHERS = """
+## The other settings of Apache Kafka
+
+What a node takes for a name and nothing else, or does not take, and why.
 """
 
 
@@ -50,23 +94,51 @@ def configuration_page() -> str:
         (
             _HEAD.format(variable=environment_name("log.segment.bytes")),
             _NODE,
-            *_rows(BrokerConfig),
+            *(_node_row(setting) for _, setting in BROKER_SETTINGS.values()),
             _TOPIC,
-            *_rows(TopicConfig),
+            *(_topic_row(setting) for _, setting in TOPIC_SETTINGS.values()),
+            _GROUP,
+            *map(_group_row, GROUP_SETTINGS.values()),
+            _CLIENT_METRICS,
+            *(_row(f"`{each.name}`", each.kind, _default(each), each.doc) for each in CLIENT_METRICS_SETTINGS.values()),
+            _OTHERS,
+            *_others(OTHER_SETTINGS),
         )
     )
 
 
-def _rows(config_class: type[BrokerConfig] | type[TopicConfig]) -> Iterator[str]:
-    for _, setting in settings_of(config_class):
-        doc = setting.doc if setting.effect else f"{setting.doc} Accepted without effect yet."
-        synonyms = ", ".join(f"`{synonym.name}`" for synonym in setting.synonyms)
-        name = f"`{setting.name}`"
-        if config_class is TopicConfig:
-            name = f"{name} | {synonyms}"
-        elif synonyms:
-            name = f"{name}, {synonyms}"
-        yield f"| {name} | {setting.kind} | {_default(setting)} | {setting.allowed or ''} | {doc} |\n"
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _node_row(setting: Setting) -> str:
+    names = ", ".join(f"`{name}`" for name in (setting.name, *(synonym.name for synonym in setting.synonyms)))
+    return _row(
+        names, setting.kind, _default(setting), _allowed(setting), setting.update, _verdict(setting), setting.doc
+    )
+
+
+def _topic_row(setting: Setting) -> str:
+    names = ", ".join(
+        f"`{synonym.name}`" if NODE_SETTINGS[synonym.name].is_dynamic else f"(`{synonym.name}`)"
+        for synonym in setting.synonyms
+    )
+    return _row(
+        f"`{setting.name}`", names, setting.kind, _default(setting), _allowed(setting), _verdict(setting), setting.doc
+    )
+
+
+def _group_row(setting: Setting) -> str:
+    names = ", ".join(f"`{synonym.name}`" for synonym in setting.synonyms)
+    return _row(f"`{setting.name}`", names, setting.kind, _default(setting), _allowed(setting), setting.doc)
+
+
+def _verdict(setting: Setting) -> str:
+    return HONOURED if setting.effect else NO_EFFECT
+
+
+def _allowed(setting: Setting) -> str:
+    return str(setting.allowed or "")
 
 
 def _default(setting: Setting) -> str:
@@ -76,6 +148,18 @@ def _default(setting: Setting) -> str:
         return "2^31-1"
     shown = text_of(setting.default)
     return f"`{shown}`" if shown else ""
+
+
+def _others(settings: Iterable[OtherSetting]) -> Iterator[str]:
+    """A paragraph for each reason: hundreds of rows that all say the same would hide what they say."""
+    for (verdict, reason), group in groupby(settings, key=lambda other: (other.verdict, other.reason)):
+        yield f"\n**{verdict}**: {reason}\n"
+        yield "\n| setting | of | type | default | update |\n|---|---|---|---|---|\n"
+        for other in group:
+            known = None if other.is_topic else NODE_SETTINGS.get(other.name)
+            default = f"`{other.default}`" if other.default else ""
+            update = known.update if known is not None else ""
+            yield _row(f"`{other.name}`", "topic" if other.is_topic else "node", other.kind, default, update)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def broker_entries(config: BrokerConfig) -> Iterator[ConfigEntry]:
     for name, node_setting in NODE_SETTINGS.items():
         if not node_setting.setting.hidden:
             yield _broker_entry(name, node_setting, config)
-    for name in config.dynamic_default | config.dynamic_broker:
+    for name in {**config.dynamic_default, **config.dynamic_broker}:
         if name not in NODE_SETTINGS:
             yield _unknown_entry(name, [source for source, layer in config.layers() if name in layer])
 

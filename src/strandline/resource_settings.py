@@ -15,6 +15,7 @@ from strandline.settings import Allowed, Setting, Synonym, Value, at_least, one_
 
 INTERVAL_MS_MIN: Final = 100
 INTERVAL_MS_MAX: Final = 3_600_000
+MATCH_PATTERN_LENGTH_MAX: Final = 256
 MATCH_SELECTORS: Final = frozenset(
     {
         "client_instance_id",
@@ -166,7 +167,7 @@ def parse_match(patterns: Iterable[str]) -> dict[str, re.Pattern[str]]:
     for pattern in patterns:
         parts = pattern.split("=")
         selector = parts[0].strip()
-        if len(parts) != 2 or selector not in MATCH_SELECTORS:
+        if len(parts) != 2 or selector not in MATCH_SELECTORS or len(pattern) > MATCH_PATTERN_LENGTH_MAX:
             raise InvalidConfig(f"Illegal client matching pattern: {pattern}")
         try:
             parsed[selector] = re.compile(parts[1].strip())

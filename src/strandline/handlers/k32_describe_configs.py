@@ -6,7 +6,8 @@ settings under its id, the cluster's defaults under the empty name. A long list 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import Final
 
 from strandline import loggers
 from strandline.codec.message import encode
@@ -41,6 +42,9 @@ from strandline.quorum.topic_names import check_topic_name
 
 API_KEY = 32
 VERSIONS = (1, 4)
+
+ANSWER_BYTES_MAX: Final = 67_108_864
+"""A few bytes can ask for all settings of a broker again and again."""
 
 RESOURCES = (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
 
@@ -84,8 +88,9 @@ class _Answer:
         self._version = context.api_version
         self._with_synonyms = request.include_synonyms
         self._with_docs = request.include_documentation
-        self._of_topics: dict[frozenset[tuple[str, str]], list[tuple[str, bytes]]] = {}
+        self._known: dict[object, list[tuple[str, bytes]]] = {}
         """Topics of one request mostly share their settings, and to list them costs more than all the rest."""
+        self._size_bytes = 0
 
     def part(self, resource: DescribeConfigsResource) -> bytes:
         try:
@@ -94,22 +99,26 @@ class _Answer:
             return encode(_refused(resource, refusal), self._version)
         wanted = set(resource.configuration_keys or ())
         around = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
-        return joined(around, self._version, [part for name, part in configs if not wanted or name in wanted])
+        part = joined(around, self._version, [each for name, each in configs if not wanted or name in wanted])
+        self._size_bytes += len(part)
+        return part
 
     def _configs(self, resource: DescribeConfigsResource) -> list[tuple[str, bytes]]:
+        if self._size_bytes > ANSWER_BYTES_MAX:
+            raise RequestError(ErrorCode.POLICY_VIOLATION, "The answer is too long; ask for fewer resources at a time.")
         if resource.resource_type != RESOURCE_TOPIC:
-            return self._encoded(_entries(self._node, resource))
+            return self._kept((resource.resource_type, resource.resource_name), _entries(self._node, resource))
         check_topic_name(resource.resource_name)
         topic = self._node.image.topic_by_name(resource.resource_name)
         if topic is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-        key = frozenset(topic.config_overrides.items())
-        if key not in self._of_topics:
-            self._of_topics[key] = self._encoded(topic_entries(self._node.config, topic.config_overrides))
-        return self._of_topics[key]
+        overrides = topic.config_overrides
+        return self._kept(frozenset(overrides.items()), topic_entries(self._node.config, overrides))
 
-    def _encoded(self, entries: Iterable[ConfigEntry]) -> list[tuple[str, bytes]]:
-        return [(entry.name, encode(self._result(entry), self._version)) for entry in entries]
+    def _kept(self, key: object, entries: Iterator[ConfigEntry]) -> list[tuple[str, bytes]]:
+        if key not in self._known:
+            self._known[key] = [(entry.name, encode(self._result(entry), self._version)) for entry in entries]
+        return self._known[key]
 
     def _result(self, entry: ConfigEntry) -> DescribeConfigsResourceResult:
         synonyms = entry.synonyms if self._with_synonyms else ()

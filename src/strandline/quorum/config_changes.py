@@ -30,9 +30,9 @@ from strandline.resource_settings import check_client_metrics, check_group
 from strandline.settings import text_of
 from strandline.topic_config import TOPIC_SETTINGS
 
-CONFIGS_PER_RESOURCE_MAX: Final = 1_000
-CONFIGURED_RESOURCES_MAX: Final = 100_000
-"""Groups, subscriptions and brokers that have settings; topics are as many as there are."""
+CONFIGS_PER_RESOURCE_MAX: Final = 500
+CONFIGURED_RESOURCES_MAX: Final = 10_000
+"""Groups and subscriptions that have settings; they need not exist, so their number is anybody's choice."""
 
 
 class Operation(IntEnum):
@@ -74,6 +74,9 @@ def config_records(
     wanted = {} if asked.replaces else dict(current)
     for each in asked.operations:
         _perform(each, asked.resource_type, wanted)
+    if len(wanted) > CONFIGS_PER_RESOURCE_MAX:
+        message = f"{name!r} would have {len(wanted)} settings; at most {CONFIGS_PER_RESOURCE_MAX} are kept."
+        raise RequestError(ErrorCode.POLICY_VIOLATION, message)
     try:
         if asked.resource_type == RESOURCE_BROKER:
             _check_broker(name, wanted, image=image, config=config, node_id=node_id)
@@ -84,10 +87,8 @@ def config_records(
         is_broker = asked.resource_type == RESOURCE_BROKER
         code = ErrorCode.INVALID_REQUEST if is_broker else ErrorCode.INVALID_CONFIG
         raise RequestError(code, str(refusal)) from refusal
-    if len(wanted) > CONFIGS_PER_RESOURCE_MAX or (
-        not current and asked.resource_type != RESOURCE_TOPIC and len(image.configs) >= CONFIGURED_RESOURCES_MAX
-    ):
-        raise RequestError(ErrorCode.POLICY_VIOLATION, "More settings than a cluster keeps.")
+    if wanted and not current:
+        _check_room(asked.resource_type, image)
     changed = {key: wanted.get(key) for key in {**current, **wanted} if current.get(key) != wanted.get(key)}
     return [
         ConfigRecord(resource_type=asked.resource_type, resource_name=name, name=key, value=value)
@@ -95,7 +96,18 @@ def config_records(
     ]
 
 
+def _check_room(resource_type: int, image: ClusterImage) -> None:
+    if resource_type == RESOURCE_TOPIC or len(image.configs) < CONFIGURED_RESOURCES_MAX:
+        return
+    if sum(kind != RESOURCE_TOPIC for kind, _ in image.configs) >= CONFIGURED_RESOURCES_MAX:
+        message = f"{CONFIGURED_RESOURCES_MAX} resources have settings; delete those of others first."
+        raise RequestError(ErrorCode.POLICY_VIOLATION, message)
+
+
 def _check_operations(asked: ConfigAlteration) -> None:
+    if len(asked.operations) > CONFIGS_PER_RESOURCE_MAX:
+        message = f"{len(asked.operations)} settings; a resource has at most {CONFIGS_PER_RESOURCE_MAX}."
+        raise RequestError(ErrorCode.POLICY_VIOLATION, message)
     if max(Counter(each.name for each in asked.operations).values(), default=0) > 1:
         raise _bad_request("Error due to duplicate config keys")
     nulls = [each.name for each in asked.operations if each.value is None and each.operation != Operation.DELETE]
@@ -140,12 +152,18 @@ def _changed_list(each: ConfigOperation, value: str, resource_type: int, setting
         verb = Operation(each.operation).name
         raise RequestError(ErrorCode.INVALID_CONFIG, f"Can't {verb} to key {each.name} because its type is not LIST.")
     words = [word for word in settings.get(each.name, default or "").split(",") if word]
-    for word in value.split(","):
-        if each.operation == Operation.APPEND and word not in words:
-            words.append(word)
-        elif each.operation == Operation.SUBTRACT and word in words:
-            words.remove(word)
-    return ",".join(words)
+    named = Counter(value.split(","))
+    if each.operation == Operation.APPEND:
+        there = set(words)
+        return ",".join([*words, *(word for word in named if word not in there)])
+    kept = []
+    for word in words:
+        # As often as it is named, and not as often as it is there.
+        if named[word]:
+            named[word] -= 1
+        else:
+            kept.append(word)
+    return ",".join(kept)
 
 
 def _kind_and_default(name: str, resource_type: int) -> tuple[str, str | None]:
