@@ -97,7 +97,8 @@ def _start(directory: Path, port: int, properties: dict[str, str]) -> subprocess
     # to us: if we are killed, our end of its stdin closes and it stops.
     command = [sys.executable, "-m", "strandline.testing.bound_child", "strandline.broker"]
     command += ["--data", str(directory), "--listen", f"127.0.0.1:{port}"]
-    for key, value in properties.items():
+    # Several of these may run at once on a machine; who wants metrics asks for them with -X http.listener.
+    for key, value in ({"http.listener": "off"} | properties).items():
         command += ["-X", f"{key}={value}"]
     # A session of its own: Ctrl-C reaches us alone, and we stop the node with SIGTERM, once.
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
