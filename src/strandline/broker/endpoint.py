@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import logging
 import re
 import socket
-from http import HTTPStatus
+import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from strandline.broker import metrics
-from strandline.broker.http_server import PLAIN, HttpServer, Page, listening_socket
+from strandline.broker.http_server import OK, PLAIN, UNAVAILABLE, HttpServer, Page, listening_socket
 from strandline.config import BrokerConfig
 from strandline.errors import InvalidConfig
-from strandline.observability.exposition import CONTENT_TYPE
 from strandline.observability.log_lines import fields
 
 if TYPE_CHECKING:
@@ -23,6 +22,15 @@ log = logging.getLogger("strandline.http")
 
 SETTING: Final = "http.listener"
 OFF: Final = ("", "off")
+MODULES: Final = (
+    "json",
+    "strandline.observability.exposition",
+    "strandline.broker.metrics_requests",
+    "strandline.broker.metrics_topics",
+    "strandline.broker.metrics_groups",
+    "strandline.broker.metrics_node",
+    "strandline.broker.metrics",
+)
 
 
 def parse_listener(raw: str) -> tuple[str, int] | None:
@@ -62,7 +70,7 @@ class Endpoint:
             {
                 "/metrics": lambda: self._metrics(public=False),
                 "/public_metrics": lambda: self._metrics(public=True),
-                "/livez": lambda: Page(HTTPStatus.OK, PLAIN, ["ok\n"]),
+                "/livez": lambda: Page(OK, PLAIN, ["ok\n"]),
                 "/readyz": self._readiness,
             }
         )
@@ -73,17 +81,30 @@ class Endpoint:
         host = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
         log.info("metrics at http://%s:%d/metrics", host, bound[1], extra=fields(host=bound[0], port=bound[1]))
 
+    def load(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Import what the first scrape would wait for, one module per turn of the loop."""
+        for module in MODULES:
+            if module not in sys.modules:
+                import_module(module)
+                loop.call_soon(self.load, loop)
+                return
+
     async def close(self) -> None:
         await self._server.close()
 
     def _metrics(self, *, public: bool) -> Page:
         if self.node is None:
-            return Page(HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, ["the node is starting\n"])
-        return Page(HTTPStatus.OK, CONTENT_TYPE, metrics.page(self.node, public=public))
+            return Page(UNAVAILABLE, PLAIN, ["the node is starting\n"])
+        from strandline.broker import metrics
+        from strandline.observability.exposition import CONTENT_TYPE
+
+        return Page(OK, CONTENT_TYPE, metrics.page(self.node, public=public))
 
     def _readiness(self) -> Page:
+        import json
+
         reasons = reasons_not_ready(self.node)
-        status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+        status = UNAVAILABLE if reasons else OK
         return Page(status, "application/json", [json.dumps({"ready": not reasons, "reasons": reasons}) + "\n"])
 
 

@@ -12,7 +12,6 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from http import HTTPStatus
 from typing import Final, NamedTuple
 
 log = logging.getLogger("strandline.http")
@@ -31,11 +30,27 @@ CHUNK_BYTES: Final = 16 * 1024
 
 PLAIN: Final = "text/plain; charset=utf-8"
 
+OK: Final = 200
+BAD_REQUEST: Final = 400
+NOT_FOUND: Final = 404
+METHOD_NOT_ALLOWED: Final = 405
+HEAD_TOO_LARGE: Final = 431
+UNAVAILABLE: Final = 503
+# Python's own table of these costs a fresh process more time than all the rest of this module.
+_PHRASES: Final = {
+    OK: "OK",
+    BAD_REQUEST: "Bad Request",
+    NOT_FOUND: "Not Found",
+    METHOD_NOT_ALLOWED: "Method Not Allowed",
+    HEAD_TOO_LARGE: "Request Header Fields Too Large",
+    UNAVAILABLE: "Service Unavailable",
+}
+
 
 class Page(NamedTuple):
     """An answer. `pieces` may be made while it is sent."""
 
-    status: HTTPStatus
+    status: int
     content_type: str
     pieces: Iterable[str]
 
@@ -50,7 +65,7 @@ class _Request(NamedTuple):
 class _Refused(Exception):
     """The peer is answered with this and hung up on."""
 
-    def __init__(self, status: HTTPStatus, words: str) -> None:
+    def __init__(self, status: int, words: str) -> None:
         super().__init__(words)
         self.status = status
 
@@ -121,9 +136,7 @@ class HttpServer:
                 request = _parsed(first + await reader.readuntil(b"\r\n\r\n"))
         except asyncio.LimitOverrunError:
             request = None
-            refusal = _Refused(
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request may have {HEAD_BYTES_MAX} bytes\n"
-            )
+            refusal = _Refused(HEAD_TOO_LARGE, f"a request may have {HEAD_BYTES_MAX} bytes\n")
         except _Refused as caught:
             request = None
             refusal = caught
@@ -141,7 +154,7 @@ class HttpServer:
         make = self._pages.get(path)
         if make is None:
             known = "".join(f"  {name}\n" for name in self._pages)
-            return Page(HTTPStatus.NOT_FOUND, PLAIN, [f"Nothing is here. There is:\n{known}"])
+            return Page(NOT_FOUND, PLAIN, [f"Nothing is here. There is:\n{known}"])
         return make()
 
     async def _send(self, writer: asyncio.StreamWriter, page: Page, request: _Request) -> None:
@@ -149,7 +162,7 @@ class HttpServer:
         chunked = not request.is_http_1_0
         closing = request.wants_close or request.is_http_1_0
         lines = [
-            f"HTTP/1.1 {page.status.value} {page.status.phrase}",
+            f"HTTP/1.1 {page.status} {_PHRASES[page.status]}",
             f"Content-Type: {page.content_type}",
             "Cache-Control: no-store",
             *(["Transfer-Encoding: chunked"] if chunked else []),
@@ -192,10 +205,10 @@ def _parsed(head: bytes) -> _Request:
     first, *headers = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0"):
-        raise _Refused(HTTPStatus.BAD_REQUEST, "this is an HTTP/1.1 endpoint; Kafka clients connect to `listeners`\n")
+        raise _Refused(BAD_REQUEST, "this is an HTTP/1.1 endpoint; Kafka clients connect to `listeners`\n")
     method, target, version = words
     if method not in ("GET", "HEAD"):
-        raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are served\n")
+        raise _Refused(METHOD_NOT_ALLOWED, "only GET and HEAD are served\n")
     wants_close = False
     for header in headers:
         name, _, value = header.partition(":")
@@ -204,5 +217,5 @@ def _parsed(head: bytes) -> _Request:
             wants_close = True
         elif name == "transfer-encoding" or (name == "content-length" and value != "0"):
             # Its bytes would be taken for the next request.
-            raise _Refused(HTTPStatus.BAD_REQUEST, "a request with a body is not served\n")
+            raise _Refused(BAD_REQUEST, "a request with a body is not served\n")
     return _Request(method, target.partition("?")[0], version == "HTTP/1.0", wants_close)

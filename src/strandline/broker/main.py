@@ -19,6 +19,8 @@ from strandline.observability import log_lines
 
 log = logging.getLogger("strandline.node")
 
+LOAD_ENDPOINT_S = 0.5
+"""After the node is ready, when it has loaded what its first requests need."""
 USAGE = "usage: python -m strandline.broker --data DIR [--listen HOST:PORT] [--config FILE] [-X key=value]..."
 
 
@@ -75,6 +77,8 @@ async def _serve(data: Path, config: BrokerConfig) -> int:
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
     print(f"ready {_address(host, port)}", flush=True)
+    if listening is not None:
+        loop.call_later(LOAD_ENDPOINT_S, endpoint.load, loop)
     await stopping.wait()
     await node.stop()
     await endpoint.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import sys
 from collections.abc import Iterator
 from typing import Final
 
@@ -32,7 +32,7 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
             (
                 label(
                     version=__version__,
-                    python=platform.python_version(),
+                    python=".".join(map(str, sys.version_info[:3])),
                     node_id=scrape.node.node_id,
                     cluster_id=scrape.node.cluster_id,
                 ),

@@ -6,7 +6,6 @@ sentence; JSON shows both, so nobody has to take a sentence apart.
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
@@ -23,6 +22,13 @@ def fields(**facts: Any) -> dict[str, Any]:
 
 
 class JsonLines(logging.Formatter):
+    def __init__(self) -> None:
+        super().__init__()
+        # Only a node that writes JSON pays for it when it starts.
+        from json import dumps
+
+        self._dumps = dumps
+
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
@@ -34,7 +40,7 @@ class JsonLines(logging.Formatter):
             line.setdefault(name, _short(fact))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return self._dumps(line, ensure_ascii=False, default=str)
 
 
 def _short(fact: Any) -> Any:

@@ -82,7 +82,7 @@ class EmbeddedBroker:
             raise BrokerFailed(f"the broker already runs as process {self._process.pid}")
         command = [sys.executable, "-m", "strandline.testing.bound_child", "strandline.broker"]
         command += ["--data", str(self.data), "--listen", self.bootstrap]
-        for name, value in self.properties.items():
+        for name, value in ({"http.listener": "off"} | self.properties).items():
             command += ["-X", f"{name}={value}"]
         self._process = subprocess.Popen(
             command,
