@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from pathlib import Path
+from typing import Final
 
 from strandline.errors import CorruptLog
 from strandline.log import leader_epochs as epoch_file
@@ -19,6 +20,8 @@ from strandline.log.partition_log import PartitionLog
 from strandline.log.recovery import recover_segment
 from strandline.log.segment import DELETED_SUFFIX, LOG_SUFFIX, Segment
 from strandline.topic_config import TopicConfig
+
+BLANK_CHUNK_BYTES: Final = 64 * 1024
 
 
 def open_log(
@@ -114,7 +117,7 @@ def _recover(log: PartitionLog, recovery_point: int) -> None:
             segment,
             recovery_point=recovery_point,
             next_offset=max(segment.base_offset, log.log_end_offset),
-            is_followed=any(later.size_bytes for later in log.segments[at + 1 :]),
+            is_followed=any(not _is_blank(later) for later in log.segments[at + 1 :]),
             leader_epochs=log.leader_epochs.epochs,
             on_batch=log.learn,
         )
@@ -135,6 +138,15 @@ def _recover(log: PartitionLog, recovery_point: int) -> None:
         )
     if log.leader_epochs.truncate_end(log.log_end_offset):
         log.save_leader_epochs()
+
+
+def _is_blank(segment: Segment) -> bool:
+    """Whether the file is empty, or was given its size before a crash came and nothing but zeros is in it."""
+    file = segment.file()
+    return not any(
+        file.read_at(position, min(BLANK_CHUNK_BYTES, segment.size_bytes - position)).strip(b"\0")
+        for position in range(0, segment.size_bytes, BLANK_CHUNK_BYTES)
+    )
 
 
 def _has_index(log: PartitionLog, segment: Segment) -> bool:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from crc32c import crc32c
+
 from strandline.codec.record_batch import HEADER_SIZE, LEADER_FIELDS, PREFIX_SIZE, BatchHeader, HeaderFields
 from strandline.errors import Closed, CorruptLog, DiskFailed, OffsetOutOfRange, StrandlineError
 from strandline.log import leader_epochs as epoch_file
@@ -83,7 +85,7 @@ class PartitionLog:
         """Make an empty segment, the one that grows from now on."""
         segment = self.new_segment(base_offset, now_ms)
         try:
-            segment.create()
+            segment.create(size_bytes=self.config.segment_bytes if self.config.preallocate else 0)
         except OSError:
             # Nothing of it may stay: after a restart it would stand before records that went into the old segment.
             segment.delete()
@@ -106,6 +108,7 @@ class PartitionLog:
         try:
             if self.failure is None:
                 self.active.write_indexes()
+                self.active.cut_preallocated()
                 self.snapshots.save(self.log_end_offset)
                 self.flush_now()
         finally:
@@ -212,6 +215,8 @@ class PartitionLog:
         age_ms = max_timestamp_ms - began_ms if began_ms >= 0 else now_ms - segment.created_ms
         if age_ms > config.segment_ms:
             return True
+        if config.segment_jitter_ms and age_ms > config.segment_ms - _jitter_ms(segment, config):
+            return True
         entries = len(segment.index)
         if entries < config.segment_index_bytes // TIME_ENTRY_SIZE - 1:
             return False
@@ -237,6 +242,10 @@ class PartitionLog:
 
     def seal(self, segment: Segment) -> None:
         segment.seal()
+        if segment.cut_preallocated() and not segment.dirty:
+            # Its size is to be on disk before a batch behind it counts: recovery takes zeros in the middle for damage.
+            segment.dirty = True
+            self.dirty_segments.append(segment)
         self._unsynced_indexes += [segment.path.with_suffix(suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
 
     # Flushing
@@ -484,6 +493,15 @@ class PartitionLog:
 
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self.segments)
+
+
+def _jitter_ms(segment: Segment, config: TopicConfig) -> int:
+    """How much earlier this segment rolls, so that those of many partitions do not all roll at once.
+
+    It follows from the segment's name: as good as a random number, and the same one each time it is asked for.
+    """
+    name = f"{segment.path.parent.name}/{segment.base_offset}"
+    return int(crc32c(name.encode())) % min(config.segment_jitter_ms, config.segment_ms)
 
 
 def _slice_size(

@@ -57,6 +57,7 @@ class Segment:
         "index_interval_bytes",
         "index_written_bytes",
         "is_active",
+        "is_preallocated",
         "max_timestamp_ms",
         "offset_of_max_timestamp",
         "open_files",
@@ -98,6 +99,7 @@ class Segment:
         self.offset_of_max_timestamp = base_offset
         self.bytes_since_index_entry = 0
         self.is_active = False
+        self.is_preallocated = False
         self.dirty = False
         self.deleted = False
         self.references = 0
@@ -135,9 +137,12 @@ class Segment:
             self._index = None
             self._time_index = None
 
-    def create(self) -> None:
-        """Make the files of a new, empty, active segment."""
-        self.open_files.open(self, create=True)
+    def create(self, *, size_bytes: int = 0) -> None:
+        """Make the files of a new, empty, active segment; its file is given `size_bytes` at once."""
+        file = self.open_files.open(self, create=True)
+        if size_bytes:
+            file.truncate(size_bytes)
+            self.is_preallocated = True
         self._index = OffsetIndex()
         self._time_index = TimeIndex()
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -233,6 +238,14 @@ class Segment:
             # Only now: if the disk was full, the next attempt writes them again.
             entries.clear()
         return size
+
+    def cut_preallocated(self) -> bool:
+        """Take back what was preallocated and is not filled; whether there was any."""
+        if not self.is_preallocated:
+            return False
+        self.file().truncate(self.size_bytes)
+        self.is_preallocated = False
+        return True
 
     def seal(self) -> None:
         """No more appends: complete the time index and the files."""

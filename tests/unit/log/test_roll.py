@@ -165,3 +165,27 @@ def test_a_roll_leaves_an_empty_segment_that_a_restart_takes_up(tmp_path: Path) 
         assert parse_header(read_bytes(again, 3)).base_offset == 3
         again.close()
     log.close()
+
+
+def test_jitter_rolls_earlier_and_each_partition_at_its_own_time(tmp_path: Path) -> None:
+    """`segment.jitter.ms` is taken off `segment.ms`, another part of it for each segment."""
+    rolled_at = {}
+    for partition in range(8):
+        log = open_log(tmp_path / f"orders-{partition}", segment_ms=100 * MINUTE_MS, segment_jitter_ms=50 * MINUTE_MS)
+        for minute in range(102):
+            append(log, batch_of([b"v"], timestamps=[NOON_MS + minute * MINUTE_MS]))
+            if len(log.segments) > 1:
+                rolled_at[partition] = minute
+                break
+        log.close()
+    assert all(50 < minute <= 101 for minute in rolled_at.values()), rolled_at
+    assert len(rolled_at) == 8
+    assert len(set(rolled_at.values())) > 4, rolled_at
+
+
+def test_jitter_as_long_as_the_time_itself(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", segment_ms=MINUTE_MS, segment_jitter_ms=1000 * MINUTE_MS)
+    append(log, batch_of([b"v"]))
+    append(log, batch_of([b"v"]))
+    assert bases(log) == [0], "never less than no time at all"
+    log.close()
