@@ -135,6 +135,10 @@ class World:
         self.image = ClusterImage()
         self.groups = GroupDriver(self.clock, self.config, self.offsets_topic)
 
+    @property
+    def runtime(self) -> TurnedClock:
+        return self.clock
+
     def make_topic(self, name: str, *, partition_count: int = 2) -> uuid.UUID:
         topic_id = uuid.UUID(int=self.clock.random.getrandbits(128), version=4)
         self.image.apply(TopicRecord(name=name, topic_id=topic_id))
