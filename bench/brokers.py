@@ -222,10 +222,11 @@ def start_kafka(
     open_files_max: int | None = None,
     name: str = KAFKA,
     wait: bool = True,
+    plugins: Path | None = None,
 ) -> Broker:
-    """Format an empty directory and start one combined node of Apache Kafka in it."""
+    """Format an empty directory and start one combined node of Apache Kafka in it. `plugins` holds further classes."""
     root.mkdir(parents=True)
-    class_path = kafka_class_path()
+    class_path = kafka_class_path() if plugins is None else f"{kafka_class_path()}{os.pathsep}{plugins}"
     port, controller_port, data, log = free_port(), free_port(), root / "data", root / "server.log"
     addresses = {
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",

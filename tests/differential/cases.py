@@ -1,0 +1,32 @@
+"""All cases in the order in which they are asked."""
+
+from __future__ import annotations
+
+from tests.differential import (
+    cases_cluster,
+    cases_configs,
+    cases_fetch,
+    cases_frames,
+    cases_groups,
+    cases_metadata,
+    cases_offsets,
+    cases_produce,
+    cases_producers,
+    cases_telemetry,
+    cases_topics,
+)
+from tests.differential.case import Case
+
+CASES: tuple[Case, ...] = (
+    *cases_metadata.cases(),
+    *cases_produce.cases(),
+    *cases_fetch.cases(),
+    *cases_offsets.cases(),
+    *cases_producers.cases(),
+    *cases_cluster.cases(),
+    *cases_groups.cases(),
+    *cases_topics.cases(),
+    *cases_configs.cases(),
+    *cases_telemetry.cases(),
+    *cases_frames.cases(),
+)
