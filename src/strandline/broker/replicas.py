@@ -6,10 +6,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker import metadata_log
+from strandline.broker.removals import Removals
 from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
@@ -58,6 +58,7 @@ class Replicas:
         self._flushed_by_time: dict[Partition, float] = {}
         self._work: deque[Callable[[], object]] = deque()
         self._is_working = False
+        self._removals = Removals(node.runtime, node.directory.disk)
 
     def all(self) -> Iterator[Partition]:
         for key, partitions in self.topics.items():
@@ -207,37 +208,36 @@ class Replicas:
         return partition
 
     def _delete_topic(self, topic_id: bytes) -> None:
+        """The topic is out of sight at once; its partitions end one by one, before any work that was ordered later."""
         name = self._names.pop(topic_id, None)
         if name is None:
             return
         partitions = self.topics.pop(name)
         del self.topics[topic_id]
-        node = self._node
-        for index, partition in enumerate(partitions):
-            where = TopicPartition(name, index)
-            self.offline.pop(where, None)
-            target = node.directory.delete_path(where)
-            try:
-                if partition is None:
-                    node.directory.disk.rename(node.directory.path / str(where), target)
-                else:
-                    self._flushed_by_time.pop(partition, None)
-                    self.departed.add(partition)
-                    partition.log.delete(target)
-                    partition.abandon(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            except OSError as error:
-                # The next start finds a directory without a topic and puts it aside.
-                log.error("%s could not be deleted: %s", where, error)
-                continue
-            self._remove_in_thread(target)
-        node.groups.on_topic_deleted(name)
+        endings: list[Callable[[], object]] = [
+            partial(self._delete_partition, TopicPartition(name, index), partition)
+            for index, partition in enumerate(partitions)
+        ]
+        endings.append(partial(self._node.groups.on_topic_deleted, name))
+        self._work.extendleft(reversed(endings))
 
-    def _remove_in_thread(self, path: Path) -> None:
-        def done(_: None, error: BaseException | None) -> None:
-            if error is not None:
-                log.error("%s is left behind: %s", path, error)
-
-        self._node.runtime.in_thread(partial(self._node.directory.disk.remove_tree, path), done)
+    def _delete_partition(self, where: TopicPartition, partition: Partition | None) -> None:
+        directory = self._node.directory
+        self.offline.pop(where, None)
+        target = directory.delete_path(where)
+        try:
+            if partition is None:
+                directory.disk.rename(directory.path / str(where), target)
+            else:
+                self._flushed_by_time.pop(partition, None)
+                self.departed.add(partition)
+                partition.log.delete(target)
+                partition.abandon(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        except OSError as error:
+            # The next start finds a directory without a topic and puts it aside.
+            log.error("%s could not be deleted: %s", where, error)
+            return
+        self._removals.remove(target)
 
     # From time to time
 

@@ -11,7 +11,8 @@ it changes; an answer is these bytes, joined.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from strandline.codec.message import encode
 from strandline.codec.messages.metadata_request import MetadataRequest
@@ -21,12 +22,13 @@ from strandline.codec.messages.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from strandline.codec.primitives import write_uvarint
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.broker_endpoints import endpoint_of
 from strandline.handlers.context import EncodedResponse, RequestContext
+from strandline.handlers.shares import Outcomes, decide, gradually, joined
 from strandline.ids import ZERO_UUID
 from strandline.quorum.cluster_image import ClusterImage, PartitionImage, Topic
+from strandline.quorum.controller import Controller
 from strandline.quorum.new_topics import NewTopic
 from strandline.quorum.topic_names import INTERNAL_TOPICS, is_internal, why_invalid
 
@@ -62,17 +64,25 @@ def handle(context: RequestContext, request: MetadataRequest) -> EncodedResponse
 
 def _create(context: RequestContext, answer: _Answer, names: list[str], creatable: list[str]) -> None:
     """Create what is missing, and answer when it is there."""
-    controller = context.node.controller
-    asked = [NewTopic(name) for name in creatable if name not in INTERNAL_TOPICS]
-    records, outcomes = controller.create_topics(asked)
-    for topic, outcome in zip(asked, outcomes, strict=True):
-        # That another request is creating the topic is no error: it is there when our turn comes.
-        if isinstance(outcome, RequestError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-            answer.refused[topic.name] = int(outcome.code)
-    for name in sorted(INTERNAL_TOPICS.intersection(creatable)):
-        records += controller.create_internal_topic(name)[0]
-    # If the write fails, the topics are not there, and that is what the answer says.
-    context.node.controller_write(records, lambda error: context.reply(answer.of(map(answer.by_name, names))))
+
+    def on_decided(outcomes: Outcomes[tuple[str, object]]) -> None:
+        for (name, outcome), _ in outcomes:
+            # That another request is creating the topic is no error: it is there when our turn comes. If the write
+            # failed, the topic is not there, and that is what the answer says.
+            if isinstance(outcome, RequestError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                answer.refused[name] = int(outcome.code)
+        gradually(context.node.runtime, map(answer.by_name, names), lambda parts: context.reply(answer.of(parts)))
+
+    decide(context.node, _creations(context.node.controller, creatable), on_decided)
+
+
+def _creations(controller: Controller, names: list[str]) -> Iterator[tuple[list[Any], tuple[str, object]]]:
+    asked = [NewTopic(name) for name in names if name not in INTERNAL_TOPICS]
+    for topic, (records, outcome) in zip(asked, controller.decide_topics(asked), strict=True):
+        yield records, (topic.name, outcome)
+    for name in sorted(INTERNAL_TOPICS.intersection(names)):
+        # What is not created by this version is simply unknown.
+        yield controller.create_internal_topic(name)[0], (name, None)
 
 
 class _Answer:
@@ -124,20 +134,9 @@ class _Answer:
 
     def of(self, topics: Iterable[bytes]) -> EncodedResponse:
         """The whole: everything around the topics is small and encoded anew, the topics are put in between."""
-        around = encode(self._around(), self._version)
-        # Behind the topics stand only fields of fixed size: authorized operations in 8-10, an error code from 13 on,
-        # and the end of the tagged fields in flexible versions.
-        flexible = self._version >= MetadataResponse.FLEXIBLE_FROM
-        tail_size = 4 * (8 <= self._version <= 10) + 2 * (self._version >= 13) + flexible
-        tail_at = len(around) - tail_size
-        count_at = tail_at - (1 if flexible else 4)
-        parts = list(topics)
-        count = bytearray()
-        if flexible:
-            write_uvarint(count, len(parts) + 1)
-        else:
-            count += len(parts).to_bytes(4, "big")
-        return EncodedResponse(b"".join((around[:count_at], count, *parts, around[tail_at:])))
+        # Behind the topics stand only fields of fixed size: authorized operations in 8-10, an error code from 13 on.
+        tail_size = 4 * (8 <= self._version <= 10) + 2 * (self._version >= 13)
+        return EncodedResponse(joined(self._around(), self._version, topics, tail_size=tail_size))
 
     def _around(self) -> MetadataResponse:
         brokers = []

@@ -47,6 +47,8 @@ class _Removal:
     def __init__(self, partition: Partition, segments: list[Segment]) -> None:
         self._partition = partition
         self._segments = deque(segments)
+        self._removals: list[Callable[[], None]] = []
+        self._is_removing = False
 
     def go_on(self) -> None:
         runtime = self._partition.runtime
@@ -54,20 +56,35 @@ class _Removal:
         # If the partition was deleted meanwhile, its files go with it, and their names may be another log's by now.
         while self._segments and self._partition.log.failure is None:
             try:
-                self._segments.popleft().delete(self._in_thread)
+                self._segments.popleft().delete(self._remove_later)
             except OSError as error:
                 self._leave(error)
-                return
+                break
             if self._segments and runtime.monotonic() > until:
                 runtime.call_soon(self.go_on)
-                return
+                break
 
-    def _in_thread(self, remove: Callable[[], None]) -> None:
-        self._partition.runtime.in_thread(remove, self._on_removed)
+    def _remove_later(self, remove: Callable[[], None]) -> None:
+        """At once for a segment that nobody reads, else when its last reader lets go."""
+        self._removals.append(remove)
+        if not self._is_removing:
+            self._remove()
+
+    def _remove(self) -> None:
+        removals, self._removals = self._removals, []
+        self._is_removing = bool(removals)
+        if removals:
+            self._partition.runtime.in_thread(lambda: _run_all(removals), self._on_removed)
 
     def _on_removed(self, _: None, error: BaseException | None) -> None:
         if error is not None:
             self._leave(error)
+        self._remove()
 
     def _leave(self, error: BaseException) -> None:
         log.warning("%r: files below the log start offset stay until the next start: %s", self._partition, error)
+
+
+def _run_all(removals: list[Callable[[], None]]) -> None:
+    for remove in removals:
+        remove()
