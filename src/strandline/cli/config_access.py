@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from strandline.cli.client import Cluster, admin_api, kafka_api
-from strandline.cli.conversation import converse
+from strandline.cli.conversation import converse, is_plain
 from strandline.cli.failures import CommandFailed, NotFound, topic_not_found
 
 _SET, _DELETE = 0, 1
-_BROKER = 4
+_UNKNOWN_TOPIC = 3
+_RESOURCE_TYPES = {"topic": 2, "broker": 4, "brokers": 4, "group": 32}
+_OWN_SOURCES = {"topic": 1, "broker": 2, "brokers": 3, "group": 8}
 
 # ConfigSource of the protocol, with the words for people.
 SOURCES = {
@@ -48,6 +50,8 @@ class Entry:
     read_only: bool = False
     sensitive: bool = False
     synonyms: tuple[tuple[str, str | None, int], ...] = ()
+    """Every value that was given, by name and source; the first one is in force."""
+    documentation: str = ""
 
     @property
     def source_name(self) -> str:
@@ -57,6 +61,11 @@ class Entry:
     def source_words(self) -> str:
         return SOURCES.get(self.source, ("UNKNOWN_CONFIG", "unknown"))[1]
 
+    def fallback(self, target: Target) -> tuple[str, str | None] | None:
+        """The name and the value that hold when `target` takes its own value back, where that is known."""
+        rest = [(name, value) for name, value, source in self.synonyms if source != _OWN_SOURCES[target.kind]]
+        return rest[0] if rest else None
+
     @property
     def is_set(self) -> bool:
         """Whether somebody chose the value, here or in a file."""
@@ -64,9 +73,17 @@ class Entry:
 
 
 def read_entries(cluster: Cluster, admin: Any, target: Target) -> dict[str, Entry] | None:
-    """Every setting by name; None when the cluster does not offer DescribeConfigs."""
+    """Every setting by name; None when the cluster does not offer DescribeConfigs.
+
+    Over a plain listener the request is our own, because librdkafka folds synonyms of one name into one (a value set on
+    the broker hides the default behind it) and does not ask for the documentation.
+    """
+    if target.kind == "broker":
+        _check_broker(cluster, admin, target)
+    if is_plain(cluster):
+        return _read_plainly(cluster, admin, target)
     if target.kind == "brokers":
-        return _read_all_brokers(cluster)
+        raise _needs_plain()
     kafka, resource = kafka_api(), _resource(target)
     with cluster.errors(f"cannot read the settings of {target}"):
         try:
@@ -76,8 +93,6 @@ def read_entries(cluster: Cluster, admin: Any, target: Target) -> dict[str, Entr
                 return None
             if error.args[0].name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
                 raise topic_not_found(target.name, known_topics(cluster, admin)) from error
-            if target.kind == "broker" and error.args[0].name() in ("_TIMED_OUT", "INVALID_REQUEST"):
-                raise NotFound(f"there is no broker {target.name}", hint="see `strandline cluster info`") from error
             raise
     return {name: _entry(entry) for name, entry in sorted(entries.items())}
 
@@ -133,29 +148,43 @@ def _number(source: Any) -> int:
     return int(getattr(source, "value", source))
 
 
-def _all_brokers_conversation(cluster: Cluster) -> Any:
-    """librdkafka insists on the number of one broker, so the nameless one is asked for over a plain socket."""
-    conversation = converse(cluster)
-    if conversation is None:
-        raise CommandFailed(
-            "settings of all brokers together can only be reached over a plain listener",
-            hint="name each broker with --broker ID",
-        )
-    return conversation
+def _check_broker(cluster: Cluster, admin: Any, target: Target) -> None:
+    if not target.name.isdigit() or int(target.name) not in _brokers(cluster, admin):
+        raise NotFound(f"there is no broker {target.name}", hint="see `strandline cluster info`")
 
 
-def _read_all_brokers(cluster: Cluster) -> dict[str, Entry] | None:
+def _brokers(cluster: Cluster, admin: Any) -> dict[int, Any]:
+    with cluster.errors("cannot list brokers"):
+        brokers: dict[int, Any] = admin.list_topics(timeout=cluster.timeout_s).brokers
+    return brokers
+
+
+def _needs_plain() -> CommandFailed:
+    # librdkafka insists on the number of one broker, so the nameless one is only reached by a request of our own.
+    return CommandFailed(
+        "settings of all brokers together can only be reached over a plain listener",
+        hint="name each broker with --broker ID",
+    )
+
+
+def _read_plainly(cluster: Cluster, admin: Any, target: Target) -> dict[str, Entry] | None:
     from strandline.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
     from strandline.codec.messages.describe_configs_response import DescribeConfigsResponse
 
-    resource = DescribeConfigsResource(resource_type=_BROKER, resource_name="", configuration_keys=None)
-    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
-    with _all_brokers_conversation(cluster) as conversation:
+    resource = DescribeConfigsResource(_RESOURCE_TYPES[target.kind], target.name, configuration_keys=None)
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
+    # A broker answers for itself only.
+    broker = _brokers(cluster, admin)[int(target.name)] if target.kind == "broker" else None
+    conversation = converse(cluster, broker)
+    assert conversation is not None, "the listener is a plain one"
+    with conversation:
         answer = conversation.ask(request, DescribeConfigsResponse)
     if answer is None:
         return None
     (result,) = answer.results
-    _raise_refusal(result, "cannot read the settings of all brokers")
+    if result.error_code == _UNKNOWN_TOPIC and target.kind == "topic":
+        raise topic_not_found(target.name, known_topics(cluster, admin))
+    _raise_refusal(result, f"cannot read the settings of {target}")
     return {
         config.name: Entry(
             config.name,
@@ -164,6 +193,7 @@ def _read_all_brokers(cluster: Cluster) -> dict[str, Entry] | None:
             config.read_only,
             config.is_sensitive,
             tuple((synonym.name, synonym.value, synonym.source) for synonym in config.synonyms),
+            config.documentation or "",
         )
         for config in sorted(result.configs, key=lambda config: str(config.name))
     }
@@ -175,9 +205,12 @@ def _write_all_brokers(cluster: Cluster, changed: Mapping[str, str], unset: Sequ
 
     configs = [request_of.AlterableConfig(name, _SET, value) for name, value in changed.items()]
     configs += [request_of.AlterableConfig(name, _DELETE, None) for name in unset]
-    resource = request_of.AlterConfigsResource(resource_type=_BROKER, resource_name="", configs=configs)
+    resource = request_of.AlterConfigsResource(_RESOURCE_TYPES["brokers"], resource_name="", configs=configs)
     request = request_of.IncrementalAlterConfigsRequest(resources=[resource], validate_only=dry_run)
-    with _all_brokers_conversation(cluster) as conversation:
+    conversation = converse(cluster)
+    if conversation is None:
+        raise _needs_plain()
+    with conversation:
         answer = conversation.ask(request, IncrementalAlterConfigsResponse)
     if answer is None:
         raise CommandFailed("this cluster does not offer IncrementalAlterConfigs")

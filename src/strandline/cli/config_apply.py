@@ -31,7 +31,7 @@ def apply_changes(
         )
     _check_names(target, [*changed, *unset], entries)
     changes = [Change(name, _value(entries, name), value) for name, value in changed.items()]
-    changes += [Change(name, _value(entries, name), None) for name in unset]
+    changes += [Change(name, _value(entries, name), None, _fallback(entries, target, name)) for name in unset]
     # Whatever the cluster refuses, it should refuse before a person is asked to confirm it.
     write_entries(cluster, admin, target, changed, unset, dry_run=True)
     plan = [f"{target}, {change}: {loss}" for change in changes if (loss := cost(change))]
@@ -50,6 +50,10 @@ def apply_changes(
 
 def _value(entries: Mapping[str, Entry], name: str) -> str | None:
     return entries[name].value if name in entries else None
+
+
+def _fallback(entries: Mapping[str, Entry], target: Target, name: str) -> tuple[str, str | None] | None:
+    return entries[name].fallback(target) if name in entries else None
 
 
 def _check_names(target: Target, names: Sequence[str], entries: Mapping[str, Entry]) -> None:

@@ -13,19 +13,28 @@ from strandline.topic_config import TOPIC_SETTINGS
 
 @dataclass(frozen=True)
 class Change:
-    """A setting with its value in force and the one to come; `after` is None for a setting that is taken back."""
+    """A setting with its value in force and the one to come.
+
+    `after` is None for a setting that is taken back; then `fallback` is the name and value behind it, where known.
+    """
 
     name: str
     before: str | None
     after: str | None
+    fallback: tuple[str, str | None] | None = None
 
     def __str__(self) -> str:
         before = "unset" if self.before is None else self.before
-        return f"{self.name}: {before} -> {'what the brokers say' if self.after is None else self.after}"
+        if self.after is not None:
+            return f"{self.name}: {before} -> {self.after}"
+        behind = "" if self.fallback is None else f" ({self.fallback[0]}={self.fallback[1] or ''})"
+        return f"{self.name}: {before} -> the default{behind}"
 
 
 def cost(change: Change) -> str:
     """What this change can take away, or nothing."""
+    if change.after is None and change.fallback is not None:
+        return _cost_of_fallback(change)
     name, factor = _topic_name(change.name)
     if change.after is None:
         return _COST_OF_FALLING_BACK.get(name, "")
@@ -57,6 +66,19 @@ _COST_OF_FALLING_BACK = {
     "flush.mode": "the brokers' flush.mode decides what survives a power cut",
     "min.insync.replicas": "the brokers' min.insync.replicas decides what acks=all means",
 }
+
+
+def _cost_of_fallback(change: Change) -> str:
+    """The value behind may stand under another name and in another unit; both are turned into the topic setting's."""
+    assert change.fallback is not None, "the caller looked"
+    name, factor = _topic_name(change.name)
+    _, other_factor = _topic_name(change.fallback[0])
+    return cost(Change(name, _scaled(change.before, factor), _scaled(change.fallback[1], other_factor) or ""))
+
+
+def _scaled(text: str | None, factor: int) -> str | None:
+    number = _number(text, factor)
+    return text if number is None else str(number)
 
 
 def _topic_name(name: str) -> tuple[str, int]:

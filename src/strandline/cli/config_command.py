@@ -36,7 +36,7 @@ OfGroup = Annotated[str | None, typer.Option("--group", "-g", metavar="NAME", he
 def get(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Only these settings.", autocompletion=completion.setting_names),
+        typer.Argument(metavar="NAME", help="Only these settings.", autocompletion=completion.setting_names),
     ] = None,
     topic: OfTopic = None,
     broker: OfBroker = None,
@@ -77,7 +77,7 @@ def get(
 
 def set_(
     settings: Annotated[
-        list[str], typer.Argument(metavar="NAME=VALUE...", autocompletion=completion.settings, help="What to set.")
+        list[str], typer.Argument(metavar="NAME=VALUE", autocompletion=completion.settings, help="What to set.")
     ],
     topic: OfTopic = None,
     broker: OfBroker = None,
@@ -99,7 +99,7 @@ def set_(
 
 def unset(
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="What to unset.", autocompletion=completion.setting_names)
+        list[str], typer.Argument(metavar="NAME", help="What to unset.", autocompletion=completion.setting_names)
     ],
     topic: OfTopic = None,
     broker: OfBroker = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import Annotated, Any
 
@@ -25,7 +26,7 @@ _WIDTH = 100
 def explain(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="NAME...", help="The settings.", autocompletion=completion.setting_names),
+        typer.Argument(metavar="NAME", help="The settings.", autocompletion=completion.setting_names),
     ],
     topic: OfTopic = None,
     broker: OfBroker = None,
@@ -46,7 +47,10 @@ def explain(
         entry = in_force.get(name)
         if not found and entry is None:
             meant = did_you_mean(name, setting_names())
-            raise NotFound(f"no setting is called {name!r}", hint=f"{meant}?" if meant else "see docs/configuration.md")
+            raise NotFound(
+                f"no setting is called {name!r}",
+                hint=f"{meant}?" if meant else "see them with `strandline config get --all`",
+            )
         if as_json:
             output.json_line(
                 {"name": name, "declared": [vars(each) for each in found], "in_force": entry and entry_json(entry)}
@@ -96,8 +100,10 @@ def _show(output: Output, name: str, found: list[Explained], entry: Entry | None
         for label, text in _rows(each):
             _paragraph(output, label, text)
     if entry is not None:
+        if not found and entry.documentation:
+            _paragraph(output, "does", re.sub(r"<[^>]+>", "", entry.documentation))
         meaning = setting_value(entry.name, entry.value)
-        value = f"{entry.value}{f' ({meaning})' if meaning else ''}"
+        value = "nothing" if entry.value is None else f"{entry.value}{f' ({meaning})' if meaning else ''}"
         under = "" if entry.name == name else f", under the name {entry.name}"
         _paragraph(output, "in force", f"{value}, set by: {entry.source_words}{under}")
         for synonym, synonym_value, source in entry.synonyms:

@@ -37,11 +37,16 @@ def consume(
         str | None,
         typer.Option("--to", metavar="WHERE", help="Stop before this offset or time, said as for --from."),
     ] = None,
-    last: Annotated[int | None, typer.Option("--last", min=1, help="The newest N records of the topic.")] = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.")] = None,
+    last: Annotated[
+        int | None, typer.Option("--last", metavar="N", min=1, help="The newest N records of the topic.")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", metavar="N", min=1, help="Stop after so many records.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more at the end; Ctrl-C stops.")] = False,
     partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this partition. May be repeated.")
+        list[int] | None,
+        typer.Option("--partition", "-p", metavar="N", min=0, help="Only this partition. May be repeated."),
     ] = None,
     conditions: Annotated[
         list[str] | None,
@@ -57,11 +62,15 @@ def consume(
         str | None, typer.Option("--grep", metavar="REGEX", help="Only records whose key or value shows this.")
     ] = None,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Read as a member of this group, and commit what was read.")
+        str | None,
+        typer.Option("--group", "-g", metavar="NAME", help="Read as a member of this group, and commit what was read."),
     ] = None,
     as_json: AsJson = False,
     pattern: Annotated[
-        str | None, typer.Option("--format", "-F", help=r"As kcat: %k %s %o %p %t %T %h %K %S; for example '%k:%s\n'.")
+        str | None,
+        typer.Option(
+            "--format", "-F", metavar="TEXT", help=r"As kcat: %k %s %o %p %t %T %h %K %S; for example '%k:%s\n'."
+        ),
     ] = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     timeout: Timeout = TIMEOUT_S_DEFAULT,

@@ -27,7 +27,9 @@ def dev(
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="Keep the logs here. Default: gone when dev stops.")
     ] = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free port.")] = PORT_DEFAULT,
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="0 takes a free port.")
+    ] = PORT_DEFAULT,
     overrides: Annotated[
         list[str] | None, typer.Option("-X", metavar="KEY=VALUE", help="A broker property. May be repeated.")
     ] = None,

@@ -123,10 +123,11 @@ def topic_findings(cluster: Cluster, admin: Any, metadata: Any) -> Iterator[Find
     for (text, _), members in groups.items():
         found = members[0][1]
         told = f"{_listed([name for name, _ in members])}: {text}"
+        advice = found.advice if len(members) == 1 else found.advice.replace(f" {members[0][0]} ", " NAME ")
         if found.broken:
-            yield problem("topic", f"{told}. {_sentence(found.flaw)}", found.advice)
+            yield problem("topic", f"{told}. {_sentence(found.flaw)}", advice)
         elif found.flaw:
-            yield warning("topic", f"{told}. {_sentence(found.flaw)}", found.advice)
+            yield warning("topic", f"{told}. {_sentence(found.flaw)}", advice)
         else:
             yield ok("topic", told)
 
@@ -162,9 +163,9 @@ def _show(output: Output, finding: Finding) -> None:
     label = f"{finding.level:7}"
     if output.is_terminal and colours_wanted(sys.stdout):
         label = f"\033[{_COLOURS[finding.level]}m{label}\033[0m"
-    output.line(f"  {label}  {finding.text}")
+    output.hanging(f"  {label}  ", " " * 11, finding.text)
     if finding.advice:
-        output.line(f"  {'':7}  do: {finding.advice}")
+        output.hanging(f"{' ' * 11}do: ", " " * 15, finding.advice)
 
 
 def _conclude(output: Output, seen: list[Finding], strict: bool) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from strandline.cli.findings import Finding, note, ok, problem, warning
 from strandline.cli.plain_words import size
 
-OPEN_FILES_WANTED = 65_536
+OPEN_FILES_WANTED = 10_000
+OPEN_FILES_ADVISED = 65_536
 OPEN_FILES_NEEDED = 4_096
 MEMORY_WANTED = 512 * 1024 * 1024
 MEMORY_NEEDED = 128 * 1024 * 1024
@@ -77,7 +78,7 @@ def _open_files(node_pid: int | None) -> Iterator[Finding]:
             whose = "this shell (the node's own could not be read)"
     text = f"{whose} may open {limit:,} files and connections{used}"
     advice = (
-        f"raise it: `ulimit -n {OPEN_FILES_WANTED}` before the start, or LimitNOFILE={OPEN_FILES_WANTED} in systemd"
+        f"raise it: `ulimit -n {OPEN_FILES_ADVISED}` before the start, or LimitNOFILE={OPEN_FILES_ADVISED} in systemd"
     )
     if limit < OPEN_FILES_NEEDED:
         yield problem("open-files", f"{text}; partitions and clients need more", advice)

@@ -72,10 +72,8 @@ def cannot_reach(bootstrap: str, reason: str = "") -> Unreachable:
 
 def topic_not_found(topic: str, existing: Iterable[str] = ()) -> NotFound:
     meant = did_you_mean(topic, existing)
-    return NotFound(
-        f"there is no topic {topic!r}",
-        hint=f"{meant or 'see `strandline topic list`'}, or create it with `strandline topic create {topic}`",
-    )
+    look = f"{meant}?" if meant else "see `strandline topic list`,"
+    return NotFound(f"there is no topic {topic!r}", hint=f"{look} or create it: `strandline topic create {topic}`")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -32,14 +32,16 @@ def dump(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PATH...",
+            metavar="PATH",
             help="A partition directory, a data directory, or a file: .log .index .timeindex .txnindex .snapshot "
             ".checkpoint, a checkpoint, meta.properties, partition.metadata, quorum-state.",
         ),
     ],
     batches: Annotated[bool, typer.Option("--batches", help="Batches only, not their records.")] = False,
     from_offset: Annotated[int, typer.Option("--from", metavar="OFFSET", min=0, help="Records from here on.")] = 0,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="At most so many records.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", metavar="N", min=1, help="At most so many records.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print segments, indexes and checkpoints.

@@ -31,7 +31,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Let the cluster check it and change nothing.")]
 TopicName = Annotated[str, typer.Argument(metavar="NAME", help="The topic.", autocompletion=completion.topic_names)]
 TopicNames = Annotated[
-    list[str], typer.Argument(metavar="NAME...", help="The topics.", autocompletion=completion.topic_names)
+    list[str], typer.Argument(metavar="NAME", help="The topics.", autocompletion=completion.topic_names)
 ]
 
 

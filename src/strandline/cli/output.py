@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any, BinaryIO, TextIO
 
 from strandline.cli.failures import PipeClosed
+
+_NUMERIC = re.compile(r"-?[0-9][0-9,.]*( ([KMGT]i)?B)?|-")
 
 
 class Output:
@@ -48,6 +52,19 @@ class Output:
         self._stderr.write(text + "\n")
         self._stderr.flush()
 
+    def hanging(self, first: str, rest: str, text: str) -> None:
+        """A line that, on a terminal, is broken at its width and goes on indented; in a pipe it stays one line."""
+        if not self.is_terminal:
+            self.line(first + text)
+            return
+        import textwrap
+
+        width = max(60, shutil.get_terminal_size().columns)
+        # Colours take no room on the screen, so what is drawn is measured without them.
+        lines = textwrap.wrap(text, width - len(rest), break_long_words=False, break_on_hyphens=False) or [""]
+        for number, line in enumerate(lines):
+            self.line((rest if number else first) + line)
+
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """Rows for people: drawn on a terminal, plain aligned columns in a pipe, so that awk and grep work."""
         texts = [[str(cell) for cell in row] for row in rows]
@@ -66,7 +83,7 @@ class Output:
 
         drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
         for index, column in enumerate(columns):
-            numeric = bool(rows) and all(row[index].lstrip("-").isdigit() for row in rows)
+            numeric = bool(rows) and all(_NUMERIC.fullmatch(row[index]) for row in rows)
             drawn.add_column(column, justify="right" if numeric else "left", overflow="fold")
         for row in rows:
             drawn.add_row(*(Text(cell) for cell in row))

@@ -33,7 +33,7 @@ def setting_value(name: str, text: str | None) -> str:
         return ""
     number = int(text)
     if number == LONG_MAX:
-        return "never"
+        return "never" if name.startswith(("flush.", "log.flush.")) else "no limit"
     if number == -1 and ".retention." in f".{name}":
         return "no limit"
     if name.endswith(".ms") and number >= 1000:

@@ -30,16 +30,23 @@ def produce(
         str, typer.Argument(metavar="TOPIC", help="The topic to write to.", autocompletion=completion.topic_names)
     ],
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Files to read; none or - is stdin.")
+        list[Path] | None, typer.Argument(metavar="FILE", help="Files to read; none or - is stdin.")
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record that has none.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", metavar="TEXT", help="The key of every record that has none.")
+    ] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help=r"What divides key and value in a line; \t is a tab.")
+        str | None,
+        typer.Option(
+            "--key-separator", "-K", metavar="TEXT", help=r"What divides key and value in a line; \t is a tab."
+        ),
     ] = None,
     headers: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="KEY=VALUE", help="A header. May be repeated.")
     ] = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Write to this partition.")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Write to this partition.")
+    ] = None,
     timestamp: Annotated[
         str | None, typer.Option("--timestamp", metavar="WHEN", help="An ISO time, @ms, or how long ago: 10m-ago.")
     ] = None,
@@ -52,7 +59,9 @@ def produce(
         str | None, typer.Option("--input", metavar="lines|json", help="What is read, when it differs from --json.")
     ] = None,
     repartition: Annotated[bool, typer.Option("--repartition", help="Ignore the partitions in JSON lines.")] = False,
-    rate: Annotated[float | None, typer.Option("--rate", min=0.001, help="At most so many records a second.")] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", metavar="N", min=0.001, help="At most so many records a second.")
+    ] = None,
     acks: Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Whose acknowledgement to wait for.")] = "all",
     compression: Annotated[
         str, typer.Option("--codec", "--compression", "-z", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")

@@ -30,7 +30,8 @@ from strandline.cli.topics import described
 def alter(
     name: TopicName,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="So many in total; they can only become more.")
+        int | None,
+        typer.Option("--partitions", "-p", metavar="N", min=1, help="So many in total; they can only become more."),
     ] = None,
     configs: Annotated[
         list[str] | None,

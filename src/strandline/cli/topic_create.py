@@ -27,10 +27,12 @@ _POLL_S = 0.05
 
 
 def create(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The new topics.")],
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=-1, help="-1: the broker's default.")] = -1,
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="The new topics.")],
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", metavar="N", min=-1, help="-1: the broker's default.")
+    ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", min=-1, help="-1: the broker's default.")
+        int, typer.Option("--replication-factor", "-r", metavar="N", min=-1, help="-1: the broker's default.")
     ] = -1,
     configs: Annotated[
         list[str] | None,

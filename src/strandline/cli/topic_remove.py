@@ -108,7 +108,8 @@ def trim(
         ),
     ],
     partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this partition. May be repeated.")
+        list[int] | None,
+        typer.Option("--partition", "-p", metavar="N", min=0, help="Only this partition. May be repeated."),
     ] = None,
     yes: Yes = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
@@ -125,7 +126,7 @@ def trim(
     ranges = offset_ranges(cluster, admin, [topic])
     targets = _new_starts(cluster, admin, places, ranges, position)
     plan = [
-        f"trim {name}-{partition}: up to {count(new - start, 'record')} go, offsets {start} to {new - 1}, for good"
+        f"trim {name}-{partition}: up to {count(new - start, 'record')}, offsets {start} to {new - 1}, for good"
         for partition, (start, new) in targets.items()
     ]
     if not plan:

@@ -37,8 +37,8 @@ COMMANDS: dict[str, Entry] = {
         "Create, list, describe, alter, trim and delete topics.",
         verbs=(
             ("create", "topic_create:create", "Create topics and wait until they can be used."),
-            ("list", "topic_show:list_topics", "List topics."),
-            ("describe", "topic_show:describe", "Show a topic: partitions, offsets, sizes, settings."),
+            ("list", "topic_list:list_topics", "List topics."),
+            ("describe", "topic_describe:describe", "Show a topic: partitions, offsets, sizes, settings."),
             ("alter", "topic_alter:alter", "Add partitions, set and unset settings."),
             ("trim", "topic_remove:trim", "Delete the records before an offset or a time."),
             ("delete", "topic_remove:delete", "Delete topics and every record in them."),
@@ -96,7 +96,9 @@ def run(arguments: list[str]) -> int:
 def build(arguments: list[str], *, load_all: bool = False) -> typer.Typer:
     """The typer app with the called command loaded and every other one a stub."""
     # A shell that asks for completions names the command in the environment, not in the arguments.
-    load_all = load_all or any(name.endswith("_COMPLETE") for name in os.environ)
+    typed = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS")
+    if typed and any(name.endswith("_COMPLETE") for name in os.environ):
+        arguments = typed.split()[1:]
     called, called_verb = [*[argument for argument in arguments if not argument.startswith("-")], "", ""][:2]
     # Plain help: drawing it with rich would take twice the time of everything else together.
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True, help=_HELP)
