@@ -70,24 +70,24 @@ class BrokerSettings:
     )
     socket_send_buffer_bytes: int = integer(
         "socket.send.buffer.bytes",
-        102_400,
+        -1,
         at_least(-1),
-        "SO_SNDBUF of client sockets; -1 leaves it to the system.",
-        effect=False,
+        "SO_SNDBUF of client sockets; -1 leaves it to the system, which fits it to each connection. Apache Kafka takes "
+        "102,400.",
     )
     socket_receive_buffer_bytes: int = integer(
         "socket.receive.buffer.bytes",
-        102_400,
+        -1,
         at_least(-1),
-        "SO_RCVBUF of client sockets; -1 leaves it to the system.",
-        effect=False,
+        "SO_RCVBUF of client sockets; -1 leaves it to the system, which fits it to each connection. Apache Kafka takes "
+        "102,400.",
     )
     socket_listen_backlog_size: int = integer(
         "socket.listen.backlog.size",
-        50,
+        1024,
         at_least(1),
-        "Connections that may wait to be accepted.",
-        effect=False,
+        "Connections that may wait to be accepted; the system has a limit of its own (`net.core.somaxconn`). Apache "
+        "Kafka takes 50.",
     )
     queued_max_request_bytes: int = long(
         "queued.max.request.bytes",
@@ -132,8 +132,8 @@ class BrokerSettings:
         "connection.partial.request.timeout.ms",
         60_000,
         at_least(-1),
-        "Strandline's own. A request that is begun and not whole after this time closes its connection, unless at least "
-        "1 KiB of it comes each second; -1 never.",
+        "Strandline's own. A request that is begun and not whole after this time closes its connection, unless at "
+        "least 1 KiB of it comes each second; -1 never.",
         update=CLUSTER_WIDE,
     )
     connections_max_idle_ms: int = long(
@@ -143,7 +143,7 @@ class BrokerSettings:
         "request.timeout.ms",
         30_000,
         at_least(1),
-        "The longest wait for work that another part must finish.",
+        "The longest wait for an answer of another node; one node asks nobody.",
         effect=False,
     )
 
@@ -186,21 +186,18 @@ class BrokerSettings:
         60_000,
         at_least(0),
         "How often log start offsets are written.",
-        effect=False,
     )
     replica_high_watermark_checkpoint_interval_ms: int = long(
         "replica.high.watermark.checkpoint.interval.ms",
         5_000,
         at_least(1),
         "How often high watermarks are written.",
-        effect=False,
     )
     log_dir_failure_timeout_ms: int = long(
         "log.dir.failure.timeout.ms",
         30_000,
         at_least(1),
-        "How long a node whose only log directory failed goes on before it stops.",
-        effect=False,
+        "How long a node whose metadata log failed goes on serving clients before it stops, with status 1.",
     )
     producer_id_expiration_ms: int = integer(
         "producer.id.expiration.ms",
@@ -214,7 +211,6 @@ class BrokerSettings:
         600_000,
         at_least(1),
         "How often silent producers are looked for.",
-        effect=False,
     )
     log_retention_check_interval_ms: int = long(
         "log.retention.check.interval.ms", 300_000, at_least(1), "How often old segments are looked for.", effect=False
@@ -222,9 +218,8 @@ class BrokerSettings:
     metadata_log_segment_bytes: int = integer(
         "metadata.log.segment.bytes",
         1_073_741_824,
-        at_least(12),
+        at_least(8 * MIB),
         "Segment size of `__cluster_metadata`.",
-        effect=False,
     )
 
     # Groups.
@@ -271,8 +266,9 @@ class BrokerSettings:
         "http.listener",
         "127.0.0.1:9644",
         None,
-        "Strandline's own. Where `/metrics`, `/public_metrics`, `/livez` and `/readyz` are served, as `host:port`; port 0 "
-        "takes a free one, `off` serves none. The default steps back if its port is taken; a given one must be free.",
+        "Strandline's own. Where `/metrics`, `/public_metrics`, `/livez` and `/readyz` are served, as `host:port`; "
+        "port 0 takes a free one, `off` serves none. The default steps back if its port is taken; a given one must be "
+        "free.",
     )
     log_format: str = text(
         "log.format",
@@ -309,7 +305,11 @@ class BrokerSettings:
         update=CLUSTER_WIDE,
     )
     queued_max_requests: int = integer(
-        "queued.max.requests", 500, at_least(1), "`queued.max.request.bytes` is the limit here.", effect=False
+        "queued.max.requests",
+        500,
+        at_least(1),
+        "A request is begun as soon as it is there; `queued.max.request.bytes` is the limit here.",
+        effect=False,
     )
     inter_broker_listener_name: str | None = text(
         "inter.broker.listener.name", None, None, "The listener other brokers use.", effect=False

@@ -66,7 +66,6 @@ class TopicConfig:
         one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         "`producer` keeps what the producer sent and costs nothing; any other codec re-encodes batches that differ.",
         synonyms=_as("compression.type"),
-        effect=False,
     )
     compression_gzip_level: int = integer(
         "compression.gzip.level",
@@ -74,15 +73,13 @@ class TopicConfig:
         between(1, 9, also=-1),
         "Level used when the broker re-encodes with gzip; -1 is the codec's own default.",
         synonyms=_as("compression.gzip.level"),
-        effect=False,
     )
     compression_lz4_level: int = integer(
         "compression.lz4.level",
         9,
         between(1, 17),
-        "Level used when the broker re-encodes with lz4.",
+        "Level used when the broker re-encodes with lz4; 9 is the fast compressor, every other one the slow one.",
         synonyms=_as("compression.lz4.level"),
-        effect=False,
     )
     compression_zstd_level: int = integer(
         "compression.zstd.level",
@@ -90,7 +87,6 @@ class TopicConfig:
         between(-131072, 22),
         "Level used when the broker re-encodes with zstd.",
         synonyms=_as("compression.zstd.level"),
-        effect=False,
     )
     delete_retention_ms: int = long(
         "delete.retention.ms",
@@ -202,7 +198,6 @@ class TopicConfig:
         False,
         "Give a new segment file its full size at once.",
         synonyms=_as("log.preallocate"),
-        effect=False,
     )
     retention_bytes: int = long(
         "retention.bytes",
@@ -252,7 +247,6 @@ class TopicConfig:
         at_least(0),
         "A random time taken off `segment.ms`, so that segments do not all roll at once.",
         synonyms=(*_as("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", HOUR_MS, kind="int")),
-        effect=False,
     )
     segment_ms: int = long(
         "segment.ms",

@@ -266,7 +266,7 @@ def test_entries_of_a_topic_tell_value_and_source() -> None:
 def test_a_setting_without_a_reader_says_that_it_has_no_effect(config_class: type) -> None:
     tables = {"settings.py", "node_settings.py", "topic_config.py", "broker_settings.py", "config.py", "config_docs.py"}
     sources = (path for path in (REPOSITORY / "src").rglob("*.py") if path.name not in tables)
-    read = set(re.findall(r"\.([a-z_]+)\b", "\n".join(path.read_text() for path in sources)))
+    read = set(re.findall(r"\.([a-z0-9_]+)\b", "\n".join(path.read_text() for path in sources)))
     through = {
         "listeners": "client_listeners",
         "controller_listener_names": "client_listeners",

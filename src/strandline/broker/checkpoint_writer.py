@@ -1,4 +1,4 @@
-"""Writes the checkpoints of a node: now and then, and when an answer waits for them.
+"""Writes the checkpoints of a node: each now and then, at its own interval, and when an answer waits for it.
 
 They are synced, so a thread writes them. One write is under way at a time; whoever asks meanwhile waits for the next,
 which serves all that wait: so many DeleteRecords cost as many writes as the disk manages, and never a thread each.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from strandline.broker import metadata_log
 from strandline.ids import TopicPartition
+from strandline.log.checkpoints import ALL, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node
@@ -27,8 +28,9 @@ class CheckpointWriter:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._is_writing = False
-        self._is_all_wanted = False
+        self._wanted: set[str] = set()
         self._waiting: list[Done] = []
+        self._written_at = dict.fromkeys(ALL, node.runtime.monotonic())
 
     @property
     def is_idle(self) -> bool:
@@ -36,7 +38,20 @@ class CheckpointWriter:
 
     def write_all(self) -> None:
         """Write every checkpoint that has changed, soon."""
-        self._is_all_wanted = True
+        self._wanted |= ALL
+        self._start()
+
+    def write_due(self, now: float) -> None:
+        """Write those whose time has come and that have changed."""
+        config = self._node.config
+        for name, interval_ms in (
+            (RECOVERY_POINTS, config.log_flush_offset_checkpoint_interval_ms),
+            (HIGH_WATERMARKS, config.replica_high_watermark_checkpoint_interval_ms),
+            (LOG_START_OFFSETS, config.log_flush_start_offset_checkpoint_interval_ms),
+        ):
+            if (now - self._written_at[name]) * 1000 >= interval_ms:
+                self._written_at[name] = now
+                self._wanted.add(name)
         self._start()
 
     def write_start_offsets(self, on_done: Done) -> None:
@@ -45,7 +60,7 @@ class CheckpointWriter:
         self._start()
 
     def _start(self) -> None:
-        if self._is_writing or not (self._waiting or self._is_all_wanted):
+        if self._is_writing or not (self._waiting or self._wanted):
             return
         files = self._changed()
         waiting, self._waiting = self._waiting, []
@@ -59,9 +74,11 @@ class CheckpointWriter:
 
     def _changed(self) -> Files:
         replicas, directory = self._node.replicas, self._node.directory
-        if self._is_all_wanted:
-            self._is_all_wanted = False
-            return directory.changed_checkpoints(replicas.logs(), replicas.offline)
+        wanted, self._wanted = self._wanted, set()
+        if not wanted <= {LOG_START_OFFSETS}:
+            if self._waiting:
+                wanted.add(LOG_START_OFFSETS)
+            return directory.changed_checkpoints(replicas.logs(), replicas.offline, wanted)
         logs = {TopicPartition(each.topic, each.index): each.log for each in replicas.all() if each.log_start_offset}
         logs[metadata_log.NAME] = self._node.metadata.log
         return directory.changed_start_offsets(logs, replicas.offline)

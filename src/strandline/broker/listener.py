@@ -6,7 +6,7 @@ import asyncio
 import errno
 import logging
 import socket
-from typing import Final
+from typing import Final, NamedTuple
 
 from strandline.broker.admission import Admission
 from strandline.broker.connection import Connection
@@ -18,10 +18,17 @@ from strandline.runtime import LoopRuntime
 
 log = logging.getLogger("strandline.broker")
 
-BACKLOG: Final = 1024
 ACCEPTS_PER_TURN_MAX: Final = 64
 BACKOFF_S: Final = 0.1
 _OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class SocketOptions(NamedTuple):
+    """What client sockets are asked to have; -1 leaves a buffer to the system, which fits it to the connection."""
+
+    backlog: int
+    send_buffer_bytes: int
+    receive_buffer_bytes: int
 
 
 class Listener:
@@ -31,11 +38,13 @@ class Listener:
         runtime: LoopRuntime,
         dispatcher: Dispatcher,
         admission: Admission,
+        options: SocketOptions,
     ) -> None:
         self._loop = loop
         self._runtime = runtime
         self._dispatcher = dispatcher
         self.admission = admission
+        self._options = options
         self._buffer = ReceiveBuffer()
         dispatcher.on_pressure = self._buffer.on_pressure
         self._hangups = Hangups(loop)
@@ -49,6 +58,9 @@ class Listener:
         )[0]
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self._options.receive_buffer_bytes > 0:
+            # Inherited by what is accepted. Later would be too late: the window is agreed on as a connection is made.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._options.receive_buffer_bytes)
         listening.setblocking(False)
         listening.bind(address)
         self._socket = listening
@@ -57,7 +69,7 @@ class Listener:
 
     def open(self) -> None:
         assert self._socket is not None
-        self._socket.listen(BACKLOG)
+        self._socket.listen(self._options.backlog)
         self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
 
     def close(self) -> None:
@@ -118,6 +130,8 @@ class Listener:
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._options.send_buffer_bytes > 0:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._options.send_buffer_bytes)
         transport = SocketTransport(self._loop, self._runtime, accepted, self._buffer, self._hangups, host)
         connection = Connection(dispatcher, transport)
         dispatcher.welcome(connection)

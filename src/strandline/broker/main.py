@@ -79,10 +79,11 @@ async def _serve(data: Path, config: BrokerConfig) -> int:
     print(f"ready {_address(host, port)}", flush=True)
     if listening is not None:
         loop.call_later(LOAD_ENDPOINT_S, endpoint.load, loop)
+    node.on_failed = stopping.set
     await stopping.wait()
     await node.stop()
     await endpoint.close()
-    return 0
+    return 1 if node.has_failed else 0
 
 
 def _address(host: str, port: int) -> str:

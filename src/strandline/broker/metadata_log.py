@@ -45,7 +45,15 @@ Done = Callable[[BaseException | None], object]
 
 
 class MetadataLog:
-    def __init__(self, directory: LogDirectory, runtime: Runtime, flusher: Flusher, *, node_id: int) -> None:
+    def __init__(
+        self,
+        directory: LogDirectory,
+        runtime: Runtime,
+        flusher: Flusher,
+        *,
+        node_id: int,
+        segment_bytes: int,
+    ) -> None:
         self._directory = directory
         self._runtime = runtime
         self._flusher = flusher
@@ -59,7 +67,7 @@ class MetadataLog:
         """Told that a write failed, with the records of earlier ones that are still under way."""
         self._pending: deque[tuple[int, int, list[Any], Done]] = deque()
         self._is_fold_due = False
-        self.log = directory.open_log(NAME, TopicConfig(), now_ms=runtime.now_ms())
+        self.log = directory.open_log(NAME, TopicConfig(segment_bytes=segment_bytes), now_ms=runtime.now_ms())
         # What recovery found in the file is flushed before it is believed.
         self.log.flush_now()
         self._load()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import uuid
 from collections import deque
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,7 @@ from strandline.broker.deadlines import Deadlines
 from strandline.broker.descriptors import descriptors_max, share_out
 from strandline.broker.dispatch import Dispatcher
 from strandline.broker.dynamic_config import DynamicConfig
-from strandline.broker.listener import Listener
+from strandline.broker.listener import Listener, SocketOptions
 from strandline.broker.metadata_log import Done, MetadataLog
 from strandline.broker.preloading import import_rest
 from strandline.broker.replicas import Replicas
@@ -40,6 +41,7 @@ from strandline.runtime import LoopRuntime
 
 if TYPE_CHECKING:
     from strandline.broker.group_driver import GroupDriver
+    from strandline.broker.telemetry import Telemetry
 
 log = logging.getLogger("strandline.node")
 
@@ -47,7 +49,6 @@ TICK_S: Final = 1.0
 LOAD_REST_S: Final = 0.05
 DRAIN_S_MAX: Final = 10.0
 IDLE_SWEEP_TICKS: Final = 30
-EXPIRY_SWEEP_TICKS: Final = 600
 
 
 class Node:
@@ -86,12 +87,23 @@ class Node:
             creations_per_s_max=config.max_connection_creation_rate,
             connections_room=share.connections_max,
         )
-        self.listener = Listener(loop, self.runtime, self.dispatcher, admission)
+        options = SocketOptions(
+            backlog=config.socket_listen_backlog_size,
+            send_buffer_bytes=config.socket_send_buffer_bytes,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        )
+        self.listener = Listener(loop, self.runtime, self.dispatcher, admission, options)
         self.sessions = FetchSessions(
             self.runtime.random, sessions_max=config.max_incremental_fetch_session_cache_slots
         )
         self.produce_waits: deque[ProduceWait] = deque()
-        self.metadata = MetadataLog(self.directory, self.runtime, self.flusher, node_id=self.node_id)
+        self.metadata = MetadataLog(
+            self.directory,
+            self.runtime,
+            self.flusher,
+            node_id=self.node_id,
+            segment_bytes=config.metadata_log_segment_bytes,
+        )
         self.controller = Controller(self.metadata.image, config=config, rng=self.runtime.random)
         self.dynamic_config = DynamicConfig(self)
         self.dynamic_config.apply()
@@ -101,7 +113,11 @@ class Node:
         self.producer_ids: ProducerIds
         self._bound: tuple[str, int] = ("", 0)
         self._ticking: asyncio.TimerHandle | None = None
-        self._checkpointed_at = self.runtime.monotonic()
+        self._producers_expired_at = self.runtime.monotonic()
+        self._metadata_failed_at: float | None = None
+        self.has_failed = False
+        self.on_failed: Callable[[], object] = lambda: None
+        """Told that the node cannot go on and should be stopped."""
 
     def _identify(self) -> tuple[str, uuid.UUID]:
         """Whose directory this is; a fresh one is formatted for a new cluster."""
@@ -136,7 +152,7 @@ class Node:
         self.replicas.open_all()
         self.metadata.on_applied = self.replicas.on_metadata
         self.metadata.on_failed = lambda pending: self.controller.revert(self.image, pending)
-        self._write_checkpoints()
+        self.checkpoints.write_all()
         self.dispatcher.ticks = 0
         self._ticking = self.loop.call_later(TICK_S, self._tick)
         self.listener.open()
@@ -169,6 +185,13 @@ class Node:
         from strandline.broker.group_driver import GroupDriver, OffsetsTopicOfNode, group_config
 
         return GroupDriver(self.runtime, group_config(self.config), OffsetsTopicOfNode(self))
+
+    @cached_property
+    def telemetry(self) -> Telemetry:
+        """What clients tell about themselves; nothing of it is there until one does."""
+        from strandline.broker.telemetry import Telemetry
+
+        return Telemetry(self.runtime)
 
     def _load_the_rest(self) -> None:
         """Import what the first requests of each kind would wait for, one module per turn of the loop."""
@@ -234,18 +257,25 @@ class Node:
                 wait.expire()
         self.replicas.flush_by_time(now)
         self.directory.open_files.trim()
-        if (now - self._checkpointed_at) * 1000 >= self.config.log_flush_offset_checkpoint_interval_ms:
-            self._write_checkpoints()
+        self.checkpoints.write_due(now)
         dispatcher.close_stalled()
         idle_s = self.config.connections_max_idle_ms / 1000
         if idle_s >= 0 and dispatcher.ticks % max(1, min(IDLE_SWEEP_TICKS, int(idle_s / 2))) == 0:
             dispatcher.close_idle(idle_s=idle_s)
-        if dispatcher.ticks % EXPIRY_SWEEP_TICKS == 0:
+        if (now - self._producers_expired_at) * 1000 >= self.config.producer_id_expiration_check_interval_ms:
+            self._producers_expired_at = now
             self.replicas.expire_producers()
+        if self.metadata.log.failure is not None:
+            self._on_metadata_failed(now)
 
-    def _write_checkpoints(self) -> None:
-        self._checkpointed_at = self.runtime.monotonic()
-        self.checkpoints.write_all()
+    def _on_metadata_failed(self, now: float) -> None:
+        """Without its metadata log a node can change nothing any more: clients are served for a while, then it ends."""
+        if self._metadata_failed_at is None:
+            self._metadata_failed_at = now
+        elif not self.has_failed and (now - self._metadata_failed_at) * 1000 >= self.config.log_dir_failure_timeout_ms:
+            log.critical("stopping: %s (log.dir.failure.timeout.ms is over)", self.metadata.log.failure)
+            self.has_failed = True
+            self.on_failed()
 
     # Stopping
 
@@ -277,7 +307,8 @@ class Node:
         )
 
     def close(self) -> None:
-        clean = True
+        # A metadata log whose flush failed is read again at the next start, batch by batch.
+        clean = self.metadata.log.failure is None
         for each in self.replicas.all():
             try:
                 each.log.close()

@@ -18,6 +18,7 @@ from strandline.ids import TopicPartition
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
+ALL: Final = frozenset((RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS))
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
 

@@ -15,7 +15,7 @@ import logging
 import re
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -186,16 +186,22 @@ class LogDirectory:
         self.save(self.changed_checkpoints(logs, offline))
 
     def changed_checkpoints(
-        self, logs: Mapping[TopicPartition, tuple[PartitionLog, int]], offline: Iterable[TopicPartition] = ()
+        self,
+        logs: Mapping[TopicPartition, tuple[PartitionLog, int]],
+        offline: Iterable[TopicPartition] = (),
+        wanted: Collection[str] = checkpoints.ALL,
     ) -> Files:
         """The checkpoint files whose content is not what was last written; `save` writes them, in a thread perhaps."""
-        self.recovery_points = {name: each.flushed_offset for name, (each, _) in logs.items()}
-        self.high_watermarks = {name: high_watermark for name, (_, high_watermark) in logs.items()}
-        return {
-            **self._changed(checkpoints.RECOVERY_POINTS, self.recovery_points),
-            **self._changed(checkpoints.HIGH_WATERMARKS, self.high_watermarks),
-            **self.changed_start_offsets({name: each for name, (each, _) in logs.items()}, offline),
-        }
+        files: Files = {}
+        if checkpoints.RECOVERY_POINTS in wanted:
+            self.recovery_points = {name: each.flushed_offset for name, (each, _) in logs.items()}
+            files |= self._changed(checkpoints.RECOVERY_POINTS, self.recovery_points)
+        if checkpoints.HIGH_WATERMARKS in wanted:
+            self.high_watermarks = {name: high_watermark for name, (_, high_watermark) in logs.items()}
+            files |= self._changed(checkpoints.HIGH_WATERMARKS, self.high_watermarks)
+        if checkpoints.LOG_START_OFFSETS in wanted:
+            files |= self.changed_start_offsets({name: each for name, (each, _) in logs.items()}, offline)
+        return files
 
     def changed_start_offsets(
         self, logs: Mapping[TopicPartition, PartitionLog], offline: Iterable[TopicPartition] = ()
