@@ -10,6 +10,7 @@ from typing import Protocol, cast
 
 from bench.figures import Figure
 from bench.scenarios import (
+    cli_start,
     cold_read,
     fanout,
     fetch_1k,
@@ -52,5 +53,6 @@ SCENARIOS: dict[str, Scenario] = {
         cold_read,
         many_partitions,
         library,
+        cli_start,
     )
 }
