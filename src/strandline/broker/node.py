@@ -42,6 +42,7 @@ from strandline.runtime import LoopRuntime
 if TYPE_CHECKING:
     from strandline.broker.group_driver import GroupDriver
     from strandline.broker.telemetry import Telemetry
+    from strandline.broker.telemetry import Telemetry
 
 log = logging.getLogger("strandline.node")
 
@@ -185,6 +186,13 @@ class Node:
         from strandline.broker.group_driver import GroupDriver, OffsetsTopicOfNode, group_config
 
         return GroupDriver(self.runtime, group_config(self.config), OffsetsTopicOfNode(self))
+
+    @cached_property
+    def telemetry(self) -> Telemetry:
+        """What clients tell about themselves; nothing of it is there until one does."""
+        from strandline.broker.telemetry import Telemetry
+
+        return Telemetry(self.runtime)
 
     @cached_property
     def telemetry(self) -> Telemetry:
