@@ -61,6 +61,14 @@ class RequestContext:
         self.client_host = client_host
 
     @property
+    def connection(self) -> Connection:
+        return self._exchange.connection
+
+    @property
+    def client_port(self) -> int:
+        return self._exchange.connection.transport.peer_port
+
+    @property
     def client_software(self) -> tuple[str, str] | None:
         return self._exchange.connection.software
 

@@ -104,6 +104,8 @@ def routes() -> dict[int, Route]:
         Route(57, "UpdateFeatures", (0, 2), 0, "k57_update_features"),
         Route(60, "DescribeCluster", (0, 2), 0, "k60_describe_cluster"),
         Route(61, "DescribeProducers", (0, 0), 0, "k61_describe_producers"),
+        Route(71, "GetTelemetrySubscriptions", (0, 0), 0, "k71_get_telemetry_subscriptions"),
+        Route(72, "PushTelemetry", (0, 0), 0, "k72_push_telemetry"),
         Route(74, "ListConfigResources", (0, 1), 0, "k74_list_config_resources"),
         Route(75, "DescribeTopicPartitions", (0, 0), 0, "k75_describe_topic_partitions"),
     ]

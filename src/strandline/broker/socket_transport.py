@@ -96,6 +96,14 @@ class SocketTransport:
         self.is_congested = False
         self.peer_host = host
 
+    @property
+    def peer_port(self) -> int:
+        # Asked for rarely, so no connection carries it about.
+        try:
+            return int(self._socket.getpeername()[1])
+        except OSError:
+            return 0
+
     def attach(self, connection: Connection) -> None:
         self.connection = connection
         self._hangups.watch(self._fd, self)

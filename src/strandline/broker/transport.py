@@ -12,6 +12,11 @@ Piece = bytes | LogSlice
 
 class Transport(Protocol):
     peer_host: str
+
+    @property
+    def peer_port(self) -> int:
+        """0 if the peer is gone."""
+
     is_congested: bool
     """Whether bytes wait to be sent; no further request is started meanwhile."""
 

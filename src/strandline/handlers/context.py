@@ -52,6 +52,7 @@ class Node(Protocol):
     producer_ids: ProducerIds
     sessions: FetchSessions
     groups: Any
+    telemetry: Any
     routes: Mapping[int, ApiRange]
     directory: LogDirectory
     topics: dict[str | bytes, list[Partition | None]]
@@ -103,6 +104,12 @@ class RequestContext(Protocol):
     api_version: int
     client_id: str | None
     client_host: str
+
+    @property
+    def client_port(self) -> int: ...
+
+    @property
+    def connection(self) -> Connection: ...
 
     @property
     def client_software(self) -> tuple[str, str] | None:

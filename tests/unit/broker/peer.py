@@ -18,6 +18,7 @@ FRAME_MAX = 10_000
 
 class FakeTransport:
     peer_host = "198.51.100.7"
+    peer_port = 40_001
 
     def __init__(self) -> None:
         self.is_congested = False

@@ -1,0 +1,243 @@
+"""KIP-714 as Kafka has it: who is asked for which metrics and how often, and who pushes too early or too much.
+
+Subscriptions are the CLIENT_METRICS resources of the cluster's configs. A client instance is what a client calls itself
+by a UUID; it is known here for as long as its connection and three of its intervals last. Time comes in; nothing here
+reads a clock, and what was pushed is not looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+from crc32c import crc32c
+
+from strandline.errors import ErrorCode, InvalidConfig, RequestError
+from strandline.ids import ZERO_UUID
+from strandline.resource_settings import parse_match
+
+CLIENT_INSTANCES_MAX: Final = 16_384
+"""Kafka's figure; the one not heard of for longest is forgotten."""
+INTERVAL_MS_DEFAULT: Final = 300_000
+EXPIRY_MS_MIN: Final = 60_000
+ALL_METRICS: Final = "*"
+ONE_UUID: Final = UUID(int=1)
+"""Kafka sets it aside for the metadata topic; no client may have it."""
+CODECS_ACCEPTED: Final = (4, 3, 1, 2)
+"""zstd, lz4, gzip, snappy: in the order in which clients should prefer them, which is Kafka's."""
+CODEC_LAST: Final = 4
+
+
+class Owner(Protocol):
+    """The connection that a client instance speaks by."""
+
+    closed: bool
+
+
+class Client(NamedTuple):
+    """What a subscription can match."""
+
+    client_id: str = ""
+    client_software_name: str = ""
+    client_software_version: str = ""
+    client_source_address: str = ""
+    client_source_port: str = ""
+
+
+class Subscription(NamedTuple):
+    metrics: tuple[str, ...]
+    interval_ms: int
+    match: Mapping[str, re.Pattern[str]]
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, str]) -> Subscription:
+        def words(name: str) -> tuple[str, ...]:
+            return tuple(word.strip() for word in settings.get(name, "").split(",") if word.strip())
+
+        return cls(words("metrics"), int(settings.get("interval.ms", INTERVAL_MS_DEFAULT)), parse_match(words("match")))
+
+    def fits(self, instance_id: UUID, client: Client) -> bool:
+        facts = {**client._asdict(), "client_instance_id": kafka_text(instance_id)}
+        return all(pattern.fullmatch(facts[selector]) is not None for selector, pattern in self.match.items())
+
+
+class ClientInstance:
+    __slots__ = (
+        "got_ms",
+        "id",
+        "interval_ms",
+        "is_terminating",
+        "last_error",
+        "metrics",
+        "owner",
+        "pushed_ms",
+        "subscription_id",
+        "used_ms",
+        "version",
+    )
+
+    def __init__(
+        self, instance_id: UUID, owner: Owner, metrics: tuple[str, ...], interval_ms: int, version: int
+    ) -> None:
+        self.id = instance_id
+        self.owner = owner
+        self.metrics = metrics
+        self.interval_ms = interval_ms
+        self.version = version
+        self.subscription_id = subscription_id(metrics, interval_ms, instance_id)
+        self.got_ms = self.pushed_ms = self.used_ms = 0
+        self.is_terminating = False
+        self.last_error = ErrorCode.NONE
+
+    @property
+    def expires_ms(self) -> int:
+        return self.used_ms + max(EXPIRY_MS_MIN, 3 * self.interval_ms)
+
+    def may_get(self, now_ms: int) -> bool:
+        if now_ms - max(self.got_ms, self.pushed_ms) < self.interval_ms:
+            return False
+        self.got_ms = now_ms
+        return True
+
+    def may_push(self, now_ms: int) -> bool:
+        # The first push after a subscription may come early: clients spread theirs over 0.5 to 1.5 intervals.
+        if self.got_ms <= self.pushed_ms and now_ms - self.pushed_ms < self.interval_ms:
+            return False
+        self.pushed_ms = now_ms
+        return True
+
+
+class ClientTelemetry:
+    def __init__(self) -> None:
+        self._instances: OrderedDict[UUID, ClientInstance] = OrderedDict()
+        self._subscriptions: dict[str, Subscription] = {}
+        self._configs: dict[str, dict[str, str]] = {}
+        self._version = 0
+        self.throttled = 0
+
+    def __len__(self) -> int:
+        return len(self._instances)
+
+    def subscribe(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """All subscriptions, name -> settings. Clients hear of a change with their next request."""
+        wanted = {name: dict(settings) for name, settings in configs.items()}
+        if wanted == self._configs:
+            return
+        self._configs = wanted
+        self._version += 1
+        self._subscriptions = {}
+        for name, settings in wanted.items():
+            try:
+                self._subscriptions[name] = Subscription.parse(settings)
+            except (InvalidConfig, ValueError):
+                # The controller lets none of these in; an older log may hold one. It fits nobody.
+                continue
+
+    def knows(self, instance_id: UUID) -> bool:
+        return instance_id in self._instances
+
+    def get(self, instance_id: UUID, client: Client, owner: Owner, now_ms: int) -> ClientInstance:
+        """The instance with what it is asked for. RequestError for one that asks too often."""
+        instance = self._instance(instance_id, client, owner, now_ms)
+        if not instance.may_get(now_ms) and instance.last_error not in (
+            ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ):
+            self.throttled += 1
+            raise RequestError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "asked again before the push interval was over")
+        instance.last_error = ErrorCode.NONE
+        return instance
+
+    def push(
+        self,
+        instance_id: UUID,
+        client: Client,
+        owner: Owner,
+        now_ms: int,
+        *,
+        asked_subscription_id: int,
+        is_terminating: bool,
+        codec: int,
+        size_bytes: int,
+        size_bytes_max: int,
+    ) -> ClientInstance:
+        """The instance whose metrics may be read. RequestError for a push that is not taken."""
+        if instance_id in (ZERO_UUID, ONE_UUID):
+            raise RequestError(ErrorCode.INVALID_REQUEST, "no client instance has this id")
+        instance = self._instance(instance_id, client, owner, now_ms)
+        try:
+            self._check_push(instance, now_ms, asked_subscription_id, is_terminating, codec, size_bytes, size_bytes_max)
+        except RequestError as error:
+            instance.last_error = error.code
+            raise
+        finally:
+            instance.is_terminating = is_terminating
+        instance.last_error = ErrorCode.NONE
+        return instance
+
+    def _check_push(
+        self,
+        instance: ClientInstance,
+        now_ms: int,
+        asked_subscription_id: int,
+        is_terminating: bool,
+        codec: int,
+        size_bytes: int,
+        size_bytes_max: int,
+    ) -> None:
+        if instance.is_terminating:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "the client had said that it pushes for the last time")
+        # A client that goes may push once more at any time.
+        if not instance.may_push(now_ms) and not is_terminating:
+            self.throttled += 1
+            raise RequestError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "pushed before the push interval was over")
+        if asked_subscription_id != instance.subscription_id:
+            raise RequestError(
+                ErrorCode.UNKNOWN_SUBSCRIPTION_ID, f"subscription {asked_subscription_id} is not current"
+            )
+        if not 0 <= codec <= CODEC_LAST:
+            raise RequestError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {codec}")
+        if size_bytes > size_bytes_max:
+            raise RequestError(ErrorCode.TELEMETRY_TOO_LARGE, f"{size_bytes} bytes; {size_bytes_max} are allowed")
+
+    def _instance(self, instance_id: UUID, client: Client, owner: Owner, now_ms: int) -> ClientInstance:
+        instance = self._instances.get(instance_id)
+        if instance is not None and (instance.owner.closed or instance.expires_ms <= now_ms):
+            instance = None
+        if instance is None or instance.version < self._version:
+            metrics, interval_ms = self._wanted_of(instance_id, client)
+            instance = ClientInstance(instance_id, owner, metrics, interval_ms, self._version)
+            self._instances[instance_id] = instance
+        instance.used_ms = now_ms
+        self._instances.move_to_end(instance_id)
+        if len(self._instances) > CLIENT_INSTANCES_MAX:
+            self._instances.popitem(last=False)
+        return instance
+
+    def _wanted_of(self, instance_id: UUID, client: Client) -> tuple[tuple[str, ...], int]:
+        """The metrics of all subscriptions that fit, and the shortest of their intervals."""
+        metrics: dict[str, None] = {}
+        interval_ms = INTERVAL_MS_DEFAULT
+        for subscription in self._subscriptions.values():
+            if subscription.fits(instance_id, client):
+                metrics.update(dict.fromkeys(subscription.metrics))
+                interval_ms = min(interval_ms, subscription.interval_ms)
+        return ((ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics))), interval_ms
+
+
+def subscription_id(metrics: tuple[str, ...], interval_ms: int, instance_id: UUID) -> int:
+    """A number that changes with what the client is asked for: CRC-32C of it, mixed with the instance's hash."""
+    text = f"[{', '.join(metrics)}]{interval_ms}"
+    halves = (instance_id.int >> 64) ^ (instance_id.int & 0xFFFFFFFFFFFFFFFF)
+    mixed = crc32c(text.encode()) ^ (halves >> 32) ^ (halves & 0xFFFFFFFF)
+    return mixed - (1 << 32) if mixed >= 1 << 31 else mixed
+
+
+def kafka_text(value: UUID) -> str:
+    """A UUID as Kafka writes it, and as a pattern for `client_instance_id` sees it."""
+    from base64 import urlsafe_b64encode
+
+    return urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
