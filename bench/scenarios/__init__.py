@@ -25,6 +25,7 @@ from bench.scenarios import (
     produce_1k,
     produce_100_lz4,
     startup,
+    topics_1000,
 )
 from bench.stage import Stage
 
@@ -52,6 +53,7 @@ SCENARIOS: dict[str, Scenario] = {
         flush_ack,
         cold_read,
         many_partitions,
+        topics_1000,
         library,
         cli_start,
     )
