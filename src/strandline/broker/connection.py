@@ -289,7 +289,8 @@ class Connection:
         dispatcher, meter = self.dispatcher, answered.meter
         assert meter is not None
         took_ns = dispatcher.clock_ns() - answered.started_ns  # type: ignore[misc]  # a meter has a clock
-        if answered.started_ns == dispatcher.received_ns:
+        if dispatcher.current is meter:
+            # Still while it is being started.
             meter.at_once_ns += took_ns
             meter.at_once[took_ns.bit_length()] += 1
         else:

@@ -100,7 +100,7 @@ class Dispatcher:
         self.received_ns = 0
         """When the bytes came that are being worked on."""
         self.current: RequestMeter | None = None
-        """What counts the request that is being started."""
+        """What counts the request that is being started; None in between."""
         self.slow: tuple[int, str, str, str | None] | None = None
         """The last request that took long to start: nanoseconds, API, host, client id. Whoever reads it clears it."""
         if clock_ns is not None:
@@ -160,6 +160,7 @@ class Dispatcher:
                 hot(self.node, connection, view, at, version, correlation_id)
             else:
                 self._start_cold(connection, route, view, at, version, correlation_id, client_id_size)
+            self.current = None
         except (PeerError, IndexError) as error:
             # IndexError: a header that ends within its tagged fields.
             self.refuse(connection, f"{route.name} {version}: {error}")

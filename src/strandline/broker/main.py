@@ -70,7 +70,7 @@ async def _serve(data: Path, config: BrokerConfig) -> int:
     endpoint = Endpoint()
     if listening is not None:
         await endpoint.start(listening)
-    node = endpoint.node = Node(data, config, loop)
+    node = endpoint.node = Node(data, config, loop, takes_telemetry=listening is not None)
     host, port = node.start()
     # What exists now lives as long as the node: keep the collector from walking it again and again.
     gc.collect()

@@ -21,7 +21,7 @@ from strandline.broker.listener import Listener, SocketOptions
 from strandline.broker.metadata_log import Done, MetadataLog
 from strandline.broker.preloading import import_rest
 from strandline.broker.replicas import Replicas
-from strandline.broker.routes import routes
+from strandline.broker.routes import TELEMETRY_APIS, routes
 from strandline.broker.watchdog import Watchdog
 from strandline.config import BrokerConfig
 from strandline.errors import CorruptLog, InvalidConfig
@@ -54,7 +54,13 @@ IDLE_SWEEP_TICKS: Final = 30
 
 class Node:
     def __init__(
-        self, data: Path, config: BrokerConfig, loop: asyncio.AbstractEventLoop, *, disk: Disk | None = None
+        self,
+        data: Path,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        disk: Disk | None = None,
+        takes_telemetry: bool = True,
     ) -> None:
         self.config = config
         self.loop = loop
@@ -70,6 +76,10 @@ class Node:
         self.node_id = config.node_id
         self.cluster_id, self.directory_id = self._identify()
         self.routes = routes()
+        if not takes_telemetry:
+            # Nobody would see what clients push. As in Kafka they are not told that they could.
+            for api_key in TELEMETRY_APIS:
+                del self.routes[api_key]
         self.dispatcher = Dispatcher(
             self,
             self.routes,
@@ -245,11 +255,10 @@ class Node:
         gc_s, self.gc_pauses.unread_longest_s = self.gc_pauses.unread_longest_s, 0.0
         if gc_s > stalled_s / 2:
             return f"Python's garbage collector ran for {gc_s * 1000:.0f} ms"
-        if slow is not None:
-            took_ns, api, host, client_id = slow
-            return f"{api} of {host} (client id {client_id!r}) took {took_ns / 1e6:.0f} ms"
-        last = self.dispatcher.current
-        return "" if last is None else f"the last request that was begun is a {last.name}"
+        if slow is None:
+            return ""
+        took_ns, api, host, client_id = slow
+        return f"{api} of {host} (client id {client_id!r}) took {took_ns / 1e6:.0f} ms"
 
     # Every second
 

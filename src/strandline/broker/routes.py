@@ -15,6 +15,9 @@ from strandline.observability.request_meter import RequestMeter
 
 Hot = Callable[..., None]
 
+TELEMETRY_APIS = (71, 72)
+"""Served where somebody can see what clients push about themselves."""
+
 
 class Handler(NamedTuple):
     request_class: Any
