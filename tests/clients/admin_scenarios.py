@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from tests.clients.client import Client, ClientFailed, New, until
@@ -39,8 +40,7 @@ def topics(client: Client, topic: str) -> None:
 
 def describe_topic(client: Client, topic: str) -> None:
     """Each partition names its leader, its replicas and those in sync."""
-    client.create_topic(topic, partitions=3)
-    until("the topic is listed", lambda: client.topics().get(topic) == 3)
+    _create(client, topic, partitions=3)
     brokers = client.cluster().brokers
     described = client.partitions(topic)
     assert sorted(described) == [0, 1, 2]
@@ -57,15 +57,13 @@ def describe_unknown_topic(client: Client, topic: str) -> None:
 
 def default_sizes(client: Client, topic: str) -> None:
     """Who names neither partitions nor replicas gets the broker's defaults."""
-    client.create_topic(topic, partitions=-1, replication_factor=-1)
-    until("the topic is listed with one partition", lambda: client.topics().get(topic) == 1)
+    _create(client, topic, partitions=-1, replication_factor=-1)
 
 
 def explicit_assignment(client: Client, topic: str) -> None:
     """Replicas stand where they were put, and not where there is no broker."""
     broker = min(client.cluster().brokers)
-    client.create_topic(topic, assignment=[[broker], [broker]])
-    until("the topic is listed", lambda: client.topics().get(topic) == 2)
+    _create(client, topic, assignment=[[broker], [broker]])
     assert {index: each.assigned for index, each in client.partitions(topic).items()} == {0: (broker,), 1: (broker,)}
     with _refused(client, ErrorCode.INVALID_REPLICA_ASSIGNMENT):
         client.create_topic(f"{topic}-nowhere", assignment=[[broker + 100]])
@@ -81,7 +79,7 @@ def validate_only(client: Client, topic: str) -> None:
 
 def create_partitions(client: Client, topic: str) -> None:
     """A topic grows, keeps what it has, takes records in its new partitions, and never shrinks."""
-    client.create_topic(topic, partitions=2)
+    _create(client, topic, partitions=2)
     client.produce(topic, [New(value=b"old", partition=1)])
     client.create_partitions(topic, 5)
     until("five partitions are listed", lambda: client.topics()[topic] == 5)
@@ -97,7 +95,7 @@ def create_partitions(client: Client, topic: str) -> None:
 
 def describe_config(client: Client, topic: str) -> None:
     """Every setting has its value and says where it comes from."""
-    client.create_topic(topic, retention_ms="3600000")
+    _create(client, topic, retention_ms="3600000")
     described = client.config("topic", topic)
     values = {name: described[name].value for name in TOPIC_DEFAULTS}
     assert values == TOPIC_DEFAULTS
@@ -120,7 +118,7 @@ def describe_broker_config(client: Client, topic: str) -> None:
 
 def alter_config(client: Client, topic: str) -> None:
     """A change is honoured, what was not named stays, and what is unset goes back to its default."""
-    client.create_topic(topic, retention_ms="3600000")
+    _create(client, topic, retention_ms="3600000")
     client.alter_config("topic", topic, put={"max.message.bytes": "2000"})
     _wait_settings(client, topic, {"max.message.bytes": "2000", "retention.ms": "3600000"})
     with _refused(client, ErrorCode.MESSAGE_TOO_LARGE):
@@ -132,7 +130,7 @@ def alter_config(client: Client, topic: str) -> None:
 
 def alter_config_list(client: Client, topic: str) -> None:
     """A list gains and loses single values."""
-    client.create_topic(topic)
+    _create(client, topic)
     client.alter_config("topic", topic, append={"cleanup.policy": "compact"})
     _wait_settings(client, topic, {"cleanup.policy": "delete,compact"})
     client.alter_config("topic", topic, subtract={"cleanup.policy": "delete"})
@@ -143,7 +141,7 @@ def alter_config_list(client: Client, topic: str) -> None:
 
 def alter_config_refused(client: Client, topic: str) -> None:
     """What is not valid changes nothing, also not the valid half of the request."""
-    client.create_topic(topic)
+    _create(client, topic)
     for change in (
         {"retention.ms": "soon"},
         {"no.such.setting": "1"},
@@ -161,7 +159,7 @@ def alter_config_refused(client: Client, topic: str) -> None:
 
 def replace_config(client: Client, topic: str) -> None:
     """The older AlterConfigs replaces: what it does not name goes back to its default."""
-    client.create_topic(topic, retention_ms="3600000")
+    _create(client, topic, retention_ms="3600000")
     client.replace_config("topic", topic, {"max.message.bytes": "2000"})
     _wait_settings(client, topic, {"max.message.bytes": "2000", "retention.ms": "604800000"})
     with _refused(client, ErrorCode.INVALID_CONFIG):
@@ -170,7 +168,7 @@ def replace_config(client: Client, topic: str) -> None:
 
 def dynamic_broker_config(client: Client, topic: str) -> None:
     """A broker's setting changes without a restart, and topics that say nothing of their own follow it."""
-    client.create_topic(topic)
+    _create(client, topic)
     (broker, *_) = client.cluster().brokers
     client.alter_config("broker", str(broker), put={"message.max.bytes": "3000000"})
     try:
@@ -187,7 +185,7 @@ def dynamic_broker_config(client: Client, topic: str) -> None:
 
 def delete_records(client: Client, topic: str) -> None:
     """The log begins where it was told to; what stands before is out of range, and offsets stay what they were."""
-    client.create_topic(topic, partitions=2)
+    _create(client, topic, partitions=2)
     client.produce(topic, [New(value=b"%d" % n, partition=n % 2) for n in range(40)], linger_ms=20)
     assert client.delete_records(topic, {0: 7, 1: -1}) == {0: 7, 1: 20}
     assert (client.earliest(topic, 0), client.latest(topic, 0)) == (7, 20)
@@ -204,15 +202,14 @@ def delete_records(client: Client, topic: str) -> None:
 
 def delete_by_id(client: Client, topic: str) -> None:
     """A topic can be deleted by its id, which never names a later topic of the same name."""
-    client.create_topic(topic)
-    until("the topic is listed", lambda: topic in client.topics())
+    _create(client, topic)
     client.delete_topic_by_id(topic)
     until("the topic is no longer listed", lambda: topic not in client.topics())
 
 
 def log_sizes(client: Client, topic: str) -> None:
     """Each replica tells how many bytes it keeps."""
-    client.create_topic(topic, partitions=2)
+    _create(client, topic, partitions=2)
     client.produce(topic, [New(value=b"x" * 10_000, partition=1)])
     sizes = client.log_sizes(topic)
     assert sizes[0] == 0
@@ -221,7 +218,7 @@ def log_sizes(client: Client, topic: str) -> None:
 
 def producers(client: Client, topic: str) -> None:
     """Of an idempotent producer the partition knows its id, its epoch and the last number it used."""
-    client.create_topic(topic)
+    _create(client, topic)
     assert client.producers(topic, 0) == []
     client.produce(topic, [New(value=b"%d" % n) for n in range(10)], idempotent=True, linger_ms=0)
     ((producer_id, epoch, sequence),) = client.producers(topic, 0)
@@ -238,7 +235,7 @@ def describe_cluster(client: Client, topic: str) -> None:
 
 def refused_topics(client: Client, topic: str) -> None:
     """What cannot be created or deleted is answered with Kafka's code."""
-    client.create_topic(topic)
+    _create(client, topic)
     attempts: list[tuple[Callable[[], None], ErrorCode]] = [
         (lambda: client.create_topic(topic), ErrorCode.TOPIC_ALREADY_EXISTS),
         (lambda: client.create_topic("no/slashes"), ErrorCode.INVALID_TOPIC_EXCEPTION),
@@ -253,6 +250,12 @@ def refused_topics(client: Client, topic: str) -> None:
             attempt()
         assert failure.value.code == client.told(code)
     assert not {name for name in client.topics() if name.startswith(topic)} - {topic}
+
+
+def _create(client: Client, topic: str, **options: Any) -> None:
+    """Kafka answers when its controller has the topic; its brokers follow a moment later."""
+    client.create_topic(topic, **options)
+    until("the topic is listed", lambda: topic in client.topics())
 
 
 def _wait_settings(client: Client, topic: str, wanted: dict[str, str]) -> None:

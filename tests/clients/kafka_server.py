@@ -31,12 +31,11 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         broker.discard()
 
 
-def kafka_tool(main_class: str, *arguments: str | Path, logs: Path) -> str:
+def kafka_tool(main_class: str, *arguments: str | Path, logs: Path, stdin: str | None = None) -> str:
     """Run one of Kafka's tools, for example `org.apache.kafka.tools.DumpLogSegments`; its standard output."""
-    java = ["java", "-cp", kafka_class_path(), f"-Dkafka.logs.dir={logs}"]
-    settings = f"-Dlog4j2.configurationFile={CACHE / 'log4j2.properties'}"
     done = subprocess.run(
-        [*java, settings, main_class, *map(str, arguments)],
+        tool_command(main_class, *arguments, logs=logs),
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=TOOL_TIMEOUT_S,
@@ -45,3 +44,10 @@ def kafka_tool(main_class: str, *arguments: str | Path, logs: Path) -> str:
     if done.returncode != 0:
         raise AssertionError(f"{main_class} left with status {done.returncode}: {done.stdout}{done.stderr}")
     return done.stdout
+
+
+def tool_command(main_class: str, *arguments: str | Path, logs: Path) -> list[str]:
+    # A tool lives for a second or two, so that the best code is not worth its compilation.
+    quick = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    settings = [f"-Dkafka.logs.dir={logs}", f"-Dlog4j2.configurationFile={CACHE / 'log4j2.properties'}"]
+    return ["java", *quick, *settings, "-cp", kafka_class_path(), main_class, *map(str, arguments)]

@@ -1,4 +1,4 @@
-"""Data directories of Apache Kafka, one killed and one stopped in peace, and one of ours."""
+"""Data directories of Apache Kafka, killed and stopped in peace, and one of ours; Kafka's tools and a node for them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import shutil
 import subprocess
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,10 @@ import pytest
 from bench.brokers import Broker, start_kafka, start_strandline
 from bench.kafka_jars import KafkaUnavailable, kafka_class_path
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from tests.clients.broker import shared_broker
 from tests.interop.conversation import Ledger, write, write_transactions
+from tests.interop.kafka_tools import Tools
 
 # Small files by Kafka's own means: an index that is full ends its segment.
 TOPIC_SETTINGS = {"index.interval.bytes": "200", "segment.index.bytes": "240"}
@@ -76,6 +80,29 @@ def _start_again(broker: Broker) -> Broker:
     again = dataclasses.replace(broker, process=process, started_at=time.perf_counter())
     again.wait_until_answering()
     return again
+
+
+@pytest.fixture(scope="session")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
+    """Kafka's tools, and a node for them: ours, or the one that STRANDLINE_TEST_BOOTSTRAP names."""
+    try:
+        kafka_class_path()
+    except KafkaUnavailable as reason:
+        pytest.skip(f"no tools of Apache Kafka: {reason}")
+    with shared_broker() as bootstrap:
+        yield Tools(bootstrap, tmp_path_factory.mktemp("tools"))
+
+
+@pytest.fixture(scope="session")
+def broker_id(tools: Tools) -> str:
+    (broker,) = AdminClient({"bootstrap.servers": tools.bootstrap}).list_topics(timeout=30).brokers
+    return str(broker)
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name of its own for each test: the node is shared."""
+    return f"tools-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture(scope="session")
