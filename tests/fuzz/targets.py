@@ -1,0 +1,213 @@
+"""Everything that reads bytes of strangers, as a table: a new API, codec or file format is covered by its line."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from tests.fuzz.engine import Target
+from tests.hostile.batches import RECORDS_AT, with_fields
+from tests.hostile.odd_requests import every_route_and_version, odd_message
+from tests.hostile.peer import request_class
+from tests.unit.codec.message_values import every_class_and_version, random_message
+
+from strandline.broker.routes import Route
+from strandline.codec import columns, compression, internal_records, record_batch
+from strandline.codec.columns import Record
+from strandline.codec.fetch import parse_fetch
+from strandline.codec.message import Message, decode, encode
+from strandline.codec.produce import parse_produce
+from strandline.codec.wire import ELEMENTS_MAX
+from strandline.config import BrokerConfig, parse_listeners
+from strandline.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    CorruptLog,
+    InvalidBatch,
+    InvalidConfig,
+    MalformedMessage,
+    PeerError,
+    RequestError,
+    UnsupportedCompression,
+    UnsupportedVersion,
+)
+from strandline.log.checkpoints import parse_offsets
+from strandline.log.index import OffsetIndex, TimeIndex
+from strandline.log.leader_epochs import LeaderEpochs
+from strandline.partition.producers import Producers
+from strandline.partition.reencoding import OpensLater, opened_now
+from strandline.quorum.quorum_state import MetaProperties, QuorumState
+from strandline.settings import parse_properties
+from strandline.topic_config import TopicConfig
+
+BATCH_ERRORS = (CorruptBatch, InvalidBatch, BatchTooLarge, UnsupportedCompression)
+MESSAGE_ERRORS = (MalformedMessage, UnsupportedVersion)
+
+
+def some_batch(rng: random.Random) -> bytes:
+    records = [
+        Record(
+            timestamp_ms=rng.randrange(1 << 41),
+            key=rng.choice((None, b"", b"key")),
+            value=rng.choice((None, b"", rng.randbytes(rng.randrange(200)))),
+            headers=tuple(("h", rng.choice((None, b"x"))) for _ in range(rng.randrange(3))),
+        )
+        for _ in range(rng.randrange(1, 20))
+    ]
+    return columns.encode_batch(records, compression=rng.randrange(5))
+
+
+def some_batches(rng: random.Random) -> bytes:
+    return b"".join(some_batch(rng) for _ in range(rng.randrange(1, 4)))
+
+
+def walk(data: bytes) -> int:
+    """Decode whatever batches are there, and touch every record."""
+    return sum(1 for each in columns.columns_of(data) for _ in each)
+
+
+def mended(data: bytes) -> bytes:
+    """With length and CRC made right, so that what is spoilt behind them is reached."""
+    return with_fields(data, length=len(data) - 12) if len(data) >= RECORDS_AT else data
+
+
+def reencode(config: TopicConfig) -> Callable[[bytes], Any]:
+    def read(data: bytes) -> None:
+        batch = mended(data)
+        header = record_batch.check_batch(batch)
+        try:
+            opened_now(memoryview(batch), header, config)
+        except OpensLater:
+            return
+
+    return read
+
+
+def some_metadata_record(rng: random.Random) -> bytes:
+    cls = rng.choice(_METADATA_CLASSES)
+    return internal_records.encode_metadata_record(random_message(cls, cls.VERSION_MAX, rng))
+
+
+def _metadata_classes() -> list[type[Message]]:
+    known = internal_records.INDEX["metadata"]
+    return [
+        cls
+        for cls in dict.fromkeys(cls for cls, _ in every_class_and_version())
+        if known.get(cls.API_KEY, ("", ""))[1] == cls.__name__
+    ]
+
+
+_METADATA_CLASSES = _metadata_classes()
+
+
+def some_snapshot(rng: random.Random) -> bytes:
+    producers = Producers()
+    for number in range(rng.randrange(5)):
+        producers.note(number, 0, 0, 10, 3, 1000)
+    return producers.snapshot()
+
+
+def restore(data: bytes) -> None:
+    Producers().restore(data)
+
+
+def text_of(read: Callable[[str], Any]) -> Callable[[bytes], Any]:
+    return lambda data: read(data.decode(errors="replace"))
+
+
+def constant(sound: bytes) -> Callable[[random.Random], bytes]:
+    return lambda rng: sound
+
+
+GROUP_METADATA = b"\x00\x03\x00\x08consumer\x00\x00\x00\x01\xff\xff\xff\xff" + bytes(12)
+PROPERTIES = b"a.b = c\\\n  d\n# e\n!f\ng:h\nnode.id=7\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.flush.interval.ms=1000\n"
+META_PROPERTIES = b"version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAg\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAg\n"
+
+
+def _batches() -> list[Target]:
+    zstd_topic = TopicConfig().with_overrides({"compression.type": "zstd"})
+    compacted_topic = TopicConfig().with_overrides({"cleanup.policy": "compact"})
+    return [
+        Target("check_batch", record_batch.check_batch, BATCH_ERRORS, some_batch),
+        Target("columns", walk, BATCH_ERRORS, some_batches),
+        Target("columns behind a right CRC", lambda data: walk(mended(data)), BATCH_ERRORS, some_batch),
+        Target("re-encoding", reencode(zstd_topic), (*BATCH_ERRORS, RequestError), some_batch),
+        Target("keys of a compacted topic", reencode(compacted_topic), (*BATCH_ERRORS, RequestError), some_batch),
+        *(
+            Target(
+                f"decompress {codec.name.lower()}",
+                lambda data, codec=codec: compression.decompress(codec, data, size_bytes_max=1 << 20),
+                BATCH_ERRORS,
+                lambda rng, codec=codec: compression.compress(codec, rng.randbytes(50) * rng.choice((1, 20, 300))),
+            )
+            for codec in compression.Compression
+        ),
+    ]
+
+
+def _records_and_files() -> list[Target]:
+    return [
+        Target("metadata record", internal_records.decode_metadata_record, MESSAGE_ERRORS, some_metadata_record),
+        Target(
+            "coordinator key",
+            lambda data: internal_records.decode_coordinator_record(data, None),
+            MESSAGE_ERRORS,
+            constant(b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00"),
+        ),
+        Target(
+            "coordinator value",
+            lambda data: internal_records.decode_coordinator_record(b"\x00\x02\x00\x01g", data),
+            MESSAGE_ERRORS,
+            constant(GROUP_METADATA),
+        ),
+        Target("producer snapshot", restore, (CorruptLog,), some_snapshot),
+        Target("offset index", OffsetIndex.parse, (), lambda rng: rng.randbytes(64)),
+        Target("time index", TimeIndex.parse, (), lambda rng: rng.randbytes(60)),
+        Target("offset checkpoint", parse_offsets, (CorruptLog,), constant(b"0\n1\norders 0 17\n")),
+        Target("leader epochs", text_of(LeaderEpochs.parse), (CorruptLog,), constant(b"0\n2\n0 0\n1 17\n")),
+        Target("meta.properties", text_of(MetaProperties.parse), (CorruptLog,), constant(META_PROPERTIES)),
+        Target(
+            "quorum-state",
+            text_of(QuorumState.parse),
+            (CorruptLog,),
+            lambda rng: QuorumState(leader_epoch=3, leader_id=1, voted_id=1).text().encode(),
+        ),
+        Target("properties", text_of(parse_properties), (PeerError,), constant(PROPERTIES)),
+        Target("server.properties", text_of(BrokerConfig.load), (InvalidConfig,), constant(PROPERTIES)),
+        Target("listeners", text_of(parse_listeners), (InvalidConfig,), constant(b"A://h:1, B://[::1]:2")),
+    ]
+
+
+def request_target(route: Route, version: int) -> Target:
+    """The compiled decoder of one request, as the dispatcher calls it."""
+    cls = request_class(route)
+    return Target(
+        f"{route.name} {version}",
+        lambda data: decode(cls, version, memoryview(data), elements_max=ELEMENTS_MAX),
+        (MalformedMessage,),
+        lambda rng: encode(odd_message(route, version, rng), version),
+    )
+
+
+def by_hand_target(route: Route, version: int) -> Target:
+    """One of the two requests that are parsed by hand."""
+    parse: Callable[[memoryview, int, int], Any] = parse_produce if route.name == "Produce" else parse_fetch
+    return Target(
+        f"{route.name} {version} by hand",
+        lambda data: parse(memoryview(data), 0, version),
+        (MalformedMessage,),
+        lambda rng: encode(odd_message(route, version, rng), version),
+    )
+
+
+def _all() -> dict[str, Target]:
+    targets = [*_batches(), *_records_and_files()]
+    for route, version in every_route_and_version():
+        targets.append(request_target(route, version))
+        if route.hot is not None:
+            targets.append(by_hand_target(route, version))
+    return {target.name: target for target in targets}
+
+
+TARGETS = _all()
