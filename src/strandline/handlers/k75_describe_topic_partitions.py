@@ -19,7 +19,7 @@ from strandline.codec.messages.describe_topic_partitions_response import (
 )
 from strandline.errors import ErrorCode
 from strandline.handlers.context import EncodedResponse, RequestContext
-from strandline.handlers.k03_metadata import TOPIC_OPERATIONS, partition_state
+from strandline.handlers.k03_metadata import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, partition_state
 from strandline.handlers.shares import gradually, joined
 from strandline.quorum.cluster_image import ClusterImage, PartitionImage, Topic
 from strandline.quorum.topic_names import is_internal, why_invalid
@@ -71,7 +71,7 @@ class _Page:
             if topic is None:
                 invalid = why_invalid(name) is not None
                 code = ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                self._add(_error(name, code), None, range(0))
+                self._add(_error(name, code, TOPIC_OPERATIONS), None, range(0))
                 continue
             first = first_partition.get(name, 0)
             end = min(len(topic.partitions), first + left)
@@ -115,8 +115,10 @@ def _described(topic: Topic) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _error(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(name=name, error_code=code, is_internal=is_internal(name))
+def _error(name: str, code: ErrorCode, operations: int = OPERATIONS_NOT_ASKED) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=name, error_code=code, is_internal=is_internal(name), topic_authorized_operations=operations
+    )
 
 
 def _partition(image: ClusterImage, index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:

@@ -41,6 +41,9 @@ from strandline.partition.reencoding import opened_now
 from strandline.partition.waiting import AdvanceListener, CommitListener
 from strandline.topic_config import TopicConfig
 
+ANY_EPOCH: Final = -1
+"""What a client says that does not know, or does not care, which epoch the leader has."""
+
 FoundCallback = Callable[[FoundTime | None, BaseException | None], object]
 
 _ATTRIBUTES_AT: Final = 21
@@ -277,18 +280,21 @@ class Partition:
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Fence a client whose idea of the leader is older than ours, or newer."""
-        if epoch < 0 or epoch == self.leader_epoch:
+        if epoch == ANY_EPOCH or epoch == self.leader_epoch:
             return
         if epoch < self.leader_epoch:
             raise RequestError(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch}; {self.leader_epoch} is current")
         raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is not known here yet")
 
     def epoch_of(self, offset: int) -> int:
-        return self.log.leader_epochs.epoch_of(offset)
+        """The epoch that wrote `offset`, or will if it is the log end; -1 if unknown."""
+        return self.leader_epoch if offset >= self.log_end_offset else self.log.leader_epochs.epoch_of(offset)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """(the largest epoch up to `epoch`, the offset where it ended), or (-1, -1) if that is not known here."""
         epochs = self.log.leader_epochs
+        if epoch == ANY_EPOCH:
+            return -1, -1
         if epochs.latest < epoch <= self.leader_epoch:
             # Nothing was written in the current epoch yet: it begins, and every one before it ends, at the log end.
             return self.leader_epoch if epoch == self.leader_epoch else epochs.latest, self.log.log_end_offset
