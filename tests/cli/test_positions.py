@@ -31,6 +31,7 @@ NOW_MS = 1_800_000_000_000
         ("@1772366400000", AtTime(1_772_366_400_000)),
         ("10m", AtTime(NOW_MS - 600_000)),
         ("10m ago", AtTime(NOW_MS - 600_000)),
+        ("10m-ago", AtTime(NOW_MS - 600_000)),
         ("2h30m", AtTime(NOW_MS - 9_000_000)),
         ("1.5s", AtTime(NOW_MS - 1_500)),
         ("250ms", AtTime(NOW_MS - 250)),

@@ -54,6 +54,31 @@ def test_json_copies_a_topic_byte_for_byte(cli: CommandLine, topic: str) -> None
     assert [[r.get(f) for f in fields] for r in copied] == [[r.get(f) for f in fields] for r in original.objects]
 
 
+def test_what_consume_prints_can_be_read_back(cli: CommandLine, topic: str) -> None:
+    cli.ok("produce", topic, "-K", r"\t", "-p", "1", "--timestamp", "2026-03-01T12:00:00Z", stdin=b"a\t1\nb\t2\n")
+    printed = cli.ok("consume", topic, "--json")
+    assert [(r["key"], r["timestamp"]) for r in printed.objects] == [("a", 1772366400000), ("b", 1772366400000)]
+    written = cli.ok("produce", topic, "--from-json", "-p", "0", "--codec", "zstd", stdin=printed.stdout)
+    assert written.lines == [f"{topic}-0: 2 at offsets 0..1"]
+    again = cli.ok("consume", topic, "-p", "0", "-F", r"%k %s %T\n").lines
+    assert again == ["a 1 1772366400000", "b 2 1772366400000"]
+
+
+def test_a_group_passes_over_what_is_filtered_out(cli: CommandLine, topic: str) -> None:
+    cli.ok("produce", topic, "-p", "0", stdin=b"".join(b"%d\n" % n for n in range(10)))
+    shown = cli.ok("consume", topic, "-g", f"{topic}-group", "-w", "value~=[36]", "-n", "1").lines
+    assert shown == ["3"]
+    assert cli.ok("consume", topic, "-g", f"{topic}-group", "-w", "value~=[36]").lines == ["6"]
+
+
+def test_a_file_shows_how_far_it_got_on_a_terminal(cli: CommandLine, topic: str, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_bytes(b"".join(b"%d\n" % n for n in range(20)))
+    shown = cli.on_terminal(["produce", topic, str(tmp_path / "lines"), "-p", "0", "--rate", "20"]).stdout
+    assert b"producing" in shown
+    assert b"records acknowledged" in shown
+    assert f"{topic}-0: 20 at offsets 0..19".encode() in shown
+
+
 def test_tombstones(cli: CommandLine, topic: str) -> None:
     cli.ok("produce", topic, "-k", "x", "-Z", "-p", "0", stdin=b"value\n\n")
     assert cli.ok("consume", topic, "-F", r"%k %S\n").lines == ["x 5", "x -1"]
@@ -69,7 +94,19 @@ def test_tombstones(cli: CommandLine, topic: str) -> None:
         (("--from", "99"), range(0)),
         (("--from", "@1700000004000"), range(4, 10)),
         (("--from", "2023-11-14T22:13:25Z"), range(5, 10)),
-        (("--from", "1h"), range(0)),
+        (("--from", "1h-ago"), range(0)),
+        (("--to", "4"), range(4)),
+        (("--to", "99"), range(10)),
+        (("--to", "earliest"), range(0)),
+        (("--to", "-3"), range(7)),
+        (("--to", "@1700000004000"), range(4)),
+        (("--from", "2", "--to", "2023-11-14T22:13:25Z"), range(2, 5)),
+        (("--from", "5", "--to", "3"), range(0)),
+        (("--to", "1h-ago"), range(10)),
+        (("--where", "value~=[2468]"), range(2, 10, 2)),
+        (("--where", "value~=[2468]", "-w", "value!=4", "-n", "2"), range(2, 7, 4)),
+        (("--where", "value=3", "--last", "2"), range(0)),
+        (("--grep", "[13]"), range(1, 4, 2)),
         (("--last", "2"), range(8, 10)),
         (("--last", "50"), range(10)),
         (("--count", "4"), range(4)),
@@ -186,6 +223,11 @@ def test_what_does_not_exist_is_not_made(cli: CommandLine, topic: str) -> None:
     "arguments",
     [
         ("consume", "T", "--from", "soon"),
+        ("consume", "T", "--to", "soon"),
+        ("consume", "T", "--to", "5", "--follow"),
+        ("consume", "T", "--to", "5", "--group", "g"),
+        ("consume", "T", "--where", "offset=5"),
+        ("consume", "T", "--grep", "["),
         ("consume", "T", "--last", "3", "--from", "0"),
         ("consume", "T", "--last", "3", "--group", "g"),
         ("consume", "T", "--group", "g", "--partition", "0"),
@@ -195,6 +237,11 @@ def test_what_does_not_exist_is_not_made(cli: CommandLine, topic: str) -> None:
         ("produce", "T", "--json", "--key-separator", ":"),
         ("produce", "T", "--input", "xml"),
         ("produce", "T", "--acks", "2"),
+        ("produce", "T", "--codec", "rar"),
+        ("produce", "T", "--timestamp", "latest"),
+        ("produce", "T", "--timestamp", "soon"),
+        ("produce", "T", "--from-json", "--input", "lines"),
+        ("produce", "T", "--key-separator", ""),
         ("produce", "T", "--header", "=x"),
         ("produce", "T", "-X", "nonsense"),
         ("consume",),
