@@ -12,14 +12,13 @@ came, so that however many clients send what must be opened, memory holds one op
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from crc32c import crc32c
 
-from strandline.codec.columns.keys import KeyScan
+from strandline.codec.columns.shares import RecordScan
 from strandline.codec.compression import Compression, compress, decompress
 from strandline.codec.record_batch import (
     COMPRESSION_MASK,
@@ -29,10 +28,12 @@ from strandline.codec.record_batch import (
     HEADER_SIZE,
     LENGTH_POSITION,
     PREFIX_SIZE,
+    BatchHeader,
     Buffer,
     HeaderFields,
 )
 from strandline.errors import BatchTooLarge, CorruptBatch, ErrorCode, InvalidBatch, RequestError
+from strandline.partition.turnstile import Turnstile
 from strandline.runtime import Runtime
 from strandline.topic_config import TopicConfig
 
@@ -73,7 +74,7 @@ def opened_now(batch: memoryview, header: HeaderFields, config: TopicConfig) -> 
     except BatchTooLarge:
         raise OpensLater from None
     if config.compact:
-        KeyScan(header, payload, records_max=RECORDS_PER_TURN_MAX).step()
+        _check_next_keys(_key_scan(header, payload))
     return batch if target is None else _deflated(batch, payload, target, config)
 
 
@@ -93,6 +94,23 @@ def _inflated(batch: Buffer, header: HeaderFields, *, size_bytes_max: int) -> Bu
     except CorruptBatch as error:
         # The CRC is right, so the producer meant it: sending it again would not help.
         raise InvalidBatch(str(error)) from error
+
+
+def _key_scan(header: HeaderFields, payload: Buffer) -> RecordScan:
+    try:
+        return RecordScan(BatchHeader._make(header), payload, records_max=RECORDS_PER_TURN_MAX)
+    except CorruptBatch as error:
+        raise InvalidBatch(str(error)) from error
+
+
+def _check_next_keys(scan: RecordScan) -> None:
+    """Look at the next records; InvalidBatch for one without a key, or what is none."""
+    try:
+        scan.step()
+    except CorruptBatch as error:
+        raise InvalidBatch(str(error)) from error
+    if min(scan.key_lengths) < 0:
+        raise InvalidBatch("a compacted topic takes no records without a key")
 
 
 def _deflated(batch: Buffer, payload: Buffer, codec: int, config: TopicConfig) -> bytearray:
@@ -128,17 +146,18 @@ def _level(codec: int, config: TopicConfig) -> int | None:
 
 
 class Reencoder:
-    """Opens batches off the loop, one at a time. Belongs to the node; every partition sends its batches here."""
+    """Opens batches off the loop. Belongs to the node; every partition sends its batches here."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._waiting: deque[_Opening] = deque()
-        self._current: _Opening | None = None
+        self.turnstile = Turnstile()
+        """Whoever opens a large batch passes here, look-ups by time as well."""
+        self._under_way = 0
         self.held_bytes = 0
 
     @property
     def is_idle(self) -> bool:
-        return self._current is None and not self._waiting
+        return not self._under_way
 
     def open(self, batch: bytearray, config: TopicConfig, done: Done) -> None:
         """Call `done(the batch as the topic wants it, or None, error or None)` on a later turn.
@@ -148,20 +167,16 @@ class Reencoder:
         if self.held_bytes and self.held_bytes + len(batch) > HELD_BYTES_MAX:
             raise RequestError(ErrorCode.REQUEST_TIMED_OUT, "too many batches wait for the topic's compression.type")
         self.held_bytes += len(batch)
-        self._waiting.append(_Opening(self._runtime, batch, config, partial(self._on_opened, done, len(batch))))
-        if self._current is None:
-            self._begin_next()
-
-    def _begin_next(self) -> None:
-        self._current = self._waiting.popleft() if self._waiting else None
-        if self._current is not None:
-            self._current.begin()
+        self._under_way += 1
+        opening = _Opening(self._runtime, batch, config, partial(self._on_opened, done, len(batch)))
+        self.turnstile.enter(opening.begin)
 
     def _on_opened(
         self, done: Done, held_bytes: int, batch: bytearray | None = None, error: BaseException | None = None
     ) -> None:
         self.held_bytes -= held_bytes
-        self._begin_next()
+        self._under_way -= 1
+        self.turnstile.leave()
         done(batch, error)
 
 
@@ -188,17 +203,18 @@ class _Opening:
         if payload is None:
             self._done(None, error)
         elif self._config.compact:
-            self._look_at_keys(KeyScan(self._header, payload, records_max=RECORDS_PER_TURN_MAX), payload)
+            self._look_at_keys(None, payload)
         else:
             self._deflate(payload)
 
-    def _look_at_keys(self, scan: KeyScan, payload: Buffer) -> None:
+    def _look_at_keys(self, scan: RecordScan | None, payload: Buffer) -> None:
         try:
-            has_more = scan.step()
+            scan = scan or _key_scan(self._header, payload)
+            _check_next_keys(scan)
         except InvalidBatch as refusal:
             self._done(None, refusal)
             return
-        if has_more:
+        if scan.has_more:
             self._runtime.call_soon(self._look_at_keys, scan, payload)
         else:
             self._deflate(payload)

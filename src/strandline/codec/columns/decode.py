@@ -51,6 +51,13 @@ def decode_batch(batch: Buffer, *, check_crc: bool = True, size_bytes_max: int =
     Raises `CorruptBatch` for any damage, `UnsupportedCompression` for an unknown codec, `BatchTooLarge` when the
     records section would be larger than `size_bytes_max` once decompressed.
     """
+    return _scan_payload(*payload_of(batch, check_crc=check_crc, size_bytes_max=size_bytes_max))
+
+
+def payload_of(
+    batch: Buffer, *, check_crc: bool = True, size_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> tuple[BatchHeader, Buffer]:
+    """The header and the records section, inflated, of the one batch in `batch`; raises as `decode_batch` does."""
     header = read_header(batch)
     view = memoryview(batch)
     if len(view) != PREFIX_SIZE + header.length:
@@ -64,7 +71,7 @@ def decode_batch(batch: Buffer, *, check_crc: bool = True, size_bytes_max: int =
     codec = header.attributes & COMPRESSION_MASK
     if codec:
         payload = decompress(codec, payload, size_bytes_max=min(size_bytes_max, PAYLOAD_BYTES_MAX))
-    return _scan_payload(header, payload)
+    return header, payload
 
 
 def read_header(batch: Buffer) -> BatchHeader:
