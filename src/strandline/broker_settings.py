@@ -107,9 +107,9 @@ class BrokerSettings:
     max_connections_per_ip: int = integer(
         "max.connections.per.ip", INT_MAX, at_least(0), "Connections from one address at one time.", update=CLUSTER_WIDE
     )
-    max_connections_per_ip_overrides: tuple[str, ...] = words(
+    max_connections_per_ip_overrides: str = text(
         "max.connections.per.ip.overrides",
-        (),
+        "",
         None,
         "Other numbers for some addresses or names, as `host:count`, comma-separated.",
         update=CLUSTER_WIDE,

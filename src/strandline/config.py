@@ -134,7 +134,7 @@ class BrokerConfig(BrokerSettings):
             raise InvalidConfig("max.connections=0 is not allowed while a node runs; expected at least 1")
         if "max.connections.per.ip" in changed and self.max_connections_per_ip < 1:
             raise InvalidConfig("max.connections.per.ip=0 is not allowed while a node runs; expected at least 1")
-        for entry in self.max_connections_per_ip_overrides:
+        for entry in self.per_host_overrides():
             if not re.fullmatch(r".+:\s*[0-9]+", entry):
                 raise InvalidConfig(f"max.connections.per.ip.overrides={entry!r} is not allowed; expected host:count")
 
@@ -152,6 +152,10 @@ class BrokerConfig(BrokerSettings):
             if name in layer:
                 return layer[name]
         return NODE_SETTINGS[name].default
+
+    def per_host_overrides(self) -> list[str]:
+        """The entries of `max.connections.per.ip.overrides`, which Kafka takes for one text."""
+        return [entry.strip() for entry in self.max_connections_per_ip_overrides.split(",") if entry.strip()]
 
     def client_listeners(self) -> list[Listener]:
         """Where clients connect: every listener that is not the controller's."""

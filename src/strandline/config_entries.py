@@ -12,7 +12,7 @@ from typing import NamedTuple
 from strandline.config import BrokerConfig
 from strandline.node_settings import NODE_SETTINGS, NodeSetting
 from strandline.resource_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
-from strandline.settings import CONFIG_TYPES, ConfigSource, Setting, text_of
+from strandline.settings import CONFIG_TYPES, ConfigSource, Setting, Synonym, text_of
 from strandline.topic_config import TOPIC_SETTINGS, other_topic_settings
 
 UNKNOWN_TYPE = 0
@@ -115,8 +115,11 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Iterato
         if not setting.hidden or name in overrides:
             yield _entry(setting, texts[name], ConfigSource.TOPIC, config, is_override=name in overrides)
     for name, other in other_topic_settings().items():
-        setting = Setting(name, other.kind, other.default, None, other.reason, effect=False)
-        value = text_of(setting.parse(overrides[name])) if name in overrides else other.default
+        of_node = f"log.{name}" if f"log.{name}" in NODE_SETTINGS else None
+        synonyms = (Synonym(of_node),) if of_node else ()
+        setting = Setting(name, other.kind, other.default, None, other.reason, synonyms=synonyms, effect=False)
+        default = config.text(of_node) if of_node else other.default
+        value = text_of(setting.parse(overrides[name])) if name in overrides else default
         yield _entry(setting, value, ConfigSource.TOPIC, config, is_override=name in overrides)
 
 

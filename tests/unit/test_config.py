@@ -274,6 +274,7 @@ def test_a_setting_without_a_reader_says_that_it_has_no_effect(config_class: typ
         "internal_segment_bytes": "segment_bytes",
         "cleanup_policy": "compact",
         "compression_type": "compression_codec",
+        "max_connections_per_ip_overrides": "per_host_overrides",
     }
     for attribute, setting in settings_of(config_class):
         if setting.effect:

@@ -59,8 +59,8 @@ class DynamicConfig:
         deadlines = node.dispatcher.deadlines
         deadlines.first_request_timeout_ms = config.connection_first_request_timeout_ms
         deadlines.partial_request_timeout_ms = config.connection_partial_request_timeout_ms
-        entries = config.max_connections_per_ip_overrides
-        if entries != before.max_connections_per_ip_overrides:
+        entries = config.per_host_overrides()
+        if entries != before.per_host_overrides():
             # Names in it are looked up, which may take seconds.
             node.runtime.in_thread(partial(parse_overrides, entries), self._on_overrides)
 
