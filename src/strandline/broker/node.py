@@ -94,7 +94,7 @@ class Node:
         admission = Admission(
             connections_max=config.max_connections,
             connections_per_host_max=config.max_connections_per_ip,
-            per_host_overrides=parse_overrides(config.max_connections_per_ip_overrides),
+            per_host_overrides=parse_overrides(config.per_host_overrides()),
             creations_per_s_max=config.max_connection_creation_rate,
             connections_room=share.connections_max,
         )
