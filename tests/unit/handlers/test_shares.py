@@ -1,0 +1,158 @@
+"""Long work takes turns: what is decided in shares is what would be decided at once, and a failed share is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.handlers.node_of_one import Context, NodeOfOne, SlowRuntime, ask
+
+from strandline.codec.message import decode_exact, encode
+from strandline.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
+from strandline.codec.messages.create_partitions_response import CreatePartitionsResponse
+from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from strandline.codec.messages.create_topics_response import CreateTopicsResponse
+from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from strandline.codec.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from strandline.codec.messages.metadata_response import MetadataResponse
+from strandline.errors import DiskFailed, ErrorCode
+from strandline.handlers import k03_metadata, k19_create_topics, k20_delete_topics, k37_create_partitions
+from strandline.handlers.shares import gradually, joined
+
+TOPICS = 40
+
+
+def creation(*names: str) -> CreateTopicsRequest:
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    return CreateTopicsRequest(topics=topics)
+
+
+def names(count: int = TOPICS) -> list[str]:
+    return [f"topic-{number}" for number in range(count)]
+
+
+def codes(answer: Any) -> list[int]:
+    return [each.error_code for each in answer]
+
+
+def test_work_is_spread_over_turns_and_nothing_is_lost() -> None:
+    runtime = SlowRuntime()
+    found: list[list[int]] = []
+    gradually(runtime, iter(range(20)), found.append)
+    turns = 0
+    while not found:
+        runtime.turn()
+        turns += 1
+    assert found == [list(range(20))]
+    assert turns > 3
+
+
+def test_quick_work_is_done_at_once() -> None:
+    found: list[list[int]] = []
+    gradually(NodeOfOne().runtime, iter(range(20)), found.append)
+    assert found == [list(range(20))]
+
+
+@pytest.mark.parametrize("version", [2, 4, 5, 7])
+def test_many_topics_are_created_and_deleted_over_many_turns(version: int) -> None:
+    node = NodeOfOne(runtime=SlowRuntime())
+    context = Context(node, version)
+    k19_create_topics.handle(context, creation(*names(), "bad/name"))
+    assert len(node.writes) == 1, "what is decided is written in the same turn ..."
+    assert 0 < len(node.writes[0][0]) < 10, "... and it is a share of the whole"
+    node.flush()
+    answer = context.answer(CreateTopicsResponse)
+    assert [each.name for each in answer.topics] == [*names(), "bad/name"], "in the order of the request"
+    assert codes(answer.topics) == [ErrorCode.NONE] * TOPICS + [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert set(node.image.topics) == set(names())
+
+    asked = [DeleteTopicState(name=name) for name in [*names(), "missing"]]
+    deleted = ask(k20_delete_topics, node, DeleteTopicsRequest(topics=asked), 6, DeleteTopicsResponse).responses
+    assert codes(deleted) == [ErrorCode.NONE] * TOPICS + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert not node.image.topics
+
+
+def test_two_requests_for_the_same_names_that_take_turns_create_each_once() -> None:
+    node = NodeOfOne(runtime=SlowRuntime())
+    contexts = [Context(node, 7), Context(node, 7)]
+    k19_create_topics.handle(contexts[0], creation(*names()))
+    k19_create_topics.handle(contexts[1], creation(*reversed(names())))
+    node.flush()
+    first, second = (
+        {each.name: each.error_code for each in context.answer(CreateTopicsResponse).topics} for context in contexts
+    )
+    for name in names():
+        assert sorted((first[name], second[name])) == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
+    assert 0 < list(first.values()).count(0) < TOPICS, "they met half way"
+
+
+def test_a_topic_that_another_request_deletes_meanwhile() -> None:
+    node = NodeOfOne(runtime=SlowRuntime())
+    ask(k19_create_topics, node, creation(*names()), 7, CreateTopicsResponse)
+    slow, quick = Context(node, 6), Context(node, 6)
+    k20_delete_topics.handle(slow, DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names()]))
+    k20_delete_topics.handle(quick, DeleteTopicsRequest(topics=[DeleteTopicState(name=names()[-1])]))
+    node.flush()
+    assert codes(quick.answer(DeleteTopicsResponse).responses) == [ErrorCode.NONE]
+    assert codes(slow.answer(DeleteTopicsResponse).responses)[-1] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not node.image.topics
+
+
+def test_a_share_that_the_disk_refuses_is_taken_back_and_no_other() -> None:
+    node = NodeOfOne(runtime=SlowRuntime())
+    context = Context(node, 7)
+    k19_create_topics.handle(context, creation(*names()))
+    node.fail(DiskFailed("no space"))
+    node.flush()
+    answer = context.answer(CreateTopicsResponse).topics
+    failed = [each.name for each in answer if each.error_code == ErrorCode.KAFKA_STORAGE_ERROR]
+    assert failed
+    assert failed == names()[: len(failed)], "the first share"
+    assert codes(answer[len(failed) :]) == [ErrorCode.NONE] * (TOPICS - len(failed))
+    assert set(node.image.topics) == set(names()) - set(failed)
+    again = ask(k19_create_topics, node, creation(*failed), 7, CreateTopicsResponse)
+    assert codes(again.topics) == [ErrorCode.NONE] * len(failed)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_partitions_are_added_in_every_version(version: int) -> None:
+    node = NodeOfOne(runtime=SlowRuntime())
+    ask(k19_create_topics, node, creation(*names()), 7, CreateTopicsResponse)
+    topics = [CreatePartitionsTopic(name=name, count=3, assignments=None) for name in [*names(), "missing"]]
+    request = CreatePartitionsRequest(topics=topics)
+    answer = ask(k37_create_partitions, node, request, version, CreatePartitionsResponse)
+    assert [each.name for each in answer.results] == [*names(), "missing"]
+    assert codes(answer.results) == [ErrorCode.NONE] * TOPICS + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert answer.results[0].error_message is None
+    assert answer.results[-1].error_message
+    assert {len(topic.partitions) for topic in node.image.topics.values()} == {3}
+
+
+def test_partitions_that_the_disk_refused() -> None:
+    node = NodeOfOne()
+    ask(k19_create_topics, node, creation("orders"), 7, CreateTopicsResponse)
+    context = Context(node, 3)
+    topics = [CreatePartitionsTopic(name="orders", count=3, assignments=None)]
+    k37_create_partitions.handle(context, CreatePartitionsRequest(topics=topics))
+    node.fail(DiskFailed("no space"))
+    assert codes(context.answer(CreatePartitionsResponse).results) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert len(node.image.topics["orders"].partitions) == 1
+
+
+def test_metadata_creates_many_topics_over_many_turns() -> None:
+    node = NodeOfOne(runtime=SlowRuntime())
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names()])
+    answer = ask(k03_metadata, node, request, 12, MetadataResponse)
+    assert [each.name for each in answer.topics] == names()
+    assert codes(answer.topics) == [ErrorCode.NONE] * TOPICS
+
+
+@pytest.mark.parametrize("version", [1, 3, 4, 6])
+@pytest.mark.parametrize("count", [0, 1, 126, 127, 128, 300])
+def test_an_answer_joined_from_parts_is_the_answer_encoded_as_a_whole(version: int, count: int) -> None:
+    results = [DeletableTopicResult(name=f"t{number}", error_message=None) for number in range(count)]
+    parts = [encode(result, version) for result in results]
+    whole = DeleteTopicsResponse(responses=results)
+    assert joined(DeleteTopicsResponse(), version, parts) == encode(whole, version)
+    assert decode_exact(DeleteTopicsResponse, version, joined(DeleteTopicsResponse(), version, parts)) is not None
