@@ -202,6 +202,10 @@ def members() -> Iterator[Case]:
     """One member's life in every version of JoinGroup, with the others' versions that came with it."""
     for version in versions_of(JOIN):
         yield case(JOIN, version, "a member's life", partial(life, version=version))
+    nonsense = [{"name": "range", "metadata": b"no subscription"}]
+    usual = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000, "protocol_type": "consumer"}
+    fields = {"group_id": "g-nonsense", "protocols": nonsense, **usual}
+    yield case(JOIN, 3, "metadata that is no subscription", partial(asked, api_key=JOIN, version=3, fields=fields))
 
 
 def life(talk: Talk, version: int) -> None:
@@ -209,7 +213,7 @@ def life(talk: Talk, version: int) -> None:
     sync, beat, leave, commit = min(version, 5), min(version, 4), min(version, 5), min(version + 2, 9)
     usual: dict[str, Any] = {"session_timeout_ms": 30_000, "protocol_type": "consumer"}
     usual |= {"rebalance_timeout_ms": 60_000} if version else {}
-    protocols = [{"name": "range", "metadata": b"what I want"}]
+    protocols = [{"name": "range"}]
     joined = talk.ask(JOIN, version, group_id=group, protocols=protocols, **usual)
     if joined.error_code:
         member_id = joined.member_id

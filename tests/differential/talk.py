@@ -18,6 +18,7 @@ from strandline.codec.message import Message, decode_exact, encode
 from strandline.errors import ErrorCode, MalformedMessage
 
 API_VERSIONS, METADATA, LIST_OFFSETS = 18, 3, 2
+GROUP_APIS = range(8, 15)
 PROBE_ID = 0x5EED
 HANG_S = 6.0
 """After this time without the probe's answer the connection is taken to hang. No broker under test waits so long."""
@@ -82,7 +83,7 @@ class Talk:
             if not isinstance(answer, bytes):
                 return None, answer
             response = response_of(api_key, version, answer)
-            if not NOT_YET & set(codes(response)) or time.monotonic() > deadline:
+            if api_key not in GROUP_APIS or not NOT_YET & set(codes(response)) or time.monotonic() > deadline:
                 return response, self.words.plain(response, ordered=api_key == 75)
 
     def exchange(self, content: bytes, client: str) -> bytes | str:
