@@ -51,9 +51,7 @@ def check_logs(directory: LogDirectory, ledger: Ledger) -> None:
             header = parse_header(piece.read())
             piece.release()
             assert header.base_offset <= offset <= header.last_offset
-            at = find_time(
-                log.segments, record.timestamp_ms, start_offset=0, limit_offset=log.log_end_offset, may_block=True
-            )
+            at = find_time(log.segments, record.timestamp_ms, start_offset=0, limit_offset=log.log_end_offset)
             assert at is not None
             assert at.offset <= offset
         log.close()

@@ -58,7 +58,7 @@ def send(peer: Peer, topic: str, records: bytes, *, acks: int = -1, correlation_
 def test_what_is_stored_has_the_topics_codec(log: EmbeddedBroker, target: str) -> None:
     topic = f"as-{target}"
     log.create_topic(topic, compression_type=target)
-    sent = []
+    sent: list[bytes] = []
     with Peer(log.port) as peer:
         for codec in CODECS.values():
             for value in (SMALL, LARGE):
@@ -86,7 +86,7 @@ def test_stock_clients_notice_nothing(log: EmbeddedBroker) -> None:
         while len(read) < 5 * len(expected):
             for message in consumer.consume(100, timeout=1):
                 assert message.error() is None
-                read.append(message.value())
+                read.append(message.value() or b"")
     finally:
         consumer.close()
     assert read == expected * 5

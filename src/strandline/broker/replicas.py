@@ -203,6 +203,7 @@ class Replicas:
             config=config,
             leader_epoch=topic.partitions[index].leader_epoch,
             is_only_copy=len(topic.partitions[index].isr) <= 1,
+            turnstile=node.reencoder.turnstile,
         )
         self._note_flush_by_time(partition)
         return partition

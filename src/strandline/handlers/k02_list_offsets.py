@@ -22,7 +22,8 @@ from strandline.handlers.absent_partitions import why_absent
 from strandline.handlers.context import RequestContext
 from strandline.handlers.shares import gradually
 from strandline.log.time_lookup import FoundTime
-from strandline.partition.partition import FoundCallback, Partition
+from strandline.partition.look_up import FoundCallback
+from strandline.partition.partition import Partition
 
 API_KEY = 2
 VERSIONS = (1, 11)

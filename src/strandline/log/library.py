@@ -307,7 +307,6 @@ class Log:
             timestamp_ms,
             start_offset=self._log.log_start_offset,
             limit_offset=self._end,
-            may_block=True,
         )
         return self._end if found is None else found.offset
 

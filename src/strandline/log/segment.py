@@ -332,22 +332,27 @@ class Segment:
         """Batch headers and their positions from the batch at `position` to the end of the segment."""
         file = self.file()
         end = self.size_bytes
-        unpack = HEADER.unpack_from
         while position < end:
             size = min(WALK_CHUNK_BYTES, end - position)
             chunk = file.read_at(position, size) if may_block else file.read_at_nowait(position, size)
             if chunk is None:
                 raise ColdRead
-            at = 0
-            while len(chunk) - at >= HEADER_SIZE:
-                header = BatchHeader._make(unpack(chunk, at))
-                if header.length < HEADER_SIZE - PREFIX_SIZE:
-                    raise CorruptLog(f"{self.path}: batch length {header.length} at position {position + at}")
-                yield header, position + at
-                at += header.length + PREFIX_SIZE
-            if at == 0:
-                raise CorruptLog(f"{self.path}: {len(chunk)} bytes at position {position} are no record batch")
-            position += at
+            for header, at in self.headers_in(chunk, position):
+                position = at + header.length + PREFIX_SIZE
+                yield header, at
+
+    def headers_in(self, chunk: bytes, position: int) -> Iterator[tuple[BatchHeader, int]]:
+        """Headers of the batches that begin in `chunk`, which was read at `position`, and where they lie."""
+        unpack = HEADER.unpack_from
+        at = 0
+        while len(chunk) - at >= HEADER_SIZE:
+            header = BatchHeader._make(unpack(chunk, at))
+            if header.length < HEADER_SIZE - PREFIX_SIZE:
+                raise CorruptLog(f"{self.path}: batch length {header.length} at position {position + at}")
+            yield header, position + at
+            at += header.length + PREFIX_SIZE
+        if at == 0:
+            raise CorruptLog(f"{self.path}: {len(chunk)} bytes at position {position} are no record batch")
 
     def batch_size_at(self, position: int, *, may_block: bool) -> int:
         """The size of the batch at `position`."""

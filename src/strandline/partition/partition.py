@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final, TypedDict
+from typing import Final
 
 from crc32c import crc32c
 
@@ -34,28 +34,21 @@ from strandline.errors import (
 from strandline.log.flusher import Flusher
 from strandline.log.log_slice import LogSlice
 from strandline.log.partition_log import PartitionLog
-from strandline.log.segment import ColdRead, Segment
-from strandline.log.time_lookup import FoundTime, find_latest_time, find_time
+from strandline.log.time_lookup import Search, search_latest_time, search_time
+from strandline.partition.look_up import FoundCallback, LookUp
 from strandline.partition.producers import Producers
 from strandline.partition.reencoding import opened_now
+from strandline.partition.turnstile import Turnstile
 from strandline.partition.waiting import AdvanceListener, CommitListener
 from strandline.topic_config import TopicConfig
 
 ANY_EPOCH: Final = -1
 """What a client says that does not know, or does not care, which epoch the leader has."""
 
-FoundCallback = Callable[[FoundTime | None, BaseException | None], object]
-
 _ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
 _CRC_AT: Final = 17
 _NOT_FOR_CLIENTS: Final = CONTROL | TRANSACTIONAL
-
-
-class _Visible(TypedDict):
-    start_offset: int
-    limit_offset: int
-    may_block: bool
 
 
 class Partition:
@@ -79,6 +72,7 @@ class Partition:
         "runtime",
         "topic",
         "topic_id",
+        "turnstile",
         "waiting_produces",
     )
 
@@ -94,6 +88,7 @@ class Partition:
         config: TopicConfig,
         leader_epoch: int,
         is_only_copy: bool = True,
+        turnstile: Turnstile | None = None,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -102,6 +97,8 @@ class Partition:
         self.producers = producers
         self.flusher = flusher
         self.runtime = flusher.runtime
+        self.turnstile = turnstile or Turnstile()
+        """Where look-ups wait that must open a large batch."""
         self.leader_epoch = leader_epoch
         self.in_sync_count = 1
         self.waiting_produces: deque[tuple[int, CommitListener]] = deque()
@@ -303,40 +300,31 @@ class Partition:
     def offset_for_timestamp(self, timestamp_ms: int, callback: FoundCallback) -> None:
         """Find the first visible record at or after a time; `callback(found or None, error or None)`, perhaps later."""
         self._look_up(
-            lambda segments, may_block: find_time(segments, timestamp_ms, **self._visible(may_block)), callback
+            search_time(
+                list(self.log.segments),
+                timestamp_ms,
+                start_offset=self.log.log_start_offset,
+                limit_offset=self.high_watermark,
+            ),
+            callback,
         )
 
     def max_timestamp_offset(self, callback: FoundCallback) -> None:
         """Find the first visible record with the largest timestamp."""
-        self._look_up(lambda segments, may_block: find_latest_time(segments, **self._visible(may_block)), callback)
+        self._look_up(
+            search_latest_time(
+                list(self.log.segments),
+                start_offset=self.log.log_start_offset,
+                limit_offset=self.high_watermark,
+                end_offset=self.log.log_end_offset,
+            ),
+            callback,
+        )
 
-    def _visible(self, may_block: bool) -> _Visible:
-        return {
-            "start_offset": self.log.log_start_offset,
-            "limit_offset": self.high_watermark,
-            "may_block": may_block,
-        }
-
-    def _look_up(self, search: Callable[[list[Segment], bool], FoundTime | None], callback: FoundCallback) -> None:
+    def _look_up(self, search: Search, callback: FoundCallback) -> None:
         if self.log.failure is not None:
             raise self.log.refusal()
-        segments = list(self.log.segments)
-        try:
-            found = search(segments, False)
-        except ColdRead:
-            pass
-        else:
-            callback(found, None)
-            return
-        for segment in segments:
-            segment.retain()
-
-        def done(found: FoundTime | None, error: BaseException | None) -> None:
-            for segment in segments:
-                segment.release()
-            callback(found, error)
-
-        self.runtime.in_thread(lambda: search(segments, True), done)
+        LookUp(search, self.runtime, self.turnstile, callback).go_on()
 
     # Ending
 

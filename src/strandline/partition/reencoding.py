@@ -57,7 +57,7 @@ class OpensLater(Exception):
     """The batch must be opened, and that is too much for one turn of the loop: ask a `Reencoder`."""
 
 
-def opened_now(batch: memoryview, header: HeaderFields, config: TopicConfig) -> memoryview | bytearray:
+def opened_now(batch: memoryview | bytearray, header: HeaderFields, config: TopicConfig) -> memoryview | bytearray:
     """`batch` as the topic wants it, itself where it is so already; OpensLater if that would stall the loop."""
     target = _target_codec(header, config)
     if target is None and not config.compact:

@@ -23,6 +23,7 @@ from strandline.ids import TopicPartition
 from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
 from strandline.partition.partition import Partition
+from strandline.partition.reencoding import Reencoder
 from strandline.quorum.cluster_image import ClusterImage
 
 TOPIC_RESOURCE = 2
@@ -41,6 +42,7 @@ class World:
         node: Any = SimpleNamespace(
             runtime=self.runtime,
             flusher=self.flusher,
+            reencoder=Reencoder(self.runtime),
             image=self.image,
             directory=self.directory,
             config=BrokerConfig.load("", {}),

@@ -18,7 +18,7 @@ from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.context import EncodedResponse
 from strandline.log.time_lookup import FoundTime
-from strandline.partition.partition import FoundCallback
+from strandline.partition.look_up import FoundCallback
 from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.controller import Controller
 from strandline.quorum.producer_ids import ProducerIds

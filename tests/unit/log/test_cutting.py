@@ -20,7 +20,7 @@ from tests.unit.log.engine import (
 from strandline.codec.record_batch import parse_header
 from strandline.errors import Closed, OffsetOutOfRange
 from strandline.log.partition_log import PartitionLog
-from strandline.log.time_lookup import find_latest_time, find_time
+from strandline.log.time_lookup import find_time, run_to_end, search_latest_time
 
 CONFIG = {"segment_bytes": 1500, "index_interval_bytes": 200}
 
@@ -81,11 +81,11 @@ def test_a_segment_cut_at_its_end_still_knows_its_largest_time(tmp_path: Path) -
     for sealed in (False, True):
         if sealed:
             log.roll(NOON_MS)
-        visible = {"start_offset": 0, "limit_offset": log.log_end_offset, "may_block": True}
+        visible = {"start_offset": 0, "limit_offset": log.log_end_offset}
         found = find_time(log.segments, NOON_MS + 500, **visible)
         assert found is not None
         assert found.offset == 1
-        latest = find_latest_time(log.segments, **visible)
+        latest = run_to_end(search_latest_time(log.segments, **visible))
         assert latest is not None
         assert latest.offset == 1
     log.close()

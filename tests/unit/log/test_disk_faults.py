@@ -145,7 +145,7 @@ def test_once_there_is_room_the_roll_is_made_up_for(
     assert time_entries(sealed.path.with_suffix(".timeindex"))[-1] == (NOON_MS + 5, 5)
     log.close()
     again = open_log(log.directory, clean=True, segment_bytes=1000, index_interval_bytes=100)
-    found = find_time(again.segments, NOON_MS + 5, start_offset=0, limit_offset=7, may_block=True)
+    found = find_time(again.segments, NOON_MS + 5, start_offset=0, limit_offset=7)
     assert found is not None
     assert found.offset == 5
     again.close()

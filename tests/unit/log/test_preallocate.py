@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.log.engine import NOON_MS, append, batch_of, crash, fill, offsets_in, open_log
@@ -13,7 +14,7 @@ from strandline.log.partition_log import PartitionLog
 SIZE = 64 * 1024
 
 
-def open_preallocated(path: Path, **more: object) -> PartitionLog:
+def open_preallocated(path: Path, **more: Any) -> PartitionLog:
     return open_log(path, preallocate=True, segment_bytes=SIZE, **more)
 
 

@@ -41,9 +41,7 @@ def check(log: PartitionLog, records: int = RECORDS) -> None:
     assert offsets_in(log) == list(range(records))
     for offset in range(records):
         assert parse_header(read_bytes(log, offset, size_bytes_max=1)).base_offset == offset
-        found = find_time(
-            log.segments, NOON_MS + offset, start_offset=0, limit_offset=log.log_end_offset, may_block=True
-        )
+        found = find_time(log.segments, NOON_MS + offset, start_offset=0, limit_offset=log.log_end_offset)
         assert found is not None
         assert found.offset == offset
     assert append(log, batch_of([b"next"], timestamps=[NOON_MS + records])) == records

@@ -217,7 +217,7 @@ def test_one_after_the_other_in_their_order() -> None:
     config = TopicConfig(compression_type="gzip")
     heard: list[int] = []
     for number in range(5):
-        reencoder.open(a_batch("lz4", b"%d" % number), config, lambda *_, number=number: heard.append(number))  # type: ignore[misc]
+        reencoder.open(a_batch("lz4", b"%d" % number), config, lambda *_, number=number: heard.append(number))
     while not reencoder.is_idle:
         assert len(runtime.jobs) <= 1, "flushes need threads as well"
         if runtime.jobs:
