@@ -62,6 +62,7 @@ run: setup ## a node for development on 127.0.0.1:9092
 generate: setup ## message classes and docs tables from their sources
 	$(BIN)/python tools/generate_messages.py
 	$(BIN)/python -m strandline.config_docs > docs/configuration.md
+	$(BIN)/python -m strandline.broker.metrics_docs
 
 clean: ## remove what was made here
 	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache

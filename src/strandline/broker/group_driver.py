@@ -82,6 +82,12 @@ class GroupDriver:
         hosted = self._hosted.get(self.partition_index(group_id))
         return None if hosted is None or hosted.is_loading else hosted.shard
 
+    def load(self, index: int) -> bool:
+        """Begin to load a shard, as if somebody had asked for one of its groups; False if that has happened before."""
+        if self._closed or index in self._hosted:
+            return False
+        return self._host(index) is not None
+
     def loaded_shards(self) -> list[GroupShard]:
         """All that are loaded, to look at and not to touch."""
         return [hosted.shard for hosted in self._hosted.values() if not hosted.is_loading]
