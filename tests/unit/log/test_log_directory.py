@@ -260,3 +260,55 @@ def test_partition_metadata_is_kafkas_text_and_flushed_before_any_record(tmp_pat
     log.end_flush(job, None)
     log.close()
     directory.close(clean=True)
+
+
+def test_a_topic_trimmed_and_deleted_before_any_other_checkpoint_leaves_no_start_to_its_namesake(
+    tmp_path: Path,
+) -> None:
+    directory = a_directory(tmp_path)
+    log = open_orders(directory)
+    fill(log, 50)
+    log.trim(41)
+    directory.save(directory.changed_start_offsets({ORDERS: log}))
+    log.delete(directory.delete_path(ORDERS))
+    log = open_orders(directory)
+    fill(log, 5)
+    assert log.log_start_offset == 0
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
+    abandon(log)
+    directory.close(clean=False)
+
+
+def test_a_thread_that_comes_late_does_not_write_what_is_older(tmp_path: Path) -> None:
+    directory = a_directory(tmp_path)
+    log = open_orders(directory)
+    fill(log, 50)
+    log.trim(10)
+    older = directory.changed_start_offsets({ORDERS: log})
+    log.trim(20)
+    newer = directory.changed_start_offsets({ORDERS: log})
+    directory.save(newer)
+    directory.save(older)
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 20\n"
+    log.close()
+    directory.close(clean=True)
+
+
+def test_segments_below_the_start_that_a_crash_left_go_away_at_the_next_start(tmp_path: Path) -> None:
+    directory = a_directory(tmp_path)
+    log = open_orders(directory)
+    fill(log, 50)
+    log.flush_now()
+    assert len(log.cut_front(41)) > 1, "and then nobody deletes them"
+    directory.save(directory.changed_start_offsets({ORDERS: log}))
+    abandon(log)
+    directory.close(clean=False)
+    again = a_directory(tmp_path)
+    log = open_orders(again)
+    assert (log.log_start_offset, log.log_end_offset) == (41, 50)
+    assert sorted(path.name for path in log.directory.glob("*.log")) == [
+        f"{base:020d}.log" for base in log.base_offsets
+    ]
+    assert log.base_offsets[1] > 41 if len(log.base_offsets) > 1 else True
+    log.close()
+    again.close(clean=True)
