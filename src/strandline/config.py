@@ -22,7 +22,6 @@ from strandline.node_settings import (
     REFUSED_SETTINGS,
     check_refused,
     from_environment,
-    override,
     unknown_setting,
 )
 from strandline.settings import ConfigSource, Synonym, Value, parse_properties, settings_of
@@ -102,10 +101,8 @@ class BrokerConfig(BrokerSettings):
 
         Names that mean nothing here are kept and told, and nothing else.
         """
-        merged = dict(self.given)
-        for level in (default, broker):
-            override(merged, {name: raw for name, raw in level.items() if name in NODE_SETTINGS})
-        values = {name: NODE_SETTINGS[name].parse(raw) for name, raw in merged.items()}
+        merged = {**self.given, **default, **broker}
+        values = {name: NODE_SETTINGS[name].parse(raw) for name, raw in merged.items() if name in NODE_SETTINGS}
         config = BrokerConfig(
             **_resolved(values),  # type: ignore[arg-type]  # the values are typed by their settings
             given=self.given,

@@ -66,11 +66,12 @@ def default_broker_entries(config: BrokerConfig) -> Iterator[ConfigEntry]:
 
 def _broker_entry(name: str, node_setting: NodeSetting, config: BrokerConfig) -> ConfigEntry:
     synonyms = _node_synonyms(name, config)
-    raw = config.text(name)
     is_sensitive = node_setting.setting.is_sensitive
+    is_set = any(name in layer for _, layer in config.layers())
+    value = node_setting.shown(config.text(name) or "") if is_set else node_setting.default
     return ConfigEntry(
         name,
-        None if raw is None or is_sensitive else node_setting.shown(raw),
+        None if is_sensitive else value,
         synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         node_setting.config_type,
         node_setting.setting.doc,

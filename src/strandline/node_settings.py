@@ -1,15 +1,14 @@
 """Every name that a node takes as a setting: its own settings, the defaults of its topics, and what has no effect.
 
 Several names may mean one setting (`log.retention.ms`, `.minutes` and `.hours`); then the first one that is set wins.
-`override` puts later sources over earlier ones as Kafka does: a dynamic `log.retention.ms` hides the file's
-`log.retention.hours`, which stands above it in no order but was written earlier.
+Of such names only the first can be changed while a node runs, so a dynamic setting wins over any of the file.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from strandline.broker_settings import BrokerSettings
@@ -136,15 +135,6 @@ REFUSED_SETTINGS: Final[dict[str, OtherSetting]] = {
     other.name: other for other in OTHER_SETTINGS if other.verdict != NO_EFFECT and not other.is_topic
 }
 _BY_VARIABLE = {environment_name(name): name for name in (*NODE_SETTINGS, *REFUSED_SETTINGS)}
-
-
-def override(properties: MutableMapping[str, str], later: Mapping[str, str]) -> None:
-    """Put `later` over `properties`; other names of the same setting go, or one of them might win."""
-    for name, raw in later.items():
-        if name in NODE_SETTINGS:
-            for other_name in NODE_SETTINGS[name].names:
-                properties.pop(other_name, None)
-        properties[name] = raw
 
 
 def refusal_of_change(name: str, *, for_one_broker: bool) -> str | None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from strandline.config import BrokerConfig, Listener, TopicConfig
 from strandline.config_docs import configuration_page
 from strandline.errors import InvalidConfig
+from strandline.node_settings import refusal_of_change
 from strandline.settings import LONG_MAX, environment_name, format_properties, parse_properties, settings_of, text_of
 from strandline.topic_config import TOPIC_SETTINGS, other_topic_settings
 
@@ -248,6 +249,78 @@ def test_a_node_needs_a_listener_for_clients() -> None:
 def test_a_config_cannot_change_under_its_readers() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         BrokerConfig().num_partitions = 2  # type: ignore[misc]
+
+
+def test_dynamic_settings_stand_over_the_file_and_the_broker_over_the_cluster() -> None:
+    config = BrokerConfig.load("message.max.bytes=1000\nlog.retention.hours=1\nnum.partitions=7")
+    cluster = config.with_dynamic({"message.max.bytes": "2000", "log.retention.ms": "5"}, {})
+    broker = config.with_dynamic({"message.max.bytes": "2000"}, {"message.max.bytes": "3000", "of.a.plugin": "x"})
+    assert [each.topic_defaults.max_message_bytes for each in (config, cluster, broker)] == [1000, 2000, 3000]
+    assert [each.topic_defaults.retention_ms for each in (config, cluster, broker)] == [3_600_000, 5, 3_600_000]
+    assert {each.num_partitions for each in (config, cluster, broker)} == {7}
+    assert broker.with_dynamic({}, {}) == config
+    assert broker.text("message.max.bytes") == "3000"
+    sources = {entry.name: entry.source for entry in cluster.topic_config_entries({})}
+    assert (sources["max.message.bytes"], sources["retention.ms"], sources["flush.ms"]) == (3, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "raw"),
+    [
+        ("message.max.bytes", "many"),
+        ("max.connections", "0"),
+        ("max.connections.per.ip", "0"),
+        ("max.connections.per.ip.overrides", "127.0.0.1"),
+        ("log.cleaner.threads", "many"),
+    ],
+)
+def test_a_dynamic_value_that_is_not_allowed(name: str, raw: str) -> None:
+    for levels in (({name: raw}, {}), ({}, {name: raw})):
+        with pytest.raises(InvalidConfig, match=re.escape(name)):
+            BrokerConfig().with_dynamic(*levels)
+
+
+@pytest.mark.parametrize(
+    ("name", "for_one_broker", "may_change"),
+    [
+        ("message.max.bytes", True, True),
+        ("message.max.bytes", False, True),
+        ("num.partitions", True, False),
+        ("log.retention.ms", False, True),
+        ("log.retention.hours", False, False),
+        ("listener.security.protocol.map", True, True),
+        ("listener.security.protocol.map", False, False),
+        ("ssl.keystore.password", True, False),
+        ("log.cleaner.threads", False, True),
+        ("replica.fetch.min.bytes", False, False),
+        ("of.a.plugin", False, True),
+    ],
+)
+def test_what_may_change_while_a_node_runs(name: str, for_one_broker: bool, may_change: bool) -> None:
+    assert (refusal_of_change(name, for_one_broker=for_one_broker) is None) == may_change
+
+
+def test_a_refused_setting_stops_the_start_unless_it_asks_for_nothing() -> None:
+    with pytest.raises(InvalidConfig, match=r"my.properties: ssl\.keystore\.location is refused\. There is no TLS"):
+        BrokerConfig.load("ssl.keystore.location=/etc/keys.jks", file_name="my.properties")
+    with pytest.raises(InvalidConfig, match="environment"):
+        BrokerConfig.load("", {}, {"STRANDLINE_SSL_KEYSTORE_LOCATION": "/etc/keys.jks"})
+    assert BrokerConfig.load("ssl.client.auth=none").warnings == ()
+
+
+def test_settings_without_effect_are_named_in_one_warning() -> None:
+    config = BrokerConfig.load("log.cleaner.threads=2\nnum.replica.fetchers=3\nnum.io.threads=9")
+    assert len(config.warnings) == 1
+    assert "without effect here: log.cleaner.threads, num.replica.fetchers;" in config.warnings[0]
+    with pytest.raises(InvalidConfig, match=r"log\.cleaner\.threads='many' is not allowed"):
+        BrokerConfig.load("log.cleaner.threads=many")
+
+
+def test_a_stored_override_that_is_not_understood_is_passed_over() -> None:
+    stored = {"flush.ms": "7", "segment.bytes": "1", "of.tomorrow": "x", "remote.storage.enable": "true"}
+    assert TopicConfig().with_stored(stored) == TopicConfig(flush_ms=7)
+    with pytest.raises(InvalidConfig):
+        TopicConfig().with_overrides(stored)
 
 
 def test_entries_of_a_topic_tell_value_and_source() -> None:

@@ -43,7 +43,7 @@ from strandline.quorum.topic_names import check_topic_name
 API_KEY = 32
 VERSIONS = (1, 4)
 
-ANSWER_BYTES_MAX: Final = 67_108_864
+ANSWER_BYTES_MAX: Final = 33_554_432
 """A few bytes can ask for all settings of a broker again and again."""
 
 RESOURCES = (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
