@@ -290,6 +290,14 @@ def test_a_broker_tells_its_own_settings_and_which_may_change() -> None:
     assert configs["log.cleaner.threads"].value == "1", "without effect, and told"
 
 
+def test_a_default_under_another_name_is_not_told_as_kafka_does_not() -> None:
+    """`log.retention.hours` gives the value, and still neither side calls it a synonym of `log.retention.ms`."""
+    node = node_with_topics("a-topic", log_retention_hours="5")
+    _, configs = describe(node, TOPIC, "a-topic", ["retention.ms"], include_synonyms=True)
+    told = configs["retention.ms"]
+    assert (told.value, told.config_source, told.synonyms) == ("18000000", DEFAULT, [])
+
+
 def test_a_subscription_and_a_group_exist_by_what_is_set(node: NodeOfOne) -> None:
     change(
         node,
