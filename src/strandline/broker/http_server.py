@@ -94,6 +94,11 @@ class HttpServer:
         self.requests = 0
         self.refused = 0
 
+    @property
+    def serving(self) -> int:
+        """Connections that are open."""
+        return len(self._serving)
+
     async def start(self, listening: socket.socket) -> None:
         self._server = await asyncio.start_server(
             self._serve, sock=listening, limit=HEAD_BYTES_MAX, backlog=HTTP_CONNECTIONS_MAX

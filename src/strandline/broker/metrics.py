@@ -7,9 +7,9 @@ the same tables. Nothing here runs unless somebody asks.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from strandline.broker import metrics_groups, metrics_node, metrics_requests, metrics_topics
+from strandline.broker import metrics_groups, metrics_node, metrics_requests, metrics_telemetry, metrics_topics
 from strandline.broker.metrics_scrape import Scrape
 from strandline.observability.exposition import Histogram, Metric, render
 
@@ -23,6 +23,7 @@ SECTIONS: dict[str, tuple[Family, ...]] = {
     "Topics and partitions": metrics_topics.FAMILIES,
     "Groups": metrics_groups.FAMILIES,
     "The node": metrics_node.FAMILIES,
+    "What clients push": metrics_telemetry.FAMILIES,
 }
 
 
@@ -33,6 +34,5 @@ def families(*, public: bool) -> list[Family]:
 def page(node: Node, *, public: bool) -> Iterator[str]:
     """The text, piece by piece; the caller takes as many as fit into its turn."""
     yield from render(families(public=public), Scrape(node, deep=not public))
-    telemetry: Any = node.__dict__.get("telemetry")
-    if telemetry is not None and not public:
-        yield from telemetry.store.pieces(node.runtime.now_ms())
+    if "telemetry" in node.__dict__ and not public:
+        yield from node.telemetry.store.pieces(node.runtime.now_ms())

@@ -10,6 +10,7 @@ from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC
 from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:
@@ -50,5 +51,13 @@ class Scrape:
 
     @cached_property
     def shards(self) -> list[GroupShard]:
-        """The groups that are loaded; a node that nobody asked for one has none."""
-        return self.node.groups.loaded_shards() if "groups" in self.node.__dict__ else []
+        """The groups that are loaded, and one more part of them with each look at the whole page.
+
+        Who is interested in lag wants that of a group whose members did not survive the restart, too.
+        """
+        groups = self.node.groups
+        if self.deep:
+            for partition in self.topics.get(CONSUMER_OFFSETS_TOPIC, ()):
+                if partition.log.log_end_offset and groups.load(partition.index):
+                    break
+        return groups.loaded_shards()

@@ -169,6 +169,8 @@ class OtlpReader:
                 raise MalformedMessage(f"more than {FIELDS_MAX} fields")
             tag, at = self._varint(at, end)
             wire = tag & 7
+            if not tag >> 3:
+                raise MalformedMessage("a protobuf field without a number")
             if wire == _VARINT:
                 value, at = self._varint(at, end)
                 yield tag >> 3, wire, value, at
