@@ -17,8 +17,9 @@ def test_a_topic_is_created_listed_described_and_deleted(cli: CommandLine) -> No
     cli.ok("produce", name, "-p", "1", stdin=b"a\nb\n")
     (described,) = cli.ok("topic", "describe", name, "--json").objects
     assert described["topic_id"] == made["topic_id"]
-    # A cluster may not offer DescribeConfigs.
-    assert described["configs"] in (None, {"retention.ms": "86400000"})
+    assert described["configs"]["retention.ms"] == "86400000"
+    assert described["config_sources"]["retention.ms"] == "DYNAMIC_TOPIC_CONFIG"
+    assert [p["size_bytes"] > 0 for p in described["partitions"]] == [False, True]
     ranges = [(p["partition"], p["log_start_offset"], p["high_watermark"]) for p in described["partitions"]]
     assert ranges == [(0, 0, 0), (1, 0, 2)]
     assert all(len(p["replicas"]) == len(p["in_sync_replicas"]) == 1 for p in described["partitions"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,7 +73,7 @@ def doctor(
     if not no_cluster:
         tell("the way to the cluster", reach_findings(bootstrap))
         if any(finding.check == "reach" and finding.level is Level.OK for finding in seen):
-            metadata = _look_at_cluster(cluster, tell)
+            metadata = _look_at_cluster(cluster, tell, grouped=not as_json)
     if data is not None:
         tell("the data directory", data_findings(data, None if metadata is None else metadata.cluster_id))
     _conclude(output, seen, strict)
@@ -84,13 +84,14 @@ def _local_node(bootstrap: str) -> int | None:
     return listening_pid(port) if is_this_machine(host) else None
 
 
-def _look_at_cluster(cluster: Cluster, tell: Any) -> Any:
+def _look_at_cluster(cluster: Cluster, tell: Callable[[str, Iterable[Finding]], None], *, grouped: bool) -> Any:
     try:
         tell("the protocol", protocol_findings(cluster))
         admin = cluster.admin()
         metadata = metadata_of(cluster, admin)
         tell("the brokers", _broker_findings(cluster, admin, metadata))
-        tell("what topics survive (acknowledged with acks=all)", topic_findings(cluster, admin, metadata))
+        survivals = topic_findings(cluster, admin, metadata, grouped=grouped)
+        tell("what topics survive (acknowledged with acks=all)", survivals)
     except CommandFailed as failure:
         # A check that cannot be made is a finding, too: the others were told already.
         tell("the check was cut short", [problem("cluster", failure.message, failure.hint)])
@@ -106,8 +107,8 @@ def _broker_findings(cluster: Cluster, admin: Any, metadata: Any) -> Iterator[Fi
     yield from clock_findings(cluster, admin, metadata)
 
 
-def topic_findings(cluster: Cluster, admin: Any, metadata: Any) -> Iterator[Finding]:
-    """One finding for all topics that have the same terms, so that a thousand topics are not a thousand lines."""
+def topic_findings(cluster: Cluster, admin: Any, metadata: Any, *, grouped: bool) -> Iterator[Finding]:
+    """What each topic survives. A person gets one finding for all topics of the same terms: not a thousand lines."""
     names = sorted(name for name in metadata.topics if not name.startswith("__"))
     if not names:
         yield note("topics", "no topics yet")
@@ -119,10 +120,11 @@ def topic_findings(cluster: Cluster, admin: Any, metadata: Any) -> Iterator[Find
             return
         replicas = min((len(p.replicas) for p in metadata.topics[name].partitions.values()), default=0)
         found = survival(name, replicas, configs, brokers=len(metadata.brokers))
-        groups.setdefault((str(found), found.flaw), []).append((name, found))
-    for (text, _), members in groups.items():
+        group = (str(found), found.flaw) if grouped else (name, "")
+        groups.setdefault(group, []).append((name, found))
+    for members in groups.values():
         found = members[0][1]
-        told = f"{_listed([name for name, _ in members])}: {text}"
+        told = f"{_listed([name for name, _ in members])}: {found}"
         advice = found.advice if len(members) == 1 else found.advice.replace(f" {members[0][0]} ", " NAME ")
         if found.broken:
             yield problem("topic", f"{told}. {_sentence(found.flaw)}", advice)

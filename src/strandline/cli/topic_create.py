@@ -21,7 +21,7 @@ from strandline.cli.options import (
 )
 from strandline.cli.output import Output
 from strandline.cli.plain_words import count
-from strandline.cli.topics import described, topic_id
+from strandline.cli.topics import described, offset_ranges, topic_id
 
 _POLL_S = 0.05
 
@@ -74,7 +74,8 @@ def create(
         if dry_run:
             _tell_checked(output, name, existed=existed)
         else:
-            _tell_made(output, name, _wait_usable(cluster, admin, name), existed=existed)
+            topic = described(cluster, admin, name) if existed else _wait_usable(cluster, admin, name)
+            _tell_made(output, name, topic, existed=existed)
     output.flush()
     if failures:
         raise failures[0] if len(failures) == 1 else CommandFailed("; ".join(failure.message for failure in failures))
@@ -119,7 +120,10 @@ def advice_on_settings(names: list[str]) -> str:
 
 
 def _wait_usable(cluster: Cluster, admin: Any, name: str) -> Any:
-    """The new topic, once every partition has a leader: a broker may learn of it after the controller has answered."""
+    """The new topic, once every partition answers.
+
+    Brokers learn of it after the controller has answered, and for a moment they name a leader that does not lead yet.
+    """
     deadline = time.monotonic() + cluster.timeout_s
     while (topic := _usable(cluster, admin, name)) is None:
         if time.monotonic() > deadline:
@@ -131,6 +135,7 @@ def _wait_usable(cluster: Cluster, admin: Any, name: str) -> Any:
 def _usable(cluster: Cluster, admin: Any, name: str) -> Any | None:
     try:
         topic = described(cluster, admin, name)
+        ranges = offset_ranges(cluster, admin, [topic])
     except NotFound:
         return None
-    return topic if all(partition.leader is not None for partition in topic.partitions) else None
+    return topic if all(end is not None for _, end in ranges.values()) else None

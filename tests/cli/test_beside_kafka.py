@@ -1,0 +1,45 @@
+"""The command line is a Kafka client and nothing more: its tests pass against Apache Kafka as well."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bench.brokers import Broker
+from tests.cli.conftest import CommandLine
+from tests.clients.kafka_server import kafka
+
+__all__ = ["kafka"]
+
+HERE = Path(__file__).parent
+# `test_doctor` knows flush.mode, which is Strandline's own; what it says of Kafka stands below.
+SETS = ("test_topics", "test_topic_changes", "test_config", "test_cluster", "test_records", "test_completion")
+SUITE_TIMEOUT_S = 280
+
+
+@pytest.mark.slow
+@pytest.mark.java
+def test_every_command_works_against_apache_kafka(kafka: Broker) -> None:
+    environ = os.environ | {"STRANDLINE_TEST_BOOTSTRAP": kafka.bootstrap}
+    files = [str(HERE / f"{name}.py") for name in SETS]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files]
+    ended = subprocess.run(
+        command, env=environ, cwd=HERE.parents[1], capture_output=True, text=True, timeout=SUITE_TIMEOUT_S, check=False
+    )
+    assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-2000:]
+
+
+@pytest.mark.slow
+@pytest.mark.java
+def test_the_doctor_knows_that_kafka_leaves_flushing_to_the_system(kafka: Broker) -> None:
+    cli = CommandLine(kafka.bootstrap)
+    cli.ok("topic", "create", "careless", "--if-not-exists")
+    cli.ok("topic", "create", "careful", "-c", "flush.messages=1", "--if-not-exists")
+    told = {finding["text"].split(":")[0]: finding for finding in cli.run("doctor", "--json").objects}
+    assert told["careless"]["level"] == "warning"
+    assert told["careless"]["advice"] == "strandline config set --topic careless flush.messages=1"
+    assert "power cut of the machine; does not survive the loss of the disk" in told["careful"]["text"]
+    assert any(finding["check"] == "flush-mode" for finding in told.values())
