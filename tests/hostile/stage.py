@@ -31,7 +31,9 @@ def stage(
 ) -> Iterator[EmbeddedBroker]:
     """Ends with a check that the broker still runs, that it never failed with an exception of its own, that the
     neighbour noticed nothing, that it stops with status 0, and that no turn of its loop computed for too long."""
-    with strandline.embedded(properties=properties, data=data) as log:
+    # With an endpoint for what clients push, so that every API is there.
+    served = {"http.listener": "127.0.0.1:0", **(properties or {})}
+    with strandline.embedded(properties=served, data=data) as log:
         log.create_topic(TOPIC)
         for topic, partitions in topics.items():
             settings = (configs or {}).get(topic, {})
