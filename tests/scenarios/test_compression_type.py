@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bench.brokers import Broker
 from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.clients.kafka_server import kafka as kafka
 from tests.hostile.batches import batch, produce, with_records
 from tests.hostile.peer import ROUTES as ROUTES
 from tests.hostile.peer import Peer, answer_of, request
@@ -228,3 +230,37 @@ def test_a_clean_stop_finishes_what_it_took(tmp_path: Path) -> None:
             peer.close()
         log.start()
         assert acknowledged <= set(values(log, "stopped"))
+
+
+BESIDE_KAFKA = {
+    "small": lambda codec: batch([SMALL], compression=codec),
+    "large": lambda codec: batch([LARGE], compression=codec),
+    "many records": lambda codec: batch([b"%d" % number for number in range(3_000)], compression=codec),
+    "larger than the topic takes, once it is opened": lambda codec: batch([bytes(1_500_000)], compression=codec),
+}
+
+
+@pytest.mark.java
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("target", [*CODECS, "producer"])
+def test_apache_kafka_stores_and_refuses_the_same(log: EmbeddedBroker, kafka: Broker, target: str) -> None:
+    topic = f"beside-{target}"
+    log.create_topic(topic, compression_type=target)
+    kafka.create_topic(topic, 1, {"compression.type": target})
+    answers: list[list[tuple[int, int]]] = []
+    for port in (log.port, kafka.port):
+        with Peer(port, timeout_s=60) as peer:
+            answers.append([])
+            for codec in CODECS.values():
+                for make in BESIDE_KAFKA.values():
+                    send(peer, topic, make(codec))
+                    answers[-1].append(result_of(peer.receive_answer()))
+    assert answers[0] == answers[1]
+    theirs = list(columns_of((kafka.data / f"{topic}-0" / ("0" * 20 + ".log")).read_bytes()))
+    ours = stored(log, topic)
+    assert [int(columns.compression) for columns in ours] == [int(columns.compression) for columns in theirs]
+    assert [list(columns.records()) for columns in ours] == [
+        [record._replace(timestamp_ms=at) for record, at in zip(columns.records(), own.timestamps, strict=True)]
+        for columns, own in zip(theirs, ours, strict=True)
+    ]
