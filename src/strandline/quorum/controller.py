@@ -263,7 +263,7 @@ class Controller:
     def decide_deletions(self, refs: Sequence[TopicRef]) -> Iterator[Decision[DeletedTopic]]:
         """The same, one topic at a time, as `decide_topics` does."""
         times = Counter(topic.id for topic in map(self._resolve, refs) if isinstance(topic, Topic))
-        names = Counter(ref.name for ref in refs if ref.name is not None)
+        names = Counter(ref.name for ref in refs)
         for ref in refs:
             # Resolved again when its turn comes: another request may have deleted it since.
             topic = self._resolve(ref)
