@@ -7,9 +7,19 @@ from collections.abc import Iterator
 
 import pytest
 from tests.hostile.batches import batch, produce
-from tests.hostile.floods import ACKS_TIMEOUT, FETCH_7, FLOODS, TAG_FLOODS, name, uvarint
+from tests.hostile.floods import (
+    ACKS_TIMEOUT,
+    FETCH_7,
+    FLOODS,
+    NO_TRANSACTION,
+    ONE_TOPIC,
+    TAG_FLOODS,
+    array,
+    name,
+    uvarint,
+)
 from tests.hostile.neighbour import TOPIC
-from tests.hostile.peer import ROUTES, Peer, framed, header, raw_request, request_class
+from tests.hostile.peer import ROUTES, Peer, answer_of, framed, header, raw_request, request, request_class
 from tests.hostile.process import MIB, forget_peak, peak_resident_bytes, resident_bytes
 from tests.hostile.stage import stage
 
@@ -146,3 +156,19 @@ def test_a_name_is_no_longer_than_a_string_may_be(
     for size, is_answered in ((32_767, True), (32_768, False), (8_000_000, False)):
         body = before + uvarint(size + 1) + b"x" * size + behind
         assert (flood(broker, raw_request(api_key, version, body)) is not None) == is_answered
+
+
+def test_thousands_of_batches_in_one_request(broker: EmbeddedBroker) -> None:
+    """They are appended over several turns, and the next request of the connection does not overtake them."""
+    count = 10_000
+    records = batch([b"one of many"])
+    one = struct.pack(">ii", 1, len(records)) + records
+    body = NO_TRANSACTION + struct.pack(">hi", -1, 30_000) + ONE_TOPIC + array(one, count)
+    with Peer(broker.port) as peer:
+        peer.send(raw_request(0, 3, body) + request(produce("target", batch([b"next"]), partition=1), 9))
+        many = answer_of(ROUTES[0], 3, peer.receive_answer()).responses[0].partition_responses
+        (last,) = answer_of(ROUTES[0], 9, peer.receive_answer()).responses[0].partition_responses
+    assert {each.error_code for each in many} == {0}
+    first = many[0].base_offset
+    assert [each.base_offset for each in many] == list(range(first, first + count))
+    assert last.base_offset == first + count

@@ -3,13 +3,15 @@
 Honoured: acks 0, 1 and all with `flush.mode` and `min.insync.replicas`, idempotent sequences, topics by name or id
 (13), the request's timeout. A batch with a transactional id is refused: transactions are not there yet.
 
-A waiting Produce holds no bytes: its batches are in the log, only the results wait. The exception is a large batch that
-must be opened first (`compression.type`, compacted topics): it is copied, and `OpeningProduce` waits for it.
+A waiting Produce holds no bytes: its batches are in the log, only the results wait. The exceptions are a large batch
+that must be opened first (`compression.type`, compacted topics) and a request of more than 500 batches: they are
+copied, and `OpeningProduce` works them off.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -22,6 +24,7 @@ from strandline.codec.produce import (
 )
 from strandline.errors import ErrorCode, RequestError, StrandlineError, error_code
 from strandline.handlers.context import Connection, Exchange, Node
+from strandline.handlers.shares import gradually
 from strandline.partition.partition import Partition
 from strandline.partition.reencoding import OpensLater
 from strandline.quorum.topic_names import INTERNAL_TOPICS
@@ -32,19 +35,56 @@ ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
 
+PARTITIONS_PER_TURN_MAX: Final = 500
+"""Partitions that are appended to in one turn of the loop; a longer request is copied and appended in parts."""
+
 log = logging.getLogger("strandline.broker")
 
 
 def start(node: Node, connection: Connection, view: memoryview, at: int, version: int, correlation_id: int) -> None:
     request = parse_produce(view, at, version)
     acks = request.acks
-    now_ms = node.runtime.now_ms()
+    flexible = version >= FLEXIBLE_FROM
     results: list[PartitionResult] = []
     waits: list[tuple[Partition, int, int]] = []
+    if len(request.partitions) > PARTITIONS_PER_TURN_MAX:
+        exchange = connection.begin(correlation_id, flexible_header=flexible)
+        OpeningProduce(node, connection, exchange, request, version, results, waits).begin_long(request)
+        return
+    to_open = _append_all(node, request, request.partitions, results, waits)
+    if to_open is not None:
+        exchange = connection.begin(correlation_id, flexible_header=flexible)
+        opening = OpeningProduce(node, connection, exchange, request, version, results, waits)
+        opening.begin(to_open)
+        return
+    if acks == ACKS_NONE:
+        # The client expects no answer, so the only way to tell it of an error is to hang up, as Kafka does.
+        if any(result.error_code for result in results):
+            connection.close()
+        else:
+            connection.leave_unanswered()
+        return
+    if not waits:
+        connection.reply_now(correlation_id, flexible, encode_produce_response(results, version))
+        return
+    exchange = connection.begin(correlation_id, flexible_header=flexible, is_produce=True)
+    _wait(node, exchange, request.timeout_ms, version, results, waits)
+
+
+def _append_all(
+    node: Node,
+    request: ProduceRequest,
+    asked: Sequence[tuple[str | bytes, int, memoryview | None]],
+    results: list[PartitionResult],
+    waits: list[tuple[Partition, int, int]],
+) -> list[tuple[Partition, memoryview, int]] | None:
+    """Append some partitions of a request; what must be opened first is returned instead, with its place."""
+    acks = request.acks
+    now_ms = node.runtime.now_ms()
     to_open: list[tuple[Partition, memoryview, int]] | None = None
     refusal = _refusal(acks, request.transactional_id)
     topics = node.topics
-    for topic, index, records in request.partitions:
+    for topic, index, records in asked:
         partitions = topics.get(topic)
         partition = partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
         if refusal or partition is None or records is None:
@@ -76,24 +116,7 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
         if partition.high_watermark < commits_at:
             waits.append((partition, commits_at, len(results)))
         results.append(PartitionResult(topic, index, 0, base_offset, append_time_ms, partition.log.log_start_offset))
-    flexible = version >= FLEXIBLE_FROM
-    if to_open is not None:
-        exchange = connection.begin(correlation_id, flexible_header=flexible)
-        opening = OpeningProduce(node, connection, exchange, request, version, results, waits)
-        opening.begin(to_open)
-        return
-    if acks == ACKS_NONE:
-        # The client expects no answer, so the only way to tell it of an error is to hang up, as Kafka does.
-        if any(result.error_code for result in results):
-            connection.close()
-        else:
-            connection.leave_unanswered()
-        return
-    if not waits:
-        connection.reply_now(correlation_id, flexible, encode_produce_response(results, version))
-        return
-    exchange = connection.begin(correlation_id, flexible_header=flexible, is_produce=True)
-    _wait(node, exchange, request.timeout_ms, version, results, waits)
+    return to_open
 
 
 def _wait(
@@ -185,7 +208,7 @@ class ProduceWait:
 
 
 class OpeningProduce:
-    """A Produce of which some batches are opened off the loop before they can be appended.
+    """A Produce of which some batches are opened off the loop before they can be appended, or one of very many batches.
 
     No later request of its connection is started meanwhile: what a producer sends next must not overtake it. A client
     that hangs up changes nothing, as with every Produce that was received whole.
@@ -212,6 +235,23 @@ class OpeningProduce:
         self._results = results
         self._waits = waits
         self._left = 0
+
+    def begin_long(self, request: ProduceRequest) -> None:
+        """Append a share of the partitions in each turn, then go on with those that must be opened."""
+        # Copied, because the buffer is for others as soon as we return.
+        asked = [
+            (topic, index, None if records is None else memoryview(bytearray(records)))
+            for topic, index, records in request.partitions
+        ]
+        to_open: list[tuple[Partition, memoryview, int]] = []
+
+        def shares() -> Iterator[None]:
+            for at in range(0, len(asked), PARTITIONS_PER_TURN_MAX):
+                some = asked[at : at + PARTITIONS_PER_TURN_MAX]
+                to_open.extend(_append_all(self._node, self._request, some, self._results, self._waits) or ())
+                yield
+
+        gradually(self._node.runtime, shares(), lambda _: self.begin(to_open))
 
     def begin(self, to_open: list[tuple[Partition, memoryview, int]]) -> None:
         for partition, records, position in to_open:
