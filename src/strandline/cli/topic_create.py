@@ -21,7 +21,7 @@ from strandline.cli.options import (
 )
 from strandline.cli.output import Output
 from strandline.cli.plain_words import count
-from strandline.cli.topics import described, offset_ranges, topic_id
+from strandline.cli.topics import described_all, offset_ranges, topic_id
 
 _POLL_S = 0.05
 
@@ -61,24 +61,36 @@ def create(
     ]
     with cluster.errors("cannot create topics"):
         answers = admin.create_topics(new, operation_timeout=timeout, request_timeout=timeout, validate_only=dry_run)
-    failures = []
-    for name, future in answers.items():
-        existed = False
-        try:
-            future.result()
-        except kafka_api().KafkaException as error:
-            existed = error.args[0].name() == "TOPIC_ALREADY_EXISTS" and if_not_exists
-            if not existed:
-                failures.append(_refusal(error.args[0], cluster, name, settings))
-                continue
-        if dry_run:
-            _tell_checked(output, name, existed=existed)
-        else:
-            topic = described(cluster, admin, name) if existed else _wait_usable(cluster, admin, name)
-            _tell_made(output, name, topic, existed=existed)
+    made, existing, failures = _outcomes(answers, cluster, settings, if_not_exists=if_not_exists)
+    if dry_run:
+        for name in answers:
+            if name in made or name in existing:
+                _tell_checked(output, name, existed=name in existing)
+    else:
+        topics = _wait_usable(cluster, admin, made) | described_all(cluster, admin, existing)
+        for name in answers:
+            if name in topics:
+                _tell_made(output, name, topics[name], existed=name in existing)
     output.flush()
     if failures:
         raise failures[0] if len(failures) == 1 else CommandFailed("; ".join(failure.message for failure in failures))
+
+
+def _outcomes(
+    answers: dict[str, Any], cluster: Cluster, settings: dict[str, str], *, if_not_exists: bool
+) -> tuple[list[str], list[str], list[CommandFailed]]:
+    """Which topics were made, which were there already, and why the others could not be made."""
+    made, existing, failures = [], [], []
+    for name, future in answers.items():
+        try:
+            future.result()
+            made.append(name)
+        except kafka_api().KafkaException as error:
+            if error.args[0].name() == "TOPIC_ALREADY_EXISTS" and if_not_exists:
+                existing.append(name)
+            else:
+                failures.append(_refusal(error.args[0], cluster, name, settings))
+    return made, existing, failures
 
 
 def _tell_checked(output: Output, name: str, *, existed: bool) -> None:
@@ -119,23 +131,24 @@ def advice_on_settings(names: list[str]) -> str:
     return ""
 
 
-def _wait_usable(cluster: Cluster, admin: Any, name: str) -> Any:
-    """The new topic, once every partition answers.
+def _wait_usable(cluster: Cluster, admin: Any, names: list[str]) -> dict[str, Any]:
+    """The new topics, once every partition of them answers.
 
-    Brokers learn of it after the controller has answered, and for a moment they name a leader that does not lead yet.
+    Brokers learn of them after the controller has answered, and for a moment they name a leader that does not lead yet.
     """
     deadline = time.monotonic() + cluster.timeout_s
-    while (topic := _usable(cluster, admin, name)) is None:
+    while (topics := _usable(cluster, admin, names)) is None:
         if time.monotonic() > deadline:
-            raise Unreachable(f"topic {name!r} was created, but cannot be used after {cluster.timeout_s:g} s")
+            told = f"topic {names[0]!r} was" if len(names) == 1 else f"{len(names):,} topics were"
+            raise Unreachable(f"{told} created, but cannot be used after {cluster.timeout_s:g} s")
         time.sleep(_POLL_S)
-    return topic
+    return topics
 
 
-def _usable(cluster: Cluster, admin: Any, name: str) -> Any | None:
+def _usable(cluster: Cluster, admin: Any, names: list[str]) -> dict[str, Any] | None:
     try:
-        topic = described(cluster, admin, name)
-        ranges = offset_ranges(cluster, admin, [topic])
+        topics = described_all(cluster, admin, names)
+        ranges = offset_ranges(cluster, admin, topics.values())
     except NotFound:
         return None
-    return topic if all(end is not None for _, end in ranges.values()) else None
+    return topics if all(end is not None for _, end in ranges.values()) else None

@@ -52,25 +52,38 @@ def delete(
     topics = described_all(cluster, admin, names)
     plan = _deletion_plan(topics, offset_ranges(cluster, admin, topics.values()))
     confirm(output, plan, yes=yes, question="Delete?", undone="nothing was deleted")
-    failures = []
-    wanted = list(topics)
-    with Progress("deleting", total=len(wanted), unit="topics") as progress:
-        for begin in range(0, len(wanted), _TOPICS_PER_REQUEST):
-            part = wanted[begin : begin + _TOPICS_PER_REQUEST]
+    failures: list[CommandFailed] = []
+    deleted: list[str] = []
+    try:
+        _delete_topics(cluster, admin, list(topics), deleted, failures)
+    finally:
+        # Told when the bar is gone, and after Ctrl-C as well: what is deleted is deleted.
+        for name in deleted:
+            if as_json:
+                output.json_line({"topic": name, "deleted": True})
+            else:
+                output.line(f"deleted {name}")
+        output.flush()
+    if failures:
+        raise failures[0] if len(failures) == 1 else CommandFailed("; ".join(failure.message for failure in failures))
+
+
+def _delete_topics(
+    cluster: Cluster, admin: Any, names: list[str], deleted: list[str], failures: list[CommandFailed]
+) -> None:
+    with Progress("deleting", total=len(names), unit="topics") as progress:
+        for begin in range(0, len(names), _TOPICS_PER_REQUEST):
+            part = names[begin : begin + _TOPICS_PER_REQUEST]
             with cluster.errors("cannot delete topics"):
-                answers = admin.delete_topics(part, operation_timeout=timeout, request_timeout=timeout)
+                options = {"operation_timeout": cluster.timeout_s, "request_timeout": cluster.timeout_s}
+                answers = admin.delete_topics(part, **options)
             for name, future in answers.items():
                 failure = _outcome(future, cluster, name)
                 progress.advance(1)
-                if failure is not None:
-                    failures.append(failure)
-                elif as_json:
-                    output.json_line({"topic": name, "deleted": True})
+                if failure is None:
+                    deleted.append(name)
                 else:
-                    output.line(f"deleted {name}")
-    output.flush()
-    if failures:
-        raise failures[0] if len(failures) == 1 else CommandFailed("; ".join(failure.message for failure in failures))
+                    failures.append(failure)
 
 
 def _deletion_plan(topics: dict[str, Any], ranges: dict[tuple[str, int], Any]) -> list[str]:
@@ -173,18 +186,20 @@ def _new_starts(
 def _delete_records(cluster: Cluster, admin: Any, name: str, targets: dict[int, int], output: Output) -> None:
     kafka = kafka_api()
     wanted = [kafka.TopicPartition(name, partition, new) for partition, new in targets.items()]
-    with (
-        Progress("trimming", total=len(wanted), unit="partitions") as progress,
-        cluster.errors(f"cannot trim {name!r}"),
-    ):
-        for begin in range(0, len(wanted), _PARTITIONS_PER_REQUEST):
-            part = wanted[begin : begin + _PARTITIONS_PER_REQUEST]
-            options = {"operation_timeout": cluster.timeout_s, "request_timeout": cluster.timeout_s}
-            for place, future in admin.delete_records(part, **options).items():
-                start = future.result().low_watermark
-                progress.advance(1)
-                if output.as_json:
-                    output.json_line({"topic": name, "partition": place.partition, "log_start_offset": start})
-                else:
-                    output.line(f"trimmed {name}-{place.partition}: begins at offset {start}")
-    output.flush()
+    trimmed: dict[int, int] = {}
+    try:
+        with Progress("trimming", total=len(wanted), unit="partitions") as progress:
+            for begin in range(0, len(wanted), _PARTITIONS_PER_REQUEST):
+                part = wanted[begin : begin + _PARTITIONS_PER_REQUEST]
+                options = {"operation_timeout": cluster.timeout_s, "request_timeout": cluster.timeout_s}
+                with cluster.errors(f"cannot trim {name!r}"):
+                    for place, future in admin.delete_records(part, **options).items():
+                        trimmed[place.partition] = future.result().low_watermark
+                        progress.advance(1)
+    finally:
+        for partition, start in trimmed.items():
+            if output.as_json:
+                output.json_line({"topic": name, "partition": partition, "log_start_offset": start})
+            else:
+                output.line(f"trimmed {name}-{partition}: begins at offset {start}")
+        output.flush()

@@ -21,7 +21,9 @@ _UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC")
 def described_all(cluster: Cluster, admin: Any, names: Iterable[str]) -> dict[str, Any]:
     """librdkafka's `TopicDescription` of each topic; the first one that does not exist is told."""
     kafka, wanted = kafka_api(), list(dict.fromkeys(names))
-    found = {}
+    found: dict[str, Any] = {}
+    if not wanted:
+        return found
     with cluster.errors("cannot describe topics"):
         answers = admin.describe_topics(kafka.TopicCollection(wanted), request_timeout=cluster.timeout_s)
         for name in wanted:
