@@ -318,8 +318,8 @@ class BrokerSettings:
         "listener.security.protocol.map",
         None,
         None,
-        "Every listener is PLAINTEXT for now.",
-        effect=False,
+        "What each listener speaks, as `NAME:PROTOCOL`. Only PLAINTEXT is there yet: a listener for clients that is "
+        "mapped to another, or named like one, stops the start.",
         update=PER_BROKER,
     )
     controller_quorum_voters: tuple[str, ...] = words(

@@ -19,15 +19,19 @@ from strandline.errors import InvalidConfig
 from strandline.node_settings import (
     BROKER_SETTINGS,
     NODE_SETTINGS,
-    REFUSED_SETTINGS,
     check_refused,
     from_environment,
+    is_refused,
     unknown_setting,
 )
 from strandline.settings import ConfigSource, Synonym, Value, parse_properties, settings_of
 from strandline.topic_config import TOPIC_SETTINGS, TopicConfig, other_topic_settings
 
 __all__ = ["BROKER_SETTINGS", "BrokerConfig", "Listener", "TopicConfig", "TopicConfigEntry"]
+
+
+PLAINTEXT = "PLAINTEXT"
+SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Listener(NamedTuple):
@@ -82,7 +86,7 @@ class BrokerConfig(BrokerSettings):
         warnings: list[str] = []
         for source, properties in sources:
             for name, raw in properties.items():
-                if name in REFUSED_SETTINGS:
+                if is_refused(name):
                     check_refused(name, raw, source)
                 elif name not in NODE_SETTINGS:
                     warnings.append(f"{source}: {unknown_setting(name)}")
@@ -121,6 +125,13 @@ class BrokerConfig(BrokerSettings):
                 parse_listeners(raw, name=name, source=origin[name])
         if len(self.log_dirs) != 1:
             raise InvalidConfig(f"log.dirs={','.join(self.log_dirs)!r} is not allowed; expected exactly one directory")
+        for listener in self.client_listeners():
+            protocol = self.security_protocol(listener.name)
+            if protocol != PLAINTEXT:
+                raise InvalidConfig(
+                    f"listener {listener.name} is of {protocol}, and there is no TLS and no authentication yet; a node "
+                    "that only looked secure would be worse than one that does not start. Expected: PLAINTEXT"
+                )
         if not self.client_listeners():
             raise InvalidConfig(f"listeners={','.join(self.listeners)!r} has no listener for clients")
 
@@ -153,6 +164,14 @@ class BrokerConfig(BrokerSettings):
     def per_host_overrides(self) -> list[str]:
         """The entries of `max.connections.per.ip.overrides`, which Kafka takes for one text."""
         return [entry.strip() for entry in self.max_connections_per_ip_overrides.split(",") if entry.strip()]
+
+    def security_protocol(self, listener_name: str) -> str:
+        """What a listener of that name speaks; a name that says nothing, and is mapped to nothing, is PLAINTEXT."""
+        for entry in (self.listener_security_protocol_map or "").split(","):
+            name, _, protocol = entry.partition(":")
+            if name.strip().upper() == listener_name:
+                return protocol.strip().upper()
+        return listener_name if listener_name in SECURITY_PROTOCOLS else PLAINTEXT
 
     def client_listeners(self) -> list[Listener]:
         """Where clients connect: every listener that is not the controller's."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -134,6 +135,7 @@ NODE_SETTINGS: Final[dict[str, NodeSetting]] = {
 REFUSED_SETTINGS: Final[dict[str, OtherSetting]] = {
     other.name: other for other in OTHER_SETTINGS if other.verdict != NO_EFFECT and not other.is_topic
 }
+_OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(.+)")
 _BY_VARIABLE = {environment_name(name): name for name in (*NODE_SETTINGS, *REFUSED_SETTINGS)}
 
 
@@ -155,9 +157,22 @@ def refusal_of_change(name: str, *, for_one_broker: bool) -> str | None:
     return None
 
 
+def is_refused(name: str) -> bool:
+    """Whether it is a setting that must not be ignored, for the node or for one listener."""
+    return _without_listener(name) in REFUSED_SETTINGS
+
+
+def _without_listener(name: str) -> str:
+    """`listener.name.external.scram-sha-256.sasl.jaas.config` -> `sasl.jaas.config`, and other names as they are."""
+    match = _OF_LISTENER.fullmatch(name)
+    if match is None:
+        return name
+    return match[1] if match[1] in REFUSED_SETTINGS else match[1].partition(".")[2]
+
+
 def check_refused(name: str, raw: str, source: str) -> None:
     """InvalidConfig for a setting that must not be ignored, unless it only spells out what holds anyway."""
-    refused = REFUSED_SETTINGS[name]
+    refused = REFUSED_SETTINGS[_without_listener(name)]
     if refused.asks_for_more(raw):
         raise InvalidConfig(f"{source}: {name} is refused. {refused.reason} Expected: leave it out.")
 

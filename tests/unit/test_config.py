@@ -344,6 +344,7 @@ def test_a_setting_without_a_reader_says_that_it_has_no_effect(config_class: typ
         "listeners": "client_listeners",
         "controller_listener_names": "client_listeners",
         "advertised_listeners": "advertised",
+        "listener_security_protocol_map": "client_listeners",
         "internal_segment_bytes": "segment_bytes",
         "cleanup_policy": "compact",
         "compression_type": "compression_codec",
@@ -357,3 +358,33 @@ def test_a_setting_without_a_reader_says_that_it_has_no_effect(config_class: typ
 def test_the_documentation_is_the_table() -> None:
     page = (REPOSITORY / "docs" / "configuration.md").read_text()
     assert page == configuration_page(), "run: python -m strandline.config_docs > docs/configuration.md"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "listeners=SSL://127.0.0.1:9093",
+        "listeners=sasl_plaintext://127.0.0.1:9093",
+        "listeners=PLAINTEXT://:9092,EXTERNAL://:9093\nlistener.security.protocol.map=EXTERNAL:SASL_SSL",
+        "listeners=PLAINTEXT://:9092\nlistener.security.protocol.map=PLAINTEXT:SSL",
+        "listener.name.external.ssl.keystore.location=/etc/keys.jks",
+        "listener.name.external.scram-sha-256.sasl.jaas.config=secret",
+    ],
+)
+def test_nothing_pretends_to_be_secure(content: str) -> None:
+    with pytest.raises(InvalidConfig, match=r"no TLS|no authentication"):
+        BrokerConfig.load(content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "listeners=INSIDE://127.0.0.1:9092",
+        "listeners=INSIDE://:9092\nlistener.security.protocol.map=INSIDE:plaintext,SSL:SSL",
+        "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n"
+        "listener.security.protocol.map=CONTROLLER:SSL,PLAINTEXT:PLAINTEXT",
+        "listener.name.external.ssl.client.auth=none",
+    ],
+)
+def test_what_is_plain_starts(content: str) -> None:
+    BrokerConfig.load(content)
