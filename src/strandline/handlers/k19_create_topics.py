@@ -8,11 +8,11 @@ The timeout is not used: a write to our own disk either happens or fails.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from strandline.codec.message import encode
-from strandline.codec.messages.create_topics_request import CreateTopicsRequest
+from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.codec.messages.create_topics_response import (
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -21,6 +21,7 @@ from strandline.codec.messages.create_topics_response import (
 from strandline.errors import RequestError, error_code, error_message
 from strandline.handlers.context import RequestContext
 from strandline.handlers.shares import Outcomes, decide, joined, joined_response
+from strandline.quorum.controller import too_many_topics
 from strandline.quorum.new_topics import CreatedTopic, NewTopic
 
 API_KEY = 19
@@ -30,27 +31,27 @@ CONFIGS_FROM = 5
 
 
 def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse | None:
-    asked = [
-        NewTopic(
-            name=topic.name,
-            partition_count=topic.num_partitions,
-            replication_factor=topic.replication_factor,
-            assignment=[(each.partition_index, each.broker_ids) for each in topic.assignments],
-            configs=[(config.name, config.value) for config in topic.configs],
-        )
-        for topic in request.topics
-    ]
     answer = _Answer(context)
 
     def on_done(outcomes: Outcomes[bytes]) -> None:
         parts = [
             answer.refused(topic.name, error) if error is not None else part
-            for topic, (part, error) in zip(asked, outcomes, strict=True)
+            for topic, (part, error) in zip(request.topics, outcomes, strict=True)
         ]
         context.reply(joined_response(CreateTopicsResponse(), context.api_version, parts))
 
-    decide(context.node, answer.decisions(asked, validate_only=request.validate_only), on_done)
+    decide(context.node, answer.decisions(request), on_done)
     return None
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignment=[(each.partition_index, each.broker_ids) for each in topic.assignments],
+        configs=[(config.name, config.value) for config in topic.configs],
+    )
 
 
 class _Answer:
@@ -62,11 +63,17 @@ class _Answer:
         self._configs: dict[frozenset[tuple[str, str]], list[bytes]] = {}
         """Topics of one request mostly share their settings, and to list them costs more than all the rest."""
 
-    def decisions(self, asked: Sequence[NewTopic], *, validate_only: bool) -> Iterator[tuple[list[Any], bytes]]:
-        decided = self._context.node.controller.decide_topics(asked, validate_only=validate_only)
-        for topic, (records, outcome) in zip(asked, decided, strict=True):
+    def decisions(self, request: CreateTopicsRequest) -> Iterator[tuple[list[Any], bytes]]:
+        refusal = too_many_topics(len(request.topics))
+        if refusal is not None:
+            for topic in request.topics:
+                yield [], self.refused(topic.name, refusal)
+            return
+        asked = [_new_topic(topic) for topic in request.topics]
+        decided = self._context.node.controller.decide_topics(asked, validate_only=request.validate_only)
+        for new_topic, (records, outcome) in zip(asked, decided, strict=True):
             if isinstance(outcome, RequestError):
-                yield records, self.refused(topic.name, outcome)
+                yield records, self.refused(new_topic.name, outcome)
             else:
                 yield records, self._created(outcome)
 

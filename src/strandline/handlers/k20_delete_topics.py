@@ -7,13 +7,16 @@ share stand or fall together.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from strandline.codec.message import encode
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest
 from strandline.codec.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from strandline.errors import ErrorCode, error_code, error_message
 from strandline.handlers.context import RequestContext
 from strandline.handlers.shares import Outcomes, decide, joined_response
-from strandline.quorum.controller import DeletedTopic, TopicRef
+from strandline.quorum.controller import DeletedTopic, TopicRef, too_many_topics
 
 API_KEY = 20
 VERSIONS = (1, 6)
@@ -21,21 +24,25 @@ VERSIONS = (1, 6)
 
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse | None:
     version = context.api_version
-    if version >= 6:
-        refs = [TopicRef(topic.name, topic.topic_id) for topic in request.topics]
-    else:
-        refs = [TopicRef(name) for name in request.topic_names]
 
     def on_done(outcomes: Outcomes[tuple[DeletedTopic, bytes]]) -> None:
         parts = [part if error is None else _part(outcome, version, error) for (outcome, part), error in outcomes]
         context.reply(joined_response(DeleteTopicsResponse(), version, parts))
 
-    decisions = (
-        (records, (outcome, _part(outcome, version)))
-        for records, outcome in context.node.controller.decide_deletions(refs)
-    )
+    decisions = ((records, (outcome, _part(outcome, version))) for records, outcome in _decisions(context, request))
     decide(context.node, decisions, on_done)
     return None
+
+
+def _decisions(context: RequestContext, request: DeleteTopicsRequest) -> Iterator[tuple[list[Any], DeletedTopic]]:
+    by_name: Iterator[TopicRef] = (TopicRef(name) for name in request.topic_names)
+    by_either: Iterator[TopicRef] = (TopicRef(topic.name, topic.topic_id) for topic in request.topics)
+    refusal = too_many_topics(len(request.topic_names) + len(request.topics))
+    refs = by_either if context.api_version >= 6 else by_name
+    if refusal is not None:
+        yield from (([], DeletedTopic(ref.name, ref.id, refusal)) for ref in refs)
+    else:
+        yield from context.node.controller.decide_deletions(list(refs))
 
 
 def _part(outcome: DeletedTopic, api_version: int, write_error: BaseException | None = None) -> bytes:

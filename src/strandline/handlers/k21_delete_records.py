@@ -16,6 +16,7 @@ from strandline.codec.messages.delete_records_response import (
 from strandline.errors import ErrorCode, StrandlineError, error_code
 from strandline.handlers.absent_partitions import why_absent
 from strandline.handlers.context import Node, RequestContext
+from strandline.handlers.shares import gradually
 from strandline.partition.trimming import delete_records
 from strandline.quorum.topic_names import is_internal
 
@@ -26,28 +27,34 @@ NO_LOW_WATERMARK = -1
 
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | None:
-    response = DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_delete(context.node, topic.name, asked) for asked in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
-    results = [result for topic in response.topics for result in topic.partitions]
-    if all(result.error_code for result in results):
-        return response
+    asked = ((topic.name, each) for topic in request.topics for each in topic.partitions)
 
-    def on_written(error: BaseException | None) -> None:
+    def on_deleted(results: list[DeleteRecordsPartitionResult]) -> None:
+        if all(result.error_code for result in results):
+            context.reply(_response(request, results))
+        else:
+            context.node.write_start_offsets(lambda error: on_written(results, error))
+
+    def on_written(results: list[DeleteRecordsPartitionResult], error: BaseException | None) -> None:
         if error is not None:
             # They are out of sight, but the next start may show them again.
             for result in results:
                 if not result.error_code:
                     result.error_code, result.low_watermark = error_code(error), NO_LOW_WATERMARK
-        context.reply(response)
+        context.reply(_response(request, results))
 
-    context.node.write_start_offsets(on_written)
+    gradually(context.node.runtime, (_delete(context.node, name, each) for name, each in asked), on_deleted)
     return None
+
+
+def _response(request: DeleteRecordsRequest, results: list[DeleteRecordsPartitionResult]) -> DeleteRecordsResponse:
+    left = iter(results)
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(name=topic.name, partitions=[next(left) for _ in topic.partitions])
+            for topic in request.topics
+        ]
+    )
 
 
 def _delete(node: Node, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:

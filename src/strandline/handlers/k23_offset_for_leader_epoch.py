@@ -19,20 +19,28 @@ from strandline.codec.messages.offset_for_leader_epoch_response import (
 from strandline.errors import RequestError, error_code
 from strandline.handlers.absent_partitions import why_absent
 from strandline.handlers.context import Node, RequestContext
+from strandline.handlers.shares import gradually
 
 API_KEY = 23
 VERSIONS = (2, 4)
 
 
-def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_answer(context.node, topic.topic, asked) for asked in topic.partitions]
+def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse | None:
+    asked = ((topic.topic, each) for topic in request.topics for each in topic.partitions)
+
+    def on_done(answers: list[EpochEndOffset]) -> None:
+        left = iter(answers)
+        context.reply(
+            OffsetForLeaderEpochResponse(
+                topics=[
+                    OffsetForLeaderTopicResult(topic=topic.topic, partitions=[next(left) for _ in topic.partitions])
+                    for topic in request.topics
+                ]
             )
-            for topic in request.topics
-        ]
-    )
+        )
+
+    gradually(context.node.runtime, (_answer(context.node, topic, each) for topic, each in asked), on_done)
+    return None
 
 
 def _answer(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

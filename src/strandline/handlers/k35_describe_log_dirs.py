@@ -58,7 +58,7 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
 
 def _partitions(node: Node, request: DescribeLogDirsRequest, version: int) -> Iterator[tuple[str, bytes]]:
     """What is asked for and here, each partition encoded, with its topic."""
-    for name, index in list(_asked(node, request)):
+    for name, index in _asked(node, request):
         partition = node.partition(name, index)
         if partition is not None:
             described = DescribeLogDirsPartition(
@@ -71,7 +71,8 @@ def _partitions(node: Node, request: DescribeLogDirsRequest, version: int) -> It
 
 def _asked(node: Node, request: DescribeLogDirsRequest) -> Iterator[tuple[str, int]]:
     if request.topics is None:
-        for topic in node.image.topics.values():
+        # A list of them: between two turns of the loop topics come and go.
+        for topic in list(node.image.topics.values()):
             for index in range(len(topic.partitions)):
                 yield topic.name, index
     else:

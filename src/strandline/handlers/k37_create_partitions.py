@@ -8,11 +8,16 @@ The timeout is not used: a write to our own disk either happens or fails.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+from strandline.codec.message import encode
 from strandline.codec.messages.create_partitions_request import CreatePartitionsRequest
 from strandline.codec.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from strandline.errors import RequestError, error_code, error_message
 from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import Outcomes, decide
+from strandline.handlers.shares import Outcomes, decide, joined_response
+from strandline.quorum.controller import too_many_topics
 from strandline.quorum.new_partitions import MorePartitions
 
 API_KEY = 37
@@ -20,6 +25,30 @@ VERSIONS = (0, 3)
 
 
 def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse | None:
+    version = context.api_version
+
+    def on_done(outcomes: Outcomes[bytes]) -> None:
+        parts = [
+            part if error is None else _part(topic.name, error, version)
+            for topic, (part, error) in zip(request.topics, outcomes, strict=True)
+        ]
+        context.reply(joined_response(CreatePartitionsResponse(), version, parts))
+
+    decisions = (
+        (records, _part(topic.name, outcome, version))
+        for topic, (records, outcome) in zip(request.topics, _decisions(context, request), strict=True)
+    )
+    decide(context.node, decisions, on_done)
+    return None
+
+
+def _decisions(
+    context: RequestContext, request: CreatePartitionsRequest
+) -> Iterator[tuple[list[Any], RequestError | None]]:
+    refusal = too_many_topics(len(request.topics))
+    if refusal is not None:
+        yield from (([], refusal) for _ in request.topics)
+        return
     asked = [
         MorePartitions(
             name=topic.name,
@@ -28,20 +57,12 @@ def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreateP
         )
         for topic in request.topics
     ]
-
-    def on_done(outcomes: Outcomes[RequestError | None]) -> None:
-        results = [
-            _result(topic.name, outcome or error) for topic, (outcome, error) in zip(asked, outcomes, strict=True)
-        ]
-        context.reply(CreatePartitionsResponse(results=results))
-
-    decisions = context.node.controller.decide_partitions(asked, validate_only=request.validate_only)
-    decide(context.node, decisions, on_done)
-    return None
+    yield from context.node.controller.decide_partitions(asked, validate_only=request.validate_only)
 
 
-def _result(name: str, error: BaseException | None) -> CreatePartitionsTopicResult:
-    if error is None:
-        return CreatePartitionsTopicResult(name=name)
-    message = error_message(error) if isinstance(error, RequestError) else None
-    return CreatePartitionsTopicResult(name=name, error_code=error_code(error), error_message=message)
+def _part(name: str, error: BaseException | None, version: int) -> bytes:
+    result = CreatePartitionsTopicResult(name=name)
+    if error is not None:
+        result.error_code = error_code(error)
+        result.error_message = error_message(error) if isinstance(error, RequestError) else None
+    return encode(result, version)

@@ -18,7 +18,7 @@ from strandline.codec.messages.describe_producers_response import (
 )
 from strandline.errors import ErrorCode
 from strandline.handlers.absent_partitions import why_absent
-from strandline.handlers.context import Node, RequestContext
+from strandline.handlers.context import EncodedResponse, Node, RequestContext
 from strandline.handlers.shares import gradually, joined, joined_response
 from strandline.partition.producers import ProducerEntry
 from strandline.quorum.topic_names import why_invalid
@@ -26,46 +26,51 @@ from strandline.quorum.topic_names import why_invalid
 API_KEY = 61
 VERSIONS = (0, 0)
 
+_Part = int | bytes
+
 
 def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse | None:
-    version = context.api_version
-    asked = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
-    producers: list[list[bytes]] = [[] for _ in asked]
-    codes = [_error_code(context.node, name, index) for name, index in asked]
+    def on_done(parts: list[_Part]) -> None:
+        context.reply(_response(request, parts, context.api_version))
 
-    def on_done(parts: list[tuple[int, bytes]]) -> None:
-        for place, part in parts:
-            producers[place].append(part)
-        answers = iter(
-            joined(PartitionResponse(partition_index=index, error_code=code), version, each)
-            for (_, index), code, each in zip(asked, codes, producers, strict=True)
-        )
-        topics = [
-            joined(
-                TopicResponse(name=topic.name), context.api_version, [next(answers) for _ in topic.partition_indexes]
-            )
-            for topic in request.topics
-        ]
-        context.reply(joined_response(DescribeProducersResponse(), version, topics))
-
-    gradually(context.node.runtime, _producers(context, asked, codes), on_done)
+    gradually(context.node.runtime, _parts(context.node, request, context.api_version), on_done)
     return None
+
+
+def _parts(node: Node, request: DescribeProducersRequest, version: int) -> Iterator[_Part]:
+    """For each partition its error code, followed by its producers, encoded."""
+    for topic in request.topics:
+        for index in topic.partition_indexes:
+            yield _error_code(node, topic.name, index)
+            partition = node.partition(topic.name, index)
+            if partition is not None:
+                # A list of them: between two turns of the loop producers come and go.
+                for producer_id, entry in list(partition.producers.entries.items()):
+                    yield encode(_state(producer_id, entry), version)
+
+
+def _response(request: DescribeProducersRequest, parts: list[_Part], version: int) -> EncodedResponse:
+    producers: list[tuple[int, list[bytes]]] = []
+    for part in parts:
+        if isinstance(part, bytes):
+            producers[-1][1].append(part)
+        else:
+            producers.append((part, []))
+    left = iter(producers)
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for index in topic.partition_indexes:
+            code, each = next(left)
+            partitions.append(joined(PartitionResponse(partition_index=index, error_code=code), version, each))
+        topics.append(joined(TopicResponse(name=topic.name), version, partitions))
+    return joined_response(DescribeProducersResponse(), version, topics)
 
 
 def _error_code(node: Node, topic: str, index: int) -> int:
     if why_invalid(topic) is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return ErrorCode.NONE if node.partition(topic, index) is not None else why_absent(node, topic, index)
-
-
-def _producers(context: RequestContext, asked: list[tuple[str, int]], codes: list[int]) -> Iterator[tuple[int, bytes]]:
-    """The producers of each partition, encoded, with the partition's place in the request."""
-    for place, ((topic, index), code) in enumerate(zip(asked, codes, strict=True)):
-        # Looked up anew: between two turns of the loop a topic may go.
-        partition = context.node.partition(topic, index)
-        if code == ErrorCode.NONE and partition is not None:
-            for producer_id, entry in list(partition.producers.entries.items()):
-                yield place, encode(_state(producer_id, entry), context.api_version)
 
 
 def _state(producer_id: int, entry: ProducerEntry) -> ProducerState:

@@ -43,67 +43,58 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
             topics=[_error(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics]
         )
     limit = min(context.node.config.max_request_partition_size_limit, request.response_partition_limit)
-    page = _Page(image, ordered, first_partition={cursor_topic: cursor_partition}, partitions_max=max(1, limit))
+    page = _Page(image, first_partition={cursor_topic: cursor_partition})
 
-    def on_done(parts: list[tuple[int, bytes]]) -> None:
-        context.reply(page.joined(parts))
+    def on_done(_: list[None]) -> None:
+        context.reply(page.response())
 
-    gradually(context.node.runtime, page.partitions(), on_done)
+    gradually(context.node.runtime, page.fill(ordered, max(1, limit)), on_done)
     return None
 
 
 class _Page:
     """One page: as many partitions as may be, from the first topic on, and where the next page begins."""
 
-    def __init__(
-        self, image: ClusterImage, names: list[str], *, first_partition: dict[str, int], partitions_max: int
-    ) -> None:
+    def __init__(self, image: ClusterImage, *, first_partition: dict[str, int]) -> None:
         self._image = image
-        self._topics: list[DescribeTopicPartitionsResponseTopic] = []
-        self._slices: list[tuple[Topic | None, range]] = []
+        self._first_partition = first_partition
+        self._topics: list[bytes] = []
         self._next: Cursor | None = None
+
+    def fill(self, names: list[str], partitions_max: int) -> Iterator[None]:
+        """Put topics on the page, with a pause after each partition."""
         left = partitions_max
         for name in names:
             if left == 0:
                 self._next = Cursor(topic_name=name, partition_index=0)
-                break
-            topic = image.topics.get(name)
+                return
+            topic = self._image.topics.get(name)
             if topic is None:
                 invalid = why_invalid(name) is not None
                 code = ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                self._add(_error(name, code, TOPIC_OPERATIONS), None, range(0))
+                self._add(_error(name, code, TOPIC_OPERATIONS), [])
+                yield
                 continue
-            first = first_partition.get(name, 0)
+            first = self._first_partition.get(name, 0)
             end = min(len(topic.partitions), first + left)
-            self._add(_described(topic), topic, range(first, end))
+            partitions = []
+            for index in range(first, end):
+                partitions.append(encode(_partition(self._image, index, topic.partitions[index]), VERSIONS[1]))
+                yield
+            self._add(_described(topic), partitions)
             if end < len(topic.partitions):
                 self._next = Cursor(topic_name=name, partition_index=end)
-                break
-            left -= max(0, end - first)
+                return
+            left -= len(partitions)
 
-    def _add(self, described: DescribeTopicPartitionsResponseTopic, topic: Topic | None, indexes: range) -> None:
-        self._topics.append(described)
-        self._slices.append((topic, indexes))
+    def _add(self, topic: DescribeTopicPartitionsResponseTopic, partitions: list[bytes]) -> None:
+        self._topics.append(joined(topic, VERSIONS[1], partitions, tail_size=_OPERATIONS_SIZE))
 
-    def partitions(self) -> Iterator[tuple[int, bytes]]:
-        """Each partition, encoded, with the place of its topic on the page."""
-        for place, (topic, indexes) in enumerate(self._slices):
-            if topic is not None:
-                for index in indexes:
-                    yield place, encode(_partition(self._image, index, topic.partitions[index]), VERSIONS[1])
-
-    def joined(self, parts: list[tuple[int, bytes]]) -> EncodedResponse:
-        of_topic: list[list[bytes]] = [[] for _ in self._topics]
-        for place, part in parts:
-            of_topic[place].append(part)
-        topics = [
-            joined(topic, VERSIONS[1], each, tail_size=_OPERATIONS_SIZE)
-            for topic, each in zip(self._topics, of_topic, strict=True)
-        ]
+    def response(self) -> EncodedResponse:
         # Behind the topics stands the cursor: one byte that says whether there is one, and then its fields.
         tail_size = 1 if self._next is None else 1 + len(encode(self._next, VERSIONS[1]))
         around = DescribeTopicPartitionsResponse(next_cursor=self._next)
-        return EncodedResponse(joined(around, VERSIONS[1], topics, tail_size=tail_size))
+        return EncodedResponse(joined(around, VERSIONS[1], self._topics, tail_size=tail_size))
 
 
 def _described(topic: Topic) -> DescribeTopicPartitionsResponseTopic:

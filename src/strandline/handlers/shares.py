@@ -64,17 +64,20 @@ class _Deciding(Generic[T]):
         until = monotonic() + TURN_S_MAX
         first = len(self._outcomes)
         records: list[Any] = []
-        for each, outcome in self._decisions:
-            records += each
-            self._outcomes.append((outcome, None))
-            if monotonic() > until:
-                self._node.runtime.call_soon(self.go_on)
-                break
-        else:
-            self._is_decided = True
-        # In the same turn: whoever is decided about next must find the log behind what was decided here.
-        self._writes += 1
-        self._node.controller_write(records, partial(self._on_written, first, len(self._outcomes)))
+        try:
+            for each, outcome in self._decisions:
+                records += each
+                self._outcomes.append((outcome, None))
+                if monotonic() > until:
+                    self._node.runtime.call_soon(self.go_on)
+                    break
+            else:
+                self._is_decided = True
+        finally:
+            # In the same turn and whatever happens: who is decided about next must find the log behind what was
+            # decided here.
+            self._writes += 1
+            self._node.controller_write(records, partial(self._on_written, first, len(self._outcomes)))
 
     def _on_written(self, first: int, end: int, error: BaseException | None) -> None:
         if error is not None:

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 PRODUCER_ID_MAX: Final = 2**63 - 1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+TOPICS_PER_REQUEST_MAX: Final = 10_000
+"""Topics that one request may create, delete or give partitions to; as Kafka, whose limit is on the records."""
 
 T = TypeVar("T")
 Decision = tuple[list[Any], T]
@@ -170,9 +172,10 @@ class Controller:
         times = Counter(topic.name for topic in topics)
         taken_here: dict[str, str] = {}
         for topic in topics:
+            if refusal is not None:
+                yield [], refusal
+                continue
             try:
-                if refusal is not None:
-                    raise refusal
                 if times[topic.name] > 1:
                     raise RequestError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 self._check_name_is_free(topic.name, taken_here)
@@ -221,9 +224,10 @@ class Controller:
         refusal = _too_many(sum(added_count(topic, self._image) for topic in asked))
         times = Counter(topic.name for topic in asked)
         for topic in asked:
+            if refusal is not None:
+                yield [], refusal
+                continue
             try:
-                if refusal is not None:
-                    raise refusal
                 if times[topic.name] > 1:
                     raise RequestError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 records = new_partition_records(topic, image=self._image, rng=self._rng)
@@ -301,6 +305,14 @@ def _all_of(decisions: Iterator[Decision[T]]) -> tuple[list[Any], list[T]]:
         records += each
         outcomes.append(outcome)
     return records, outcomes
+
+
+def too_many_topics(count: int) -> RequestError | None:
+    """Why a request that names so many topics is refused, before anything is made of it."""
+    if count <= TOPICS_PER_REQUEST_MAX:
+        return None
+    message = f"{count} topics are more than the {TOPICS_PER_REQUEST_MAX} one request may name."
+    return RequestError(ErrorCode.POLICY_VIOLATION, message)
 
 
 def _too_many(partitions: int) -> RequestError | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ from strandline.codec.messages.metadata_request import MetadataRequest, Metadata
 from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.errors import DiskFailed, ErrorCode
 from strandline.handlers import k03_metadata, k19_create_topics, k20_delete_topics, k37_create_partitions
-from strandline.handlers.shares import gradually, joined
+from strandline.handlers.shares import decide, gradually, joined
+from strandline.quorum.controller import TOPICS_PER_REQUEST_MAX
+from strandline.quorum.new_topics import NewTopic
 
 TOPICS = 40
 
@@ -156,3 +159,37 @@ def test_an_answer_joined_from_parts_is_the_answer_encoded_as_a_whole(version: i
     whole = DeleteTopicsResponse(responses=results)
     assert joined(DeleteTopicsResponse(), version, parts) == encode(whole, version)
     assert decode_exact(DeleteTopicsResponse, version, joined(DeleteTopicsResponse(), version, parts)) is not None
+
+
+def test_a_request_that_names_too_many_topics_is_refused_before_anything_is_made_of_it() -> None:
+    node = NodeOfOne()
+    many = names(TOPICS_PER_REQUEST_MAX + 1)
+    created = ask(k19_create_topics, node, creation(*many), 7, CreateTopicsResponse).topics
+    deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in many])
+    deleted = ask(k20_delete_topics, node, deletion, 6, DeleteTopicsResponse).responses
+    topics = [CreatePartitionsTopic(name=name, count=3, assignments=None) for name in many]
+    request = CreatePartitionsRequest(topics=topics)
+    added = ask(k37_create_partitions, node, request, 3, CreatePartitionsResponse).results
+    for results in (created, deleted, added):
+        assert [each.name for each in results] == many
+        assert set(codes(results)) == {ErrorCode.POLICY_VIOLATION}
+    assert not node.image.topics
+
+
+class Broken(Exception):
+    """A mistake of ours."""
+
+
+def test_what_was_decided_before_a_mistake_of_ours_is_written_all_the_same() -> None:
+    """Else the controller would take topics for there that no log knows."""
+    node = NodeOfOne()
+
+    def decisions() -> Iterator[tuple[list[Any], None]]:
+        records, _ = node.controller.create_topics([NewTopic("decided")])
+        yield records, None
+        raise Broken
+
+    with pytest.raises(Broken):
+        decide(node, decisions(), lambda outcomes: None)  # type: ignore[arg-type]
+    node.flush()
+    assert "decided" in node.image.topics
