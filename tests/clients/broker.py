@@ -10,7 +10,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-BROKER_PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
+# With a place to show them, a node also takes the metrics that clients push, and Java's do so unasked.
+BROKER_PROPERTIES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "http.listener": "127.0.0.1:0",
+}
 
 
 def existing_bootstrap() -> str | None:

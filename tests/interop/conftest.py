@@ -17,6 +17,7 @@ from bench.kafka_jars import KafkaUnavailable, kafka_class_path
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.clients.broker import shared_broker
+from tests.clients.kafka_server import archive_classes
 from tests.interop.conversation import Ledger, write, write_transactions
 from tests.interop.kafka_tools import Tools
 
@@ -89,8 +90,10 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
         kafka_class_path()
     except KafkaUnavailable as reason:
         pytest.skip(f"no tools of Apache Kafka: {reason}")
+    logs = tmp_path_factory.mktemp("tools")
     with shared_broker() as bootstrap:
-        yield Tools(bootstrap, tmp_path_factory.mktemp("tools"))
+        archive_classes(bootstrap, logs)
+        yield Tools(bootstrap, logs)
 
 
 @pytest.fixture(scope="session")

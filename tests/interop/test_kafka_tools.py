@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.clients.broker import existing_bootstrap
 from tests.interop.kafka_tools import Tools
 
-from strandline.broker.routes import routes
+from strandline.broker.routes import TELEMETRY_APIS, routes
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
@@ -48,7 +49,7 @@ def test_refused_topics_are_explained(tools: Tools, topic: str) -> None:
     tools.create(topic, partitions=3)
     assert "already exists" in tools.refused("TopicCommand", "--create", "--topic", topic)
     assert "would not be an increase" in tools.refused("TopicCommand", "--alter", "--topic", topic, "--partitions", "2")
-    assert "InvalidConfigurationException" in tools.refused(
+    assert "retention.ms" in tools.refused(
         "TopicCommand", "--create", "--topic", f"{topic}-2", "--config", "retention.ms=-7"
     )
     assert "does not exist" in tools.refused("TopicCommand", "--delete", "--topic", f"{topic}-unknown")
@@ -126,6 +127,9 @@ def test_api_versions_are_usable(tools: Tools) -> None:
         )
     }
     for route in routes().values():
+        if existing_bootstrap() and route.api_key in TELEMETRY_APIS:
+            # Kafka shows these only with a plugin that takes what clients push.
+            continue
         assert told[route.api_key] == (route.name, route.advertised_min, route.version_max, route.version_max)
 
 
