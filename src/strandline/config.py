@@ -125,6 +125,11 @@ class BrokerConfig(BrokerSettings):
                 parse_listeners(raw, name=name, source=origin[name])
         if len(self.log_dirs) != 1:
             raise InvalidConfig(f"log.dirs={','.join(self.log_dirs)!r} is not allowed; expected exactly one directory")
+        if not self.client_listeners():
+            raise InvalidConfig(f"listeners={','.join(self.listeners)!r} has no listener for clients")
+        self._check_protocols()
+
+    def _check_protocols(self) -> None:
         for listener in self.client_listeners():
             protocol = self.security_protocol(listener.name)
             if protocol != PLAINTEXT:
@@ -132,11 +137,10 @@ class BrokerConfig(BrokerSettings):
                     f"listener {listener.name} is of {protocol}, and there is no TLS and no authentication yet; a node "
                     "that only looked secure would be worse than one that does not start. Expected: PLAINTEXT"
                 )
-        if not self.client_listeners():
-            raise InvalidConfig(f"listeners={','.join(self.listeners)!r} has no listener for clients")
 
     def _check_dynamic(self) -> None:
         """A running node must not be told to shut everybody out, or nobody could ever tell it otherwise."""
+        self._check_protocols()
         changed = {**self.dynamic_default, **self.dynamic_broker}
         if "max.connections" in changed and self.max_connections < 1:
             raise InvalidConfig("max.connections=0 is not allowed while a node runs; expected at least 1")

@@ -300,6 +300,13 @@ def test_what_may_change_while_a_node_runs(name: str, for_one_broker: bool, may_
     assert (refusal_of_change(name, for_one_broker=for_one_broker) is None) == may_change
 
 
+def test_a_running_node_is_not_told_to_look_secure() -> None:
+    for mapped in ("PLAINTEXT:SSL", "PLAINTEXT:SASL_PLAINTEXT"):
+        with pytest.raises(InvalidConfig, match="no TLS and no authentication"):
+            BrokerConfig().with_dynamic({}, {"listener.security.protocol.map": mapped})
+    BrokerConfig().with_dynamic({}, {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"})
+
+
 def test_a_refused_setting_stops_the_start_unless_it_asks_for_nothing() -> None:
     with pytest.raises(InvalidConfig, match=r"my.properties: ssl\.keystore\.location is refused\. There is no TLS"):
         BrokerConfig.load("ssl.keystore.location=/etc/keys.jks", file_name="my.properties")
