@@ -20,7 +20,7 @@ SOURCES = {
     1: ("DYNAMIC_TOPIC_CONFIG", "topic"),
     2: ("DYNAMIC_BROKER_CONFIG", "broker"),
     3: ("DYNAMIC_DEFAULT_BROKER_CONFIG", "all brokers"),
-    4: ("STATIC_BROKER_CONFIG", "server.properties"),
+    4: ("STATIC_BROKER_CONFIG", "static config"),
     5: ("DEFAULT_CONFIG", "default"),
     6: ("DYNAMIC_BROKER_LOGGER_CONFIG", "logger"),
     7: ("DYNAMIC_CLIENT_METRICS_CONFIG", "client metrics"),
@@ -157,6 +157,10 @@ def _brokers(cluster: Cluster, admin: Any) -> dict[int, Any]:
     with cluster.errors("cannot list brokers"):
         brokers: dict[int, Any] = admin.list_topics(timeout=cluster.timeout_s).brokers
     return brokers
+
+
+def any_broker(cluster: Cluster, admin: Any) -> Target:
+    return Target("broker", str(min(_brokers(cluster, admin))))
 
 
 def _needs_plain() -> CommandFailed:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from strandline.cli.client import Cluster
-from strandline.cli.config_access import Entry, Target, read_entries, write_entries
+from strandline.cli.config_access import Entry, Target, any_broker, read_entries, write_entries
 from strandline.cli.config_changes import Change, cost
 from strandline.cli.failures import CommandFailed, NotFound, did_you_mean
 from strandline.cli.output import Output
@@ -29,7 +29,11 @@ def apply_changes(
         raise CommandFailed(
             "this cluster does not offer DescribeConfigs, so nothing was changed", hint="is it an old version?"
         )
-    _check_names(target, [*changed, *unset], entries)
+    known = entries
+    if target.kind == "brokers":
+        # Only what was set is listed for all of them together; what could be set, any one of them knows.
+        known = (read_entries(cluster, admin, any_broker(cluster, admin)) or {}) | entries
+    _check_names(target, [*changed, *unset], known)
     changes = [Change(name, _value(entries, name), value) for name, value in changed.items()]
     changes += [Change(name, _value(entries, name), None, _fallback(entries, target, name)) for name in unset]
     # Whatever the cluster refuses, it should refuse before a person is asked to confirm it.
@@ -58,16 +62,15 @@ def _fallback(entries: Mapping[str, Entry], target: Target, name: str) -> tuple[
 
 def _check_names(target: Target, names: Sequence[str], entries: Mapping[str, Entry]) -> None:
     """Unknown names are caught here, because a broker says less about them, or nothing at all."""
-    if target.kind in ("brokers", "group"):
-        return  # These list only what was set, so a name that is missing may still be right.
     for name in names:
-        if name not in entries:
+        # A setting of one listener is known only to the broker that has that listener.
+        if name not in entries and not name.startswith("listener.name."):
             meant = did_you_mean(name, entries)
             raise NotFound(
-                f"{target} has no setting {name!r}",
+                f"there is no setting {name!r} of {target}",
                 hint=f"{meant}?" if meant else f"see them with `strandline config get {_option(target)} --all`",
             )
-        if entries[name].read_only:
+        if name in entries and entries[name].read_only:
             raise CommandFailed(
                 f"{name} of {target} is read-only while the broker runs",
                 hint="set it in server.properties, or with -X at the start, and restart the broker",
@@ -75,4 +78,4 @@ def _check_names(target: Target, names: Sequence[str], entries: Mapping[str, Ent
 
 
 def _option(target: Target) -> str:
-    return f"--{target.kind} {target.name}"
+    return "--all-brokers" if target.kind == "brokers" else f"--{target.kind} {target.name}"

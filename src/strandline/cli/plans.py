@@ -23,6 +23,6 @@ def confirm(output: Output, plan: Sequence[str], *, yes: bool, question: str, un
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageFailed(undone, hint="this cannot be taken back: say --yes to do it")
+        raise UsageFailed(undone, hint="read the plan above, and say --yes to do it")
     if not typer.confirm(question, err=True):
         raise CommandFailed(undone)
