@@ -26,19 +26,19 @@ def place_replicas(
     if not any(broker.is_active for broker in registered):
         raise _unplaceable(replication_factor, "All brokers are currently fenced or in controlled shutdown.")
     order = _rack_alternated(registered, rng)
+    count, followers = len(order), len(order) - 1
     active = {broker.id for broker in registered if broker.is_active}
     placed = []
     for partition in range(partition_count):
         # Each round over the brokers shifts the followers by one, so that no pair shares all its partitions.
-        shift = partition // len(order)
-        leader = partition % len(order)
-        followers = len(order) - 1
-        others = [order[(leader + 1 + (shift + step) % followers) % len(order)] for step in range(followers)]
-        replicas = [order[leader], *others][:replication_factor]
-        # A replica list may name a broker that is away, but its first must be able to lead.
-        replicas.sort(key=lambda broker_id: broker_id not in active)
-        if replicas[0] not in active:
-            replicas[0] = next(broker_id for broker_id in order if broker_id in active)
+        shift, leader = divmod(partition, count)
+        replicas = [order[leader]]
+        replicas += [order[(leader + 1 + (shift + step) % followers) % count] for step in range(replication_factor - 1)]
+        if len(active) < count:
+            # A replica list may name a broker that is away, but its first must be able to lead.
+            replicas.sort(key=lambda broker_id: broker_id not in active)
+            if replicas[0] not in active:
+                replicas[0] = next(broker_id for broker_id in order if broker_id in active)
         placed.append(replicas)
     return placed
 
