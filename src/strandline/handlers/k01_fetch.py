@@ -24,6 +24,8 @@ API_KEY: Final = 1
 VERSIONS: Final = (4, 18)
 COLD_LOOKUPS_MAX: Final = 8
 """Look-ups in a thread before an attempt stops fearing to block; memory may be so short that pages go at once."""
+PARTITIONS_PER_TURN_MAX: Final = 2000
+"""A request that names more is only read in its turn, and answered in the next."""
 
 
 def start(node: Node, connection: Connection, view: memoryview, at: int, version: int, correlation_id: int) -> None:
@@ -45,7 +47,10 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
     attempt.wait_ms = request.wait_ms_max
     attempt.isolation_level = request.isolation_level
     exchange.on_abandoned = attempt.abandon
-    attempt.look()
+    if len(request.partitions) > PARTITIONS_PER_TURN_MAX:
+        node.runtime.call_soon(attempt.maybe_look)
+    else:
+        attempt.look()
 
 
 class FetchAttempt:
@@ -77,6 +82,11 @@ class FetchAttempt:
         self._available = 0
         self._cold_lookups = 0
         self._timer: TimerHandle | None = None
+
+    def maybe_look(self) -> None:
+        """On a later turn, when the client may have hung up."""
+        if self.exchange.on_abandoned is not None:
+            self.look()
 
     def look(self) -> None:
         """Answer with what there is if it is enough, else wait."""
@@ -201,8 +211,7 @@ class FetchAttempt:
             if error is not None:
                 # The look that follows meets the same fault on the loop and answers with its code.
                 self._cold_lookups = COLD_LOOKUPS_MAX + 1
-            if self.exchange.on_abandoned is not None:
-                self.look()
+            self.maybe_look()
 
         self.node.runtime.in_thread(warm, done)
 
