@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.brokers import start_kafka
 from bench.kafka_jars import kafka_class_path
-from tests.differential.stage import KAFKA_SETTINGS, SETTINGS, prepare
+from tests.differential.stage import GROUPS, KAFKA_COORDINATORS, KAFKA_SETTINGS, SETTINGS, prepare
 
 import strandline
 
@@ -24,7 +24,7 @@ Stage = tuple[int, dict[str, uuid.UUID]]
 @contextmanager
 def strandline_on_stage() -> Iterator[Stage]:
     with strandline.embedded(properties=SETTINGS) as log:
-        yield log.port, prepare(log.port)
+        yield log.port, prepare(log.port, coordinators=GROUPS)
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def kafka_on_stage(root: Path) -> Iterator[Stage]:
     plugins = compiled(RECEIVER, root / "plugins")
     broker = start_kafka(root / "kafka", settings=KAFKA_SETTINGS, plugins=plugins)
     try:
-        yield broker.port, prepare(broker.port)
+        yield broker.port, prepare(broker.port, coordinators=KAFKA_COORDINATORS)
     finally:
         broker.discard()
 

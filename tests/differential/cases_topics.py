@@ -80,7 +80,7 @@ def create_topics() -> Iterator[Case]:
         "assigned and counted otherwise": only({**assigned([1]), "num_partitions": 1}),
         "__cluster_metadata": only(topic("__cluster_metadata")),
         "__consumer_offsets": only(topic("__consumer_offsets")),
-        "__transaction_state": only(topic("__share_group_state")),
+        "a reserved prefix": only(topic("__mine")),
         "unknown config": only(topic(configs=configs(no_such="1"))),
         "config without a name": only(topic(configs=[{"name": "", "value": "1"}])),
         "config twice": only(topic(configs=configs(retention_ms="1") + configs(retention_ms="2"))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 ABSENT = object()
+IDENTITIES = ("name", "api_key")
 
 
 def unlike(ours: Any, theirs: Any) -> tuple[str, str]:
@@ -21,11 +22,23 @@ def _collect(name: str, ours: Any, theirs: Any, pairs: list[tuple[str, Any, Any]
         case dict(), dict():
             for key in sorted(ours.keys() | theirs.keys()):
                 _collect(key, ours.get(key, ABSENT), theirs.get(key, ABSENT), pairs)
+        case list(), list() if (our := _by_identity(ours)) and (their := _by_identity(theirs)):
+            for key in sorted(our.keys() | their.keys()):
+                _collect(f"{name} {key}", our.get(key, ABSENT), their.get(key, ABSENT), pairs)
         case list(), list() if len(ours) == len(theirs):
             for our, their in zip(ours, theirs, strict=True):
                 _collect(name, our, their, pairs)
         case _:
             pairs.append((name, ours, theirs))
+
+
+def _by_identity(items: list[Any]) -> dict[str, Any] | None:
+    """The items by what they are about, where each is about something else."""
+    for name in IDENTITIES:
+        found = {str(item[name]): item for item in items if isinstance(item, dict) and name in item}
+        if len(found) == len(items):
+            return found
+    return None
 
 
 def _said(name: str, value: Any) -> str:

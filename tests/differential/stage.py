@@ -13,8 +13,16 @@ from strandline.codec.columns import Record, encode_batch
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "3",
+    # Kafka's stock file gives these, and where a value comes from is told to clients.
+    "num.partitions": "1",
+    "log.retention.hours": "168",
+    "log.segment.bytes": "1073741824",
 }
 KAFKA_SETTINGS = SETTINGS | {"transaction.state.log.num.partitions": "2", "metric.reporters": "Receiver"}
+
+GROUPS = ("a group",)
+KAFKA_COORDINATORS = (*GROUPS, "a transaction", "a group:AAAAAAAAAAAAAAAAAAAAAQ:0")
+"""Of groups, of transactions, of share groups."""
 
 T0_MS = 1_600_000_000_000
 """When the records of the stage were made. No topic of the stage lets go of old records."""
@@ -31,6 +39,7 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "small": (2, KEPT | {"max.message.bytes": "2000"}),
     "strict-time": (2, {"message.timestamp.before.max.ms": "1000", "message.timestamp.after.max.ms": "1000"}),
     "compacted": (2, {"cleanup.policy": "compact"}),
+    "unheard": (2, KEPT),
     "producers": (2, KEPT),
     "trimmed": (3, KEPT),
     "grouped": (2, KEPT),
@@ -55,8 +64,9 @@ def write(talk: Talk, topic: str, batch: bytes, partition: int = 0) -> None:
     assert not answer.responses[0].partition_responses[0].error_code
 
 
-def prepare(port: int) -> dict[str, uuid.UUID]:
-    """Sets the stage and returns the ids of its topics."""
+def prepare(port: int, *, coordinators: Sequence[str]) -> dict[str, uuid.UUID]:
+    """Sets the stage and returns the ids of its topics. Each kind of coordinator is asked for once, by an example of
+    its keys: a broker makes their topics behind our back."""
     talk = Talk(port, {})
     try:
         for topic, (partitions, configs) in TOPICS.items():
@@ -66,8 +76,8 @@ def prepare(port: int) -> dict[str, uuid.UUID]:
                 first = RECORDS_PER_BATCH * index
                 batch = records([f"v{first}", f"v{first + 1}"], at_ms=T0_MS + 10_000 * index)
                 write(talk, topic, batch, partition)
-        # The first group makes the offsets topic, and Kafka makes it behind our back.
-        talk.look(10, 2, key="a group", key_type=0)
+        for kind, key in enumerate(coordinators):
+            talk.look(10, 6, coordinator_keys=[key], key_type=kind)
         talk.look(9, 7, group_id="a group", topics=None)
         talk.wait_for("__consumer_offsets", 3)
         return talk.ids

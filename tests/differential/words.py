@@ -79,7 +79,7 @@ class Words:
         said = {}
         for field in message.FIELDS:
             value = getattr(message, field.name)
-            if field.name == "member_id":
+            if field.name in ("member_id", "leader") and isinstance(value, str):
                 self._remember(value)
             default = [] if isinstance(field.default, tuple) else field.default
             if value != default:
