@@ -52,9 +52,10 @@ class BrokerSettings:
         "listeners",
         ("PLAINTEXT://127.0.0.1:9092",),
         None,
-        "Where clients connect, as `NAME://host:port`, comma-separated; port 0 takes a free one. Apache Kafka listens "
-        "on every interface by default; without TLS and authentication we stay on loopback until told otherwise. Here "
-        "they cannot be changed while the node runs.",
+        "Where clients connect, as `NAME://host:port`; port 0 takes a free one. One for clients, for now, beside those "
+        "of `controller.listener.names`. Apache Kafka listens on every interface by default; without TLS and "
+        "authentication we stay on loopback until told otherwise. Here they cannot be changed while the "
+        "node runs.",
     )
     advertised_listeners: tuple[str, ...] | None = words(
         "advertised.listeners", None, None, "What clients are told to connect to; by default what `listeners` says."

@@ -125,8 +125,12 @@ class BrokerConfig(BrokerSettings):
                 parse_listeners(raw, name=name, source=origin[name])
         if len(self.log_dirs) != 1:
             raise InvalidConfig(f"log.dirs={','.join(self.log_dirs)!r} is not allowed; expected exactly one directory")
+        given = ",".join(self.listeners)
         if not self.client_listeners():
-            raise InvalidConfig(f"listeners={','.join(self.listeners)!r} has no listener for clients")
+            raise InvalidConfig(f"listeners={given!r} has no listener for clients")
+        if len(self.client_listeners()) > 1:
+            # One that nobody opened would be missed only by those who cannot connect.
+            raise InvalidConfig(f"listeners={given!r} has several listeners for clients; a node opens one for now")
         self._check_protocols()
 
     def _check_protocols(self) -> None:

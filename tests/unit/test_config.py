@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.config import BrokerConfig, Listener, TopicConfig
+from strandline.config import BrokerConfig, Listener, TopicConfig, parse_listeners
 from strandline.config_docs import configuration_page
 from strandline.errors import InvalidConfig
 from strandline.node_settings import refusal_of_change
@@ -238,7 +238,14 @@ def test_properties_both_ways(properties: dict[str, str]) -> None:
     ],
 )
 def test_listeners(raw: str, expected: list[Listener]) -> None:
-    assert BrokerConfig.load(f"listeners={raw}").client_listeners() == expected
+    assert parse_listeners(raw) == expected
+
+
+def test_a_second_listener_for_clients_is_not_left_closed_in_silence() -> None:
+    with pytest.raises(InvalidConfig, match="several listeners for clients"):
+        BrokerConfig.load("listeners=INSIDE://:9092,OUTSIDE://:9093")
+    config = BrokerConfig.load("listeners=INSIDE://:9092,C://:9093\ncontroller.listener.names=C")
+    assert config.client_listeners() == [Listener("INSIDE", "", 9092)]
 
 
 def test_a_node_needs_a_listener_for_clients() -> None:
@@ -372,7 +379,7 @@ def test_the_documentation_is_the_table() -> None:
     [
         "listeners=SSL://127.0.0.1:9093",
         "listeners=sasl_plaintext://127.0.0.1:9093",
-        "listeners=PLAINTEXT://:9092,EXTERNAL://:9093\nlistener.security.protocol.map=EXTERNAL:SASL_SSL",
+        "listeners=EXTERNAL://:9093\nlistener.security.protocol.map=EXTERNAL:SASL_SSL",
         "listeners=PLAINTEXT://:9092\nlistener.security.protocol.map=PLAINTEXT:SSL",
         "listener.name.external.ssl.keystore.location=/etc/keys.jks",
         "listener.name.external.scram-sha-256.sasl.jaas.config=secret",
