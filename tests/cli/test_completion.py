@@ -17,7 +17,9 @@ def completed(cli: CommandLine, *words: str, bootstrap: str | None = None) -> li
     }
     if bootstrap is not None:
         cli.environ["STRANDLINE_BOOTSTRAP"] = bootstrap
-    return [line for line in cli.run().lines if line]
+    ended = cli.run()
+    assert (ended.status, ended.stderr) == (0, "")
+    return [line for line in ended.lines if line]
 
 
 @pytest.mark.parametrize(
