@@ -24,7 +24,8 @@ from strandline.node_settings import (
     is_refused,
     unknown_setting,
 )
-from strandline.settings import ConfigSource, Synonym, Value, parse_properties, settings_of
+from strandline.properties import parse_properties
+from strandline.settings import ConfigSource, Synonym, Value, settings_of
 from strandline.topic_config import TOPIC_SETTINGS, TopicConfig, other_topic_settings
 
 __all__ = ["BROKER_SETTINGS", "BrokerConfig", "Listener", "TopicConfig", "TopicConfigEntry"]

@@ -37,8 +37,8 @@ from strandline.log.index import OffsetIndex, TimeIndex
 from strandline.log.leader_epochs import LeaderEpochs
 from strandline.partition.producers import Producers
 from strandline.partition.reencoding import OpensLater, opened_now
+from strandline.properties import parse_properties
 from strandline.quorum.quorum_state import MetaProperties, QuorumState
-from strandline.settings import parse_properties
 from strandline.topic_config import TopicConfig
 
 BATCH_ERRORS = (CorruptBatch, InvalidBatch, BatchTooLarge, UnsupportedCompression)

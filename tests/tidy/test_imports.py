@@ -21,6 +21,7 @@ BASE = {
     "kafka_settings",
     "loggers",
     "node_settings",
+    "properties",
     "resource_settings",
     "runtime",
     "settings",

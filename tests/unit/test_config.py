@@ -14,7 +14,8 @@ from strandline.config import BrokerConfig, Listener, TopicConfig, parse_listene
 from strandline.config_docs import configuration_page
 from strandline.errors import InvalidConfig
 from strandline.node_settings import refusal_of_change
-from strandline.settings import LONG_MAX, environment_name, format_properties, parse_properties, settings_of, text_of
+from strandline.properties import format_properties, parse_properties
+from strandline.settings import LONG_MAX, environment_name, settings_of, text_of
 from strandline.topic_config import TOPIC_SETTINGS, other_topic_settings
 
 REPOSITORY = Path(__file__).parents[2]

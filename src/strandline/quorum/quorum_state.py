@@ -17,7 +17,7 @@ from typing import Any
 
 from strandline.errors import CorruptLog
 from strandline.ids import ZERO_UUID
-from strandline.settings import format_properties, parse_properties
+from strandline.properties import format_properties, parse_properties
 
 META_PROPERTIES_VERSION = "1"
 
