@@ -28,6 +28,7 @@ from tests.clients.client import (
     Setting,
     config_names,
     read_all,
+    until,
 )
 
 _POLL_S = 0.1
@@ -141,7 +142,20 @@ class ConfluentClient:
 
     def _offset(self, topic: str, partition: int, spec: Any) -> int:
         place = TopicPartition(topic, partition)
-        offset: int = _result(self._admin.list_offsets({place: spec})[place]).offset
+        offset = -1
+
+        def attempt() -> bool:
+            nonlocal offset
+            try:
+                offset = _result(self._admin.list_offsets({place: spec})[place]).offset
+            except ClientFailed as failure:
+                # A leader that is only just beginning; other clients ask again by themselves.
+                if failure.code != KafkaError.NOT_LEADER_FOR_PARTITION:
+                    raise
+                return False
+            return True
+
+        until(f"a leader of {topic}-{partition}", attempt)
         return offset
 
     def create_topic(
