@@ -55,8 +55,9 @@ class Exchange:
         self.is_produce = is_produce
         self.answer: list[Piece] | None = None
         self.on_abandoned: Callable[[], object] | None = None
-        self.meter = connection.dispatcher.current
-        self.started_ns = connection.dispatcher.received_ns
+        dispatcher = connection.dispatcher
+        self.meter = dispatcher.current
+        self.started_ns = 0 if self.meter is None else dispatcher.clock_ns()  # type: ignore[misc]  # a meter has a clock
 
     def reply(self, body: bytes) -> None:
         if self.meter is not None:
@@ -174,7 +175,7 @@ class Connection:
         end = len(view)
         room = REQUESTS_PER_TURN_MAX
         self.needed = 0
-        clock_ns = self.dispatcher.clock_ns
+        clock_ns = self.dispatcher.window_clock_ns
         if clock_ns is not None:
             self.dispatcher.received_ns = clock_ns()
         while end - at >= FRAME_HEADER_SIZE:
@@ -250,10 +251,11 @@ class Connection:
             dispatcher = self.dispatcher
             meter = dispatcher.current
             if meter is not None:
-                took_ns = dispatcher.clock_ns() - dispatcher.received_ns  # type: ignore[misc]  # a meter has a clock
                 meter.response_bytes += len(body)
-                meter.at_once_ns += took_ns
-                meter.at_once[took_ns.bit_length()] += 1
+                if dispatcher.window_clock_ns is not None:
+                    took_ns = dispatcher.window_clock_ns() - dispatcher.received_ns
+                    meter.at_once_ns += took_ns
+                    meter.at_once[took_ns.bit_length()] += 1
         else:
             self.begin(correlation_id, flexible_header=flexible_header, is_produce=True).reply(body)
 

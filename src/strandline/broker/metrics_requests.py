@@ -87,7 +87,7 @@ FAMILIES: Final[tuple[Metric[Scrape] | Histogram[Scrape], ...]] = (
     Metric(
         "kafka_network_requestmetrics_requests_total",
         "counter",
-        "Requests that are done, by API.",
+        "Requests that were begun, by API.",
         _requests,
         ("request",),
         public=True,
@@ -103,7 +103,8 @@ FAMILIES: Final[tuple[Metric[Scrape] | Histogram[Scrape], ...]] = (
     Histogram(
         "kafka_network_requestmetrics_totaltime_seconds",
         "From the last byte of a request to its answer. waited=no: answered in the turn of the loop in which it came; "
-        "waited=yes: it had to wait for a flush, for records to come, for members of a group.",
+        "on a busy node a quarter of these are timed. waited=yes: it had to wait for a flush, for records, for members "
+        "of a group.",
         _times,
         ("request", "waited"),
         public=True,

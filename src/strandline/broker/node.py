@@ -42,7 +42,6 @@ from strandline.runtime import LoopRuntime
 if TYPE_CHECKING:
     from strandline.broker.group_driver import GroupDriver
     from strandline.broker.telemetry import Telemetry
-    from strandline.broker.telemetry import Telemetry
 
 log = logging.getLogger("strandline.node")
 
@@ -70,6 +69,7 @@ class Node:
         self.started_ms = self.runtime.now_ms()
         self.watchdog = Watchdog(self.runtime)
         self.watchdog.explain = self._explain_stall
+        self.watchdog.on_look = lambda: self.dispatcher.next_window()
         self.gc_pauses = GcPauses()
         share = share_out(descriptors_max(), open_files_max=config.open_files_max)
         self.directory = LogDirectory(data, disk=disk or RealDisk(), open_files_max=share.open_files_max)
@@ -196,13 +196,6 @@ class Node:
         from strandline.broker.group_driver import GroupDriver, OffsetsTopicOfNode, group_config
 
         return GroupDriver(self.runtime, group_config(self.config), OffsetsTopicOfNode(self))
-
-    @cached_property
-    def telemetry(self) -> Telemetry:
-        """What clients tell about themselves; nothing of it is there until one does."""
-        from strandline.broker.telemetry import Telemetry
-
-        return Telemetry(self.runtime)
 
     @cached_property
     def telemetry(self) -> Telemetry:

@@ -42,6 +42,8 @@ class Watchdog:
         """How late the loop was at the last look."""
         self.explain: Callable[[float], str] = lambda stalled_s: ""
         """What ran during a stall that has just ended, in words; empty if nobody knows."""
+        self.on_look: Callable[[], object] = lambda: None
+        """Called with every look, some forty times a second."""
         self._told_at = float("-inf")
         self._untold = 0
 
@@ -61,6 +63,7 @@ class Watchdog:
             self.computed_s = max(self.computed_s, own_s)
             if late_s > TOLD_S:
                 self._tell(late_s, own_s, now)
+        self.on_look()
         self.start()
 
     def _tell(self, stalled_s: float, own_s: float, now: float) -> None:
