@@ -79,6 +79,12 @@ def test_a_file_shows_how_far_it_got_on_a_terminal(cli: CommandLine, topic: str,
     assert f"{topic}-0: 20 at offsets 0..19".encode() in shown
 
 
+def test_nothing_is_drawn_over_what_a_person_types(cli: CommandLine, topic: str) -> None:
+    shown = cli.on_terminal(["produce", topic, "-p", "0", "--rate", "4"], typed=b"a\nb\nc\nd\n\x04").stdout
+    assert b"producing" not in shown
+    assert f"{topic}-0: 4 at offsets 0..3".encode() in shown
+
+
 def test_tombstones(cli: CommandLine, topic: str) -> None:
     cli.ok("produce", topic, "-k", "x", "-Z", "-p", "0", stdin=b"value\n\n")
     assert cli.ok("consume", topic, "-F", r"%k %S\n").lines == ["x 5", "x -1"]

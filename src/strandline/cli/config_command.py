@@ -62,7 +62,9 @@ def get(
     for name in names or []:
         if name not in entries:
             meant = did_you_mean(name, entries)
-            raise NotFound(f"there is no setting {name!r} of {target}", hint=f"{meant}?" if meant else "see all with --all")
+            raise NotFound(
+                f"there is no setting {name!r} of {target}", hint=f"{meant}?" if meant else "see all with --all"
+            )
     shown = [entry for entry in entries.values() if (entry.name in names if names else everything or entry.is_set)]
     output = Output(as_json=as_json)
     if as_json:

@@ -28,6 +28,11 @@ class Lines:
         """The line that was read last, for a complaint about it."""
         return f"{self._name}, line {self._number}"
 
+    @property
+    def is_typed(self) -> bool:
+        """Whether a person types the lines: then the terminal is theirs, and nothing may be drawn on it."""
+        return Path("-") in self._paths and sys.stdin.isatty()
+
     def __iter__(self) -> Iterator[bytes]:
         for path in self._paths:
             self._number = 0

@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from strandline.cli import completion
-from strandline.cli.client import TIMEOUT_S_DEFAULT, Cluster, connect, kafka_api
-from strandline.cli.failures import HINTS, CommandFailed, Interrupted, UsageFailed
+from strandline.cli.client import TIMEOUT_S_DEFAULT, Cluster, connect
+from strandline.cli.failures import CommandFailed, Interrupted, UsageFailed
 from strandline.cli.input_lines import Lines
 from strandline.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, ClientProperties, Timeout
 from strandline.cli.output import Output
@@ -20,6 +20,7 @@ from strandline.cli.positions import AtTime, parse_position
 from strandline.cli.progress import Progress
 from strandline.cli.record import Headers, NewRecord
 from strandline.cli.record import from_json as record_from_json
+from strandline.cli.sending import Sending
 from strandline.cli.topics import chosen_partitions, described
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -97,7 +98,8 @@ def produce(
     output = Output(as_json=as_json)
     sending = Sending(cluster, topic, acks=acks, compression=compression)
     stopped: BaseException | None = None
-    with Progress("producing", total=source.size_bytes, unit="records", is_bytes=True) as progress:
+    bar = Progress("producing", total=source.size_bytes, unit="records", is_bytes=True, wanted=not source.is_typed)
+    with bar as progress:
         try:
             for record in paced(records(source, shape), rate):
                 sending.send(record)
@@ -208,69 +210,6 @@ def paced(source: Iterator[NewRecord], rate: float | None) -> Iterator[NewRecord
         if wait_s > 0:
             time.sleep(wait_s)
         yield record
-
-
-class Sending:
-    """A librdkafka producer that remembers which offsets were acknowledged."""
-
-    def __init__(self, cluster: Cluster, topic: str, *, acks: str, compression: str) -> None:
-        self.topic = topic
-        self.cluster = cluster
-        self.acknowledged = 0
-        self.failed = 0
-        self.first_failure = ""
-        self.advice = ""
-        self.offsets: dict[int, tuple[int, int, int]] = {}
-        idempotent = acks in ("all", "-1")
-        self._producer = cluster.producer(
-            acks=acks, enable_idempotence=idempotent, compression_type=compression, linger_ms=5
-        )
-
-    def send(self, record: NewRecord) -> None:
-        optional: dict[str, Any] = {}
-        if record.partition is not None:
-            optional["partition"] = record.partition
-        if record.timestamp_ms is not None:
-            optional["timestamp"] = record.timestamp_ms
-        while True:
-            try:
-                self._producer.produce(
-                    self.topic,
-                    value=record.value,
-                    key=record.key,
-                    headers=record.headers or None,
-                    on_delivery=self._on_delivery,
-                    **optional,
-                )
-                break
-            except BufferError:
-                # The producer's queue is full: wait for acknowledgements instead of growing without bound.
-                self._producer.poll(0.1)
-            except kafka_api().KafkaException as error:
-                # Refused before it was sent: too large for the client, or a partition that does not exist.
-                self._failed(error.args[0])
-                break
-        self._producer.poll(0)
-
-    def finish(self) -> None:
-        while self._producer.flush(0.2):
-            pass
-
-    def _on_delivery(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self._failed(error)
-            return
-        self.acknowledged += 1
-        partition = message.partition()
-        # With acks=0 nobody knows the offset.
-        offset = -1 if message.offset() is None else message.offset()
-        first, last, count = self.offsets.get(partition, (offset, offset, 0))
-        self.offsets[partition] = (min(first, offset), max(last, offset), count + 1)
-
-    def _failed(self, error: Any) -> None:
-        self.failed += 1
-        if not self.first_failure:
-            self.first_failure, self.advice = error.str(), HINTS.get(error.name(), "")
 
 
 def _summary(output: Output, sending: Sending) -> None:

@@ -16,7 +16,9 @@ _REDRAW_EVERY_S = 0.1
 class Progress:
     """Shown on a terminal only, and only for work that takes longer than a blink. `total` None: a count, no bar."""
 
-    def __init__(self, doing: str, *, total: int | None, unit: str, is_bytes: bool = False) -> None:
+    def __init__(
+        self, doing: str, *, total: int | None, unit: str, is_bytes: bool = False, wanted: bool = True
+    ) -> None:
         self._doing = doing
         self._total = total
         self._unit = unit
@@ -25,7 +27,7 @@ class Progress:
         self._aside = ""
         self._bar: Any = None
         self._task: Any = None
-        self._wanted = colours_wanted(sys.stderr)
+        self._wanted = wanted and colours_wanted(sys.stderr)
         self._next_s = time.monotonic() + _BEGIN_AFTER_S
 
     def __enter__(self) -> Progress:
