@@ -215,6 +215,10 @@ class Replicas:
             return
         partitions = self.topics.pop(name)
         del self.topics[topic_id]
+        for partition in partitions:
+            # In the turn in which it goes out of sight, so that no total is ever seen to go down.
+            if partition is not None:
+                self.departed.add(partition)
         endings: list[Callable[[], object]] = [
             partial(self._delete_partition, TopicPartition(name, index), partition)
             for index, partition in enumerate(partitions)
@@ -231,7 +235,6 @@ class Replicas:
                 directory.disk.rename(directory.path / str(where), target)
             else:
                 self._flushed_by_time.pop(partition, None)
-                self.departed.add(partition)
                 partition.log.delete(target)
                 partition.abandon(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         except OSError as error:
