@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -20,7 +21,7 @@ class Server:
 
     def __init__(self) -> None:
         self.made = 0
-        self.server = HttpServer({"/small": self.small, "/long": self.long})
+        self.server = HttpServer({"/small": self.small, "/long": self.long, "/hard": self.hard})
         self.port = 0
 
     def small(self) -> Page:
@@ -31,6 +32,18 @@ class Server:
             for number in range(100_000):
                 self.made = number + 1
                 yield f"{number:099}\n"
+
+        return Page(OK, PLAIN, pieces())
+
+    def hard(self) -> Page:
+        """Little to send, and much to compute."""
+
+        def pieces() -> Iterator[str]:
+            for _ in range(100):
+                until = time.thread_time() + 0.0005
+                while time.thread_time() < until:
+                    pass
+                yield "."
 
         return Page(OK, PLAIN, pieces())
 
@@ -90,7 +103,7 @@ async def test_a_connection_is_kept_for_the_next_request(server: Server) -> None
     assert answer.count(b"HTTP/1.1 200 OK") == 2
     assert answer.count(b"a small page") == 1, "HEAD has no body"
     assert b"HTTP/1.1 404 Not Found" in answer
-    assert b"  /small\n  /long\n" in answer
+    assert b"  /small\n  /long\n  /hard\n" in answer
 
 
 @pytest.mark.parametrize(
@@ -145,7 +158,8 @@ async def test_a_peer_that_does_not_read_costs_a_buffer_and_not_a_page(
     assert server.made < 100_000, "no more was made than the peer's buffers hold"
 
 
-async def test_others_have_their_turn_while_a_page_is_made(server: Server) -> None:
+@pytest.mark.parametrize(("path", "size"), [("/long", 100 * 100_000), ("/hard", 100)])
+async def test_others_have_their_turn_while_a_page_is_made(server: Server, path: str, size: int) -> None:
     turns = 0
 
     async def count() -> None:
@@ -155,9 +169,9 @@ async def test_others_have_their_turn_while_a_page_is_made(server: Server) -> No
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count())
-    _, body = head_and_body(await server.ask(b"GET /long HTTP/1.1\r\nConnection: close\r\n\r\n"))
+    _, body = head_and_body(await server.ask(f"GET {path} HTTP/1.1\r\nConnection: close\r\n\r\n".encode()))
     counting.cancel()
-    assert len(unchunked(body)) == 100 * 100_000
+    assert len(unchunked(body)) == size
     assert turns > 20
 
 
