@@ -175,7 +175,7 @@ def test_client_compatibility(tools: Tools, topic: str) -> None:
     """Kafka's own judge of brokers for the Java clients. ACLs come later, so it is told not to expect them."""
     yes = ("offsets-for-times", "cluster-id", "create-topics", "describe-configs", "idempotent-producer")
     options = [word for name in yes for word in (f"--{name}-supported", "true")]
-    options += ["--describe-acls-supported", "true" if 29 in routes() else "false"]
+    options += ["--describe-acls-supported", "true" if existing_bootstrap() or 29 in routes() else "false"]
     options += ["--expect-record-too-large-exception", "false", "--num-cluster-nodes", "1", "--topic", topic]
     # It makes a topic of this name, and leaves it.
     tools.topics("--delete", "--if-exists", "--topic", "newtopic")
