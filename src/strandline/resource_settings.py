@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from strandline.bounded_patterns import bounded_pattern
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
 from strandline.settings import Allowed, Setting, Synonym, Value, at_least, one_of
 
@@ -170,7 +171,7 @@ def parse_match(patterns: Iterable[str]) -> dict[str, re.Pattern[str]]:
         if len(parts) != 2 or selector not in MATCH_SELECTORS or len(pattern) > MATCH_PATTERN_LENGTH_MAX:
             raise InvalidConfig(f"Illegal client matching pattern: {pattern}")
         try:
-            parsed[selector] = re.compile(parts[1].strip())
-        except (re.error, RecursionError, OverflowError) as error:
+            parsed[selector] = bounded_pattern(parts[1].strip())
+        except InvalidConfig as error:
             raise InvalidConfig(f"Illegal client matching pattern: {pattern}: {error}") from error
     return parsed

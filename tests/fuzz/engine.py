@@ -1,7 +1,7 @@
 """Spoilt input by the thousand, from a seed; what breaks a target is made small and kept.
 
 A target takes bytes and returns, or raises one of its declared errors. Anything else is a find: the input is cut down
-to what still breaks it and kept in `tests/hostile/regressions`, where a test of the default set replays it from then on.
+to what still breaks it and kept in `tests/hostile/regressions`, where the default tests replay it from then on.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -12,13 +13,15 @@ from tests.hostile.odd_requests import every_route_and_version, odd_message
 from tests.hostile.peer import request_class
 from tests.unit.codec.message_values import every_class_and_version, random_message
 
+from strandline.broker.admission import parse_overrides
+from strandline.broker.http_server import _parsed, _Refused
 from strandline.broker.routes import Route
 from strandline.codec import columns, compression, internal_records, record_batch
 from strandline.codec.columns import Record
 from strandline.codec.fetch import parse_fetch
 from strandline.codec.message import Message, decode, encode
 from strandline.codec.produce import parse_produce
-from strandline.codec.wire import ELEMENTS_MAX
+from strandline.codec.wire import ELEMENTS_MAX, uvarint
 from strandline.config import BrokerConfig, parse_listeners
 from strandline.errors import (
     BatchTooLarge,
@@ -35,10 +38,12 @@ from strandline.errors import (
 from strandline.log.checkpoints import parse_offsets
 from strandline.log.index import OffsetIndex, TimeIndex
 from strandline.log.leader_epochs import LeaderEpochs
+from strandline.observability.otlp import OtlpReader
 from strandline.partition.producers import Producers
 from strandline.partition.reencoding import OpensLater, opened_now
 from strandline.properties import parse_properties
 from strandline.quorum.quorum_state import MetaProperties, QuorumState
+from strandline.resource_settings import parse_match
 from strandline.topic_config import TopicConfig
 
 BATCH_ERRORS = (CorruptBatch, InvalidBatch, BatchTooLarge, UnsupportedCompression)
@@ -120,6 +125,38 @@ def constant(sound: bytes) -> Callable[[random.Random], bytes]:
     return lambda rng: sound
 
 
+def numeric_overrides(text: str) -> None:
+    """Only those that are addresses: a name would be looked up in the world."""
+    entries = [entry for entry in text.split(",") if not any(character.isalpha() for character in entry)]
+    parse_overrides(entries)
+
+
+def read_otlp(data: bytes) -> int:
+    return sum(point is not None for point in OtlpReader(data).points())
+
+
+def some_metrics(rng: random.Random) -> bytes:
+    """OpenTelemetry's MetricsData: every message is a length and its fields, so that it is made from the inside."""
+
+    def field(number: int, content: bytes) -> bytes:
+        return uvarint(number << 3 | 2) + uvarint(len(content)) + content
+
+    attribute = field(1, b"key") + field(2, field(1, b"value"))
+    point = field(7, attribute) + bytes((4 << 3 | 1,)) + struct.pack("<d", rng.random())
+    gauge = field(1, b"a.gauge") + field(5, field(1, point) * rng.randrange(4))
+    total = field(1, b"a.sum") + field(7, field(1, point) + bytes((2 << 3, 1, 3 << 3, 1)))
+    scope = b"".join(field(2, metric) for metric in rng.choices((gauge, total), k=rng.randrange(4)))
+    return field(1, field(1, field(1, attribute)) + field(2, scope))
+
+
+def http_request(data: bytes) -> None:
+    try:
+        _parsed(data)
+    except _Refused:
+        return
+
+
+HTTP_REQUEST = b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 GROUP_METADATA = b"\x00\x03\x00\x08consumer\x00\x00\x00\x01\xff\xff\xff\xff" + bytes(12)
 PROPERTIES = b"a.b = c\\\n  d\n# e\n!f\ng:h\nnode.id=7\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.flush.interval.ms=1000\n"
 META_PROPERTIES = b"version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAg\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAg\n"
@@ -175,6 +212,15 @@ def _records_and_files() -> list[Target]:
         ),
         Target("properties", text_of(parse_properties), (PeerError,), constant(PROPERTIES)),
         Target("server.properties", text_of(BrokerConfig.load), (InvalidConfig,), constant(PROPERTIES)),
+        Target(
+            "client match",
+            text_of(lambda text: parse_match([text])),
+            (InvalidConfig,),
+            constant(b"client_id=kafka-(a|b)[0-9]+.*"),
+        ),
+        Target("connection overrides", text_of(numeric_overrides), (InvalidConfig,), constant(b"127.0.0.1:5,[::1]:7")),
+        Target("OTLP metrics", read_otlp, (MalformedMessage,), some_metrics),
+        Target("HTTP request", http_request, (), constant(HTTP_REQUEST)),
         Target("listeners", text_of(parse_listeners), (InvalidConfig,), constant(b"A://h:1, B://[::1]:2")),
     ]
 

@@ -11,6 +11,7 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src" / "strandline"
 
 BASE = {
+    "bounded_patterns",
     "_version",
     "broker_settings",
     "config",

@@ -6,6 +6,7 @@ at for each connection that is accepted.
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -72,9 +73,9 @@ def parse_overrides(entries: Iterable[str]) -> dict[str, int]:
     """
     overrides: dict[str, int] = {}
     for entry in entries:
-        host, _, count = entry.rpartition(":")
-        host = host.strip().strip("[]")
-        if not host or not count.strip().isdecimal():
+        host, _, count = (part.strip() for part in entry.rpartition(":"))
+        host = host.strip("[]")
+        if not host or not re.fullmatch("[0-9]{1,10}", count):
             raise InvalidConfig(f"max.connections.per.ip.overrides={entry!r} is not allowed; expected host:count")
         try:
             found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)

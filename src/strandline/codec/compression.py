@@ -30,8 +30,9 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
-"""What one batch may become. Kafka has no such limit; sound batches stay far below it."""
+DECOMPRESSED_BYTES_MAX = 48 * 1024 * 1024
+"""What one batch may become. Kafka has no such limit; sound batches stay far below it. With the piece that goes beyond
+it and what a codec needs for itself, a bomb is refused within 64 MiB."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -129,7 +130,7 @@ def _deflate_gzip(payload: Buffer, level: int) -> bytes:
 def _inflate_snappy(payload: Buffer, size_bytes_max: int) -> bytes:
     view = memoryview(payload)
     if view[:8] != _XERIAL_MAGIC:
-        return _inflate_snappy_block(view, size_bytes_max)
+        return _inflate_snappy_block(view, size_bytes_max, size_bytes_max)
     if len(view) < len(_XERIAL_HEADER):
         raise CorruptBatch("snappy: the frame header is cut short")
     blocks: list[bytes] = []
@@ -141,18 +142,18 @@ def _inflate_snappy(payload: Buffer, size_bytes_max: int) -> bytes:
             raise CorruptBatch(
                 f"snappy: the block at {position} runs from {position + 4} to {end} of {len(view)} bytes"
             )
-        block = _inflate_snappy_block(view[position + 4 : end], room)
+        block = _inflate_snappy_block(view[position + 4 : end], room, size_bytes_max)
         room -= len(block)
         blocks.append(block)
         position = end
     return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
 
-def _inflate_snappy_block(block: memoryview, size_bytes_max: int) -> bytes:
+def _inflate_snappy_block(block: memoryview, room: int, size_bytes_max: int) -> bytes:
     import cramjam
 
     try:
-        if cramjam.snappy.decompress_raw_len(block) > size_bytes_max:
+        if cramjam.snappy.decompress_raw_len(block) > room:
             raise _too_large("snappy", size_bytes_max)
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:

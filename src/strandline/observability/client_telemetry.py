@@ -15,6 +15,7 @@ from uuid import UUID
 
 from crc32c import crc32c
 
+from strandline.bounded_patterns import matches
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
 from strandline.ids import ZERO_UUID
 from strandline.resource_settings import parse_match
@@ -61,7 +62,7 @@ class Subscription(NamedTuple):
 
     def fits(self, instance_id: UUID, client: Client) -> bool:
         facts = {**client._asdict(), "client_instance_id": kafka_text(instance_id)}
-        return all(pattern.fullmatch(facts[selector]) is not None for selector, pattern in self.match.items())
+        return all(matches(pattern, facts[selector]) for selector, pattern in self.match.items())
 
 
 class ClientInstance:
