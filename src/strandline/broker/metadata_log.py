@@ -25,6 +25,7 @@ from strandline.errors import CorruptLog, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
+from strandline.observability.log_lines import fields
 from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.quorum_state import QuorumState
 from strandline.quorum.topic_names import CLUSTER_METADATA
@@ -200,7 +201,7 @@ class MetadataLog:
         self._on_flushed()
 
     def _on_failed(self, error: StrandlineError) -> None:
-        log.error("the metadata log failed: %s", error)
+        log.error("the metadata log failed: %s", error, extra=fields(reason=str(error)))
         while self._pending and self._pending[0][1] <= self.log.flushed_offset:
             # On disk before the failure, and only waiting for its turn to be folded.
             base_offset, _, records, on_done = self._pending.popleft()

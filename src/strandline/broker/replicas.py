@@ -17,6 +17,7 @@ from strandline.codec.messages.topic_record import TopicRecord
 from strandline.errors import ErrorCode, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.partition_log import PartitionLog
+from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
 from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, Topic
@@ -189,7 +190,8 @@ class Replicas:
                 opened.flush_now()
         except (StrandlineError, OSError) as error:
             # One bad log is one offline partition; its data stays as it is, and everything else is served.
-            log.error("%s is offline: %s", name, error)
+            facts = fields(topic=topic.name, partition=index, reason=str(error))
+            log.error("%s is offline: %s", name, error, extra=facts)
             failure = error if isinstance(error, StrandlineError) else StrandlineError(str(error))
             self.offline[name] = failure
             return None
