@@ -36,9 +36,9 @@ class Answer(NamedTuple):
 
 
 def base_url(broker: EmbeddedBroker) -> str:
-    found = re.search(r"metrics at (http://\S+)/metrics", broker.stderr_text())
-    assert found is not None, broker.stderr_text()
-    return found[1]
+    found = re.findall(r"metrics at (http://\S+)/metrics", broker.stderr_text())
+    assert found, broker.stderr_text()
+    return str(found[-1])
 
 
 def get(broker: EmbeddedBroker, path: str) -> Answer:
@@ -246,6 +246,27 @@ def test_lines_of_json() -> None:
     assert refused["host"] == "127.0.0.1"
     assert refused["reason"] == "a frame of -1 bytes"
     assert refused["message"] == "closing the connection from 127.0.0.1: a frame of -1 bytes"
+
+
+def test_the_lag_of_a_group_that_nobody_asks_for_is_seen_after_a_restart() -> None:
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    with embedded(properties={**ANY_PORT, "offsets.topic.num.partitions": "5"}) as log:
+        log.create_topic("orders")
+        producer = Producer({"bootstrap.servers": log.bootstrap})
+        producer.produce("orders", b"x")
+        producer.flush()
+        for group in ("first", "second", "third"):
+            consumer = Consumer({"bootstrap.servers": log.bootstrap, "group.id": group})
+            consumer.commit(offsets=[TopicPartition("orders", 0, 0)], asynchronous=False)
+            consumer.close()
+        del producer
+        log.restart()
+        # Each look loads one more part; at most as many as there are.
+        for _ in range(5 + 1):
+            seen = figures(log)
+        for group in ("first", "second", "third"):
+            assert seen.of("kafka_consumergroup_lag", consumergroup=group, topic="orders", partition="0") == 1
 
 
 # What clients tell about themselves (KIP-714)

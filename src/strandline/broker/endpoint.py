@@ -111,7 +111,9 @@ class Endpoint:
 
 def reasons_not_ready(node: Node | None) -> list[str]:
     """Why clients should not be sent here now; empty if they may be."""
+    if node is not None and (node.dispatcher.is_stopping or node.has_failed):
+        return ["stopping"]
     if node is None or not node.is_serving:
-        return ["stopping" if node is not None and node.dispatcher.is_stopping else "starting"]
+        return ["starting"]
     failure = node.metadata.log.failure
     return [] if failure is None else [f"the metadata log failed: {failure}"]
