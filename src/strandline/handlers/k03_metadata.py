@@ -30,7 +30,7 @@ from strandline.ids import ZERO_UUID
 from strandline.quorum.cluster_image import ClusterImage, PartitionImage, Topic
 from strandline.quorum.controller import Controller
 from strandline.quorum.new_topics import NewTopic
-from strandline.quorum.topic_names import INTERNAL_TOPICS, is_internal, why_invalid
+from strandline.quorum.topic_names import CLUSTER_METADATA, INTERNAL_TOPICS, is_internal, why_invalid
 
 API_KEY = 3
 VERSIONS = (0, 13)
@@ -55,7 +55,8 @@ def handle(context: RequestContext, request: MetadataRequest) -> EncodedResponse
         return answer.of(map(answer.by_id, ids))
     names = list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
     if request.allow_auto_topic_creation and context.node.config.auto_create_topics_enable:
-        creatable = [name for name in names if name not in image.topics and why_invalid(name) is None]
+        missing = [name for name in names if name not in image.topics and name != CLUSTER_METADATA]
+        creatable = [name for name in missing if why_invalid(name) is None]
         if creatable:
             _create(context, answer, names, creatable)
             return None
@@ -111,6 +112,7 @@ class _Answer:
         return self.error(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id) if topic is None else self.topic(topic)
 
     def error(self, code: int, name: str | None, topic_id: uuid.UUID = ZERO_UUID) -> bytes:
+        self._node.count_error(API_KEY, code)
         internal = name is not None and is_internal(name)
         message = MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=internal)
         return encode(message, self._version)

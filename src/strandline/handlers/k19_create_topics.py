@@ -78,10 +78,9 @@ class _Answer:
                 yield records, self._created(outcome)
 
     def refused(self, name: str, error: BaseException) -> bytes:
-        message = error_message(error) if isinstance(error, RequestError) else None
-        return encode(
-            CreatableTopicResult(name=name, error_code=error_code(error), error_message=message), self._version
-        )
+        code, message = error_code(error), error_message(error) if isinstance(error, RequestError) else None
+        self._context.node.count_error(API_KEY, code)
+        return encode(CreatableTopicResult(name=name, error_code=code, error_message=message), self._version)
 
     def _created(self, topic: CreatedTopic) -> bytes:
         result = CreatableTopicResult(

@@ -26,10 +26,10 @@ def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopic
     version = context.api_version
 
     def on_done(outcomes: Outcomes[tuple[DeletedTopic, bytes]]) -> None:
-        parts = [part if error is None else _part(outcome, version, error) for (outcome, part), error in outcomes]
+        parts = [part if error is None else _part(context, outcome, error) for (outcome, part), error in outcomes]
         context.reply(joined_response(DeleteTopicsResponse(), version, parts))
 
-    decisions = ((records, (outcome, _part(outcome, version))) for records, outcome in _decisions(context, request))
+    decisions = ((records, (outcome, _part(context, outcome))) for records, outcome in _decisions(context, request))
     decide(context.node, decisions, on_done)
     return None
 
@@ -45,15 +45,17 @@ def _decisions(context: RequestContext, request: DeleteTopicsRequest) -> Iterato
         yield from context.node.controller.decide_deletions(list(refs))
 
 
-def _part(outcome: DeletedTopic, api_version: int, write_error: BaseException | None = None) -> bytes:
+def _part(context: RequestContext, outcome: DeletedTopic, write_error: BaseException | None = None) -> bytes:
     code, message = ErrorCode.NONE.value, None
     if outcome.error is not None:
         code, message = int(outcome.error.code), error_message(outcome.error)
-        if code == ErrorCode.TOPIC_DELETION_DISABLED and api_version < 3:
+        if code == ErrorCode.TOPIC_DELETION_DISABLED and context.api_version < 3:
             # Clients of that age do not know the code.
             code = ErrorCode.INVALID_REQUEST
     elif write_error is not None:
         code = error_code(write_error)
+    if code:
+        context.node.count_error(API_KEY, code)
     # Before version 6 a name cannot be null, and every reference there has one.
     result = DeletableTopicResult(name=outcome.name, topic_id=outcome.id, error_code=code, error_message=message)
-    return encode(result, api_version)
+    return encode(result, context.api_version)

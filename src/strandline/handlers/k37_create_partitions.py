@@ -25,17 +25,15 @@ VERSIONS = (0, 3)
 
 
 def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse | None:
-    version = context.api_version
-
     def on_done(outcomes: Outcomes[bytes]) -> None:
         parts = [
-            part if error is None else _part(topic.name, error, version)
+            part if error is None else _part(context, topic.name, error)
             for topic, (part, error) in zip(request.topics, outcomes, strict=True)
         ]
-        context.reply(joined_response(CreatePartitionsResponse(), version, parts))
+        context.reply(joined_response(CreatePartitionsResponse(), context.api_version, parts))
 
     decisions = (
-        (records, _part(topic.name, outcome, version))
+        (records, _part(context, topic.name, outcome))
         for topic, (records, outcome) in zip(request.topics, _decisions(context, request), strict=True)
     )
     decide(context.node, decisions, on_done)
@@ -60,9 +58,10 @@ def _decisions(
     yield from context.node.controller.decide_partitions(asked, validate_only=request.validate_only)
 
 
-def _part(name: str, error: BaseException | None, version: int) -> bytes:
+def _part(context: RequestContext, name: str, error: BaseException | None) -> bytes:
     result = CreatePartitionsTopicResult(name=name)
     if error is not None:
         result.error_code = error_code(error)
+        context.node.count_error(API_KEY, result.error_code)
         result.error_message = error_message(error) if isinstance(error, RequestError) else None
-    return encode(result, version)
+    return encode(result, context.api_version)

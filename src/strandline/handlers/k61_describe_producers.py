@@ -41,7 +41,10 @@ def _parts(node: Node, request: DescribeProducersRequest, version: int) -> Itera
     """For each partition its error code, followed by its producers, encoded."""
     for topic in request.topics:
         for index in topic.partition_indexes:
-            yield _error_code(node, topic.name, index)
+            code = _error_code(node, topic.name, index)
+            if code:
+                node.count_error(API_KEY, code)
+            yield code
             partition = node.partition(topic.name, index)
             if partition is not None:
                 # A list of them: between two turns of the loop producers come and go.
@@ -62,7 +65,9 @@ def _response(request: DescribeProducersRequest, parts: list[_Part], version: in
         partitions = []
         for index in topic.partition_indexes:
             code, each = next(left)
-            partitions.append(joined(PartitionResponse(partition_index=index, error_code=code), version, each))
+            answer = PartitionResponse(partition_index=index, error_code=code)
+            answer.error_message = _words(topic.name, code) if code else None
+            partitions.append(joined(answer, version, each))
         topics.append(joined(TopicResponse(name=topic.name), version, partitions))
     return joined_response(DescribeProducersResponse(), version, topics)
 
@@ -71,6 +76,10 @@ def _error_code(node: Node, topic: str, index: int) -> int:
     if why_invalid(topic) is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return ErrorCode.NONE if node.partition(topic, index) is not None else why_absent(node, topic, index)
+
+
+def _words(topic: str, code: int) -> str:
+    return why_invalid(topic) or f"{ErrorCode(code).name}: this partition cannot be looked at here."
 
 
 def _state(producer_id: int, entry: ProducerEntry) -> ProducerState:

@@ -18,7 +18,7 @@ from strandline.codec.messages.describe_topic_partitions_response import (
     DescribeTopicPartitionsResponseTopic,
 )
 from strandline.errors import ErrorCode
-from strandline.handlers.context import EncodedResponse, RequestContext
+from strandline.handlers.context import EncodedResponse, Node, RequestContext
 from strandline.handlers.k03_metadata import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, partition_state
 from strandline.handlers.shares import gradually, joined
 from strandline.quorum.cluster_image import ClusterImage, PartitionImage, Topic
@@ -43,7 +43,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
             topics=[_error(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics]
         )
     limit = min(context.node.config.max_request_partition_size_limit, request.response_partition_limit)
-    page = _Page(image, first_partition={cursor_topic: cursor_partition})
+    page = _Page(context.node, first_partition={cursor_topic: cursor_partition})
 
     def on_done(_: list[None]) -> None:
         context.reply(page.response())
@@ -55,8 +55,9 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
 class _Page:
     """One page: as many partitions as may be, from the first topic on, and where the next page begins."""
 
-    def __init__(self, image: ClusterImage, *, first_partition: dict[str, int]) -> None:
-        self._image = image
+    def __init__(self, node: Node, *, first_partition: dict[str, int]) -> None:
+        self._node = node
+        self._image = node.image
         self._first_partition = first_partition
         self._topics: list[bytes] = []
         self._next: Cursor | None = None
@@ -72,6 +73,7 @@ class _Page:
             if topic is None:
                 invalid = why_invalid(name) is not None
                 code = ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                self._node.count_error(API_KEY, code)
                 self._add(_error(name, code, TOPIC_OPERATIONS), [])
                 yield
                 continue

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,6 +87,7 @@ class NodeOfOne:
         self, *, seed: int = 5, start: bool = True, runtime: ManualRuntime | None = None, **settings: str
     ) -> None:
         self.runtime = runtime or ManualRuntime()
+        self.errors: Counter[tuple[int, int]] = Counter()
         self.config = BrokerConfig.load("", {name.replace("_", "."): value for name, value in settings.items()})
         self.image = ClusterImage()
         self.controller = Controller(self.image, config=self.config, rng=random.Random(seed))
@@ -112,6 +114,9 @@ class NodeOfOne:
             rack=rack,
         )
         self.controller_write(records, lambda error: None)
+
+    def count_error(self, api_key: int, code: int) -> None:
+        self.errors[api_key, code] += 1
 
     def advertised(self) -> tuple[str, int]:
         return "127.0.0.1", 19092

@@ -173,6 +173,7 @@ def test_a_request_that_names_too_many_topics_is_refused_before_anything_is_made
     for results in (created, deleted, added):
         assert [each.name for each in results] == many
         assert set(codes(results)) == {ErrorCode.POLICY_VIOLATION}
+    assert node.errors == {(key, ErrorCode.POLICY_VIOLATION): len(many) for key in (19, 20, 37)}, "each is counted"
     assert not node.image.topics
 
 
