@@ -20,12 +20,13 @@ from strandline.codec.wire import (
     string,
     uvarint,
 )
-from strandline.errors import MalformedMessage
+from strandline.errors import ErrorCode, MalformedMessage
 
 FLEXIBLE_FROM: Final = 12
 TOPIC_ID_FROM: Final = 13
 REPLICA_STATE_FROM: Final = 15
 INT32_MAX: Final = 2**31 - 1
+ABSENT_CODES: Final = frozenset((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID))
 
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
@@ -191,12 +192,11 @@ def encode_fetch_response(
     """The body as a list of byte strings and records to be sent in between, and its size."""
     flexible = version >= FLEXIBLE_FROM
     head = _RESPONSE_HEAD_7.pack(0, error_code, session_id) if version >= 7 else b"\x00\x00\x00\x00"
-    # Aborted transactions: null where nobody asked, else none (transactions are not there yet). Version 11 added the
-    # preferred read replica, always "none".
-    aborted = 0 if isolation_level == 0 else 1
-    between = bytes((aborted,)) if flexible else _INT32.pack(aborted - 1)
-    if version >= 11:
-        between += b"\xff\xff\xff\xff"
+    # Aborted transactions: null where nobody asked, else none (transactions are not there yet), and none of a partition
+    # that is not there. Version 11 added the preferred read replica, always "none".
+    replica = b"\xff\xff\xff\xff" if version >= 11 else b""
+    absent = (b"\x01" if flexible else b"\x00\x00\x00\x00") + replica
+    between = absent if isolation_level else (b"\x00" if flexible else b"\xff\xff\xff\xff") + replica
     topics = _by_topic(results)
     pieces: list[bytes | R] = []
     text: list[bytes] = [head, uvarint(len(topics) + 1) if flexible else _INT32.pack(len(topics))]
@@ -211,7 +211,7 @@ def encode_fetch_response(
             else:
                 text.append(_RESULT_4.pack(partition, error, high_watermark, stable))
             length = 0 if records is None else records.size_bytes
-            text.append(between)
+            text.append(absent if error and error in ABSENT_CODES else between)
             text.append(uvarint(length + 1) if flexible else _INT32.pack(length))
             if records is not None:
                 block = b"".join(text)

@@ -88,7 +88,7 @@ def _append_all(
         partitions = topics.get(topic)
         partition = partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
         if refusal or partition is None or records is None:
-            code = refusal or _why_not(node, topic, index, records is None)
+            code = (refusal if partition is not None else 0) or _why_not(node, topic, index, records is None)
             node.count_error(API_KEY, code)
             results.append(PartitionResult(topic, index, code, -1, -1, -1))
             continue

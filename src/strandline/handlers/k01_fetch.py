@@ -137,7 +137,8 @@ class FetchAttempt:
             return PartitionData(topic, index, partition, -1, -1, -1, None)
         high_watermark = partition.high_watermark
         try:
-            partition.check_leader_epoch(entry.current_leader_epoch)
+            if entry.current_leader_epoch >= 0:
+                partition.check_leader_epoch(entry.current_leader_epoch)
             records = None
             if entry.fetch_offset != high_watermark and (remaining > 0 or at_least_one):
                 records = partition.read(

@@ -24,7 +24,8 @@ VERSIONS = (0, 6)
 GROUP = 0
 TRANSACTION = 1
 
-Found = tuple[ErrorCode, str | None, tuple[int, str, int]]
+Found = tuple[ErrorCode, str, tuple[int, str, int]]
+"""Also where nothing is wrong there is a word, which is Kafka's; from version 4 on it is left out then."""
 
 _NOWHERE = (-1, "", -1)
 
@@ -55,7 +56,7 @@ def _find_group(node: Node, group_id: str) -> Found:
         partition = topic.partitions[partition_of_group(group_id, partition_count=len(topic.partitions))]
         endpoint = endpoint_of(node, partition.leader)
         if endpoint is not None:
-            return ErrorCode.NONE, None, (partition.leader, *endpoint)
+            return ErrorCode.NONE, "NONE", (partition.leader, *endpoint)
     return ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.", _NOWHERE
 
 
@@ -80,7 +81,10 @@ def _answer(context: RequestContext, request: FindCoordinatorRequest, find: Call
     def part(key: str) -> bytes:
         code, message, (node_id, host, port) = find(key)
         return encode(
-            Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=message), version
+            Coordinator(
+                key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=message if code else ""
+            ),
+            version,
         )
 
     gradually(

@@ -29,7 +29,9 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if not VERSIONS[0] <= context.api_version <= VERSIONS[1]:
-        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_api_keys(context.node))
+        # Which versions of this API there are is all that a client needs to ask again (KIP-511).
+        itself = ApiVersion(api_key=API_KEY, min_version=VERSIONS[0], max_version=VERSIONS[1])
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[itself])
     if context.api_version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):

@@ -132,7 +132,8 @@ class _Answer:
                 DescribeConfigsSynonym(name=name, value=value, source=source) for name, value, source in synonyms
             ],
             config_type=entry.config_type,
-            documentation=entry.doc if self._with_docs else None,
+            # Where there is none, as for loggers, Kafka says so with an empty text even to those who did not ask.
+            documentation=entry.doc if self._with_docs or not entry.doc else None,
         )
 
 

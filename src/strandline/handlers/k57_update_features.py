@@ -34,7 +34,9 @@ def handle(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFea
         response = UpdateFeaturesResponse(error_code=0 if error is None else error_code(error), error_message=None)
         if error is None and context.api_version <= RESULTS_UNTIL:
             response.results = [
-                UpdatableFeatureResult(feature=asked.feature, error_message=None) for asked in request.feature_updates
+                # Kafka's word for "nothing is wrong".
+                UpdatableFeatureResult(feature=asked.feature, error_message="NONE")
+                for asked in request.feature_updates
             ]
         context.reply(response)
 

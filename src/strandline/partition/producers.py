@@ -22,6 +22,7 @@ BATCHES_KEPT: Final = 5
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 _HALF: Final = 1 << 30
 NO_SEQUENCE: Final = -1
+NO_EPOCH: Final = -1
 SNAPSHOT_VERSION: Final = 1
 _PREFIX = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
@@ -57,6 +58,8 @@ class Producers:
         if entry is None:
             # State may have been lost to retention while the producer lives on: its next sequence is taken as given,
             # as Kafka does; what matters is that the batches after it are in order.
+            if epoch < NO_EPOCH:
+                raise InvalidProducerEpoch(f"producer {producer_id} sent epoch {epoch}")
             return None
         if epoch != entry.epoch:
             if epoch < entry.epoch:

@@ -268,13 +268,16 @@ class Controller:
         """The same, one topic at a time, as `decide_topics` does."""
         times = Counter(topic.id for topic in map(self._resolve, refs) if isinstance(topic, Topic))
         names = Counter(ref.name for ref in refs)
+        ids = Counter(ref.id for ref in refs)
         for ref in refs:
             # Resolved again when its turn comes: another request may have deleted it since.
             topic = self._resolve(ref)
             if isinstance(topic, Topic):
                 stands_twice = times[topic.id] > 1
             else:
-                stands_twice = topic.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and names[ref.name] > 1
+                stands_twice = (topic.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and names[ref.name] > 1) or (
+                    topic.code == ErrorCode.UNKNOWN_TOPIC_ID and ids[ref.id] > 1
+                )
             if stands_twice:
                 refusal = RequestError(ErrorCode.INVALID_REQUEST, "The topic stands more than once in the request.")
                 yield [], DeletedTopic(ref.name, ref.id, refusal)

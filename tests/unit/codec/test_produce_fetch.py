@@ -325,7 +325,7 @@ def compiled_fetch_response(
                 last_stable_offset=stable,
                 log_start_offset=start,
                 # Null where nobody asked for committed records only; clients tell the two apart.
-                aborted_transactions=None if isolation_level == 0 else [],
+                aborted_transactions=None if isolation_level == 0 and code not in fetch.ABSENT_CODES else [],
                 records=b"" if records is None else records.data,
             )
         )
