@@ -21,10 +21,10 @@ def main() -> None:
         connection.exchange(request)
         held.append(connection)
     wait_for_sign()
-    finish(alive=sum(_is_open(connection.socket) for connection in held))
+    finish(alive=sum(is_open(connection.socket) for connection in held))
 
 
-def _is_open(peer: socket.socket) -> bool:
+def is_open(peer: socket.socket) -> bool:
     peer.setblocking(False)
     try:
         return peer.recv(1) != b""
