@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.brokers import start_kafka
 from bench.kafka_jars import kafka_class_path
-from tests.differential.stage import GROUPS, KAFKA_COORDINATORS, KAFKA_SETTINGS, SETTINGS, prepare
+from tests.differential.stage import GROUPS, KAFKA_COORDINATORS, KAFKA_SETTINGS, OUR_SETTINGS, prepare
 
 import strandline
 
@@ -23,7 +23,7 @@ Stage = tuple[int, dict[str, uuid.UUID]]
 
 @contextmanager
 def strandline_on_stage() -> Iterator[Stage]:
-    with strandline.embedded(properties=SETTINGS) as log:
+    with strandline.embedded(properties=OUR_SETTINGS) as log:
         yield log.port, prepare(log.port, coordinators=GROUPS)
 
 

@@ -37,6 +37,10 @@ def sent(talk: Talk, content: bytes, api_key: int, version: int) -> None:
     talk.ask_raw(content, api_key, version)
     if isinstance(said := talk.answers[-1], dict):
         talk.answers[-1] = {"answered": sorted(set(codes_in(said)))}
+        if api_key == API_VERSIONS:
+            talk.answers[-1]["only itself"] = [each.get("api_key") for each in said.get("api_keys", [])] == [
+                API_VERSIONS
+            ]
 
 
 def codes_in(said: Any) -> Iterator[str]:

@@ -16,6 +16,7 @@ from tests.hostile.test_topic_names import BAD_NAMES
 STRANGER = UUID(int=0x1234567890)
 SERVED = (*range(4), *range(8, 15), *range(18, 24), 32, 33, 35, 37, 44, 57, 60, 61, 71, 72, 74, 75)
 """The APIs that are compared."""
+STAGED = {READ, "one", "three", "__consumer_offsets"}
 METADATA, API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS = 3, 18, 60, 75
 
 
@@ -60,7 +61,7 @@ def metadata() -> Iterator[Case]:
             },
             "__cluster_metadata": {"topics": [{"name": "__cluster_metadata"}]},
             "__consumer_offsets": {"topics": [{"name": "__consumer_offsets"}]},
-            "a name that collides with one": {"topics": [{"name": "append_time"}], "allow_auto_topic_creation": True},
+            "a name that collides with one": {"topics": [{"name": "dotted_name"}], "allow_auto_topic_creation": True},
         },
     )
     for what, name in BAD_NAMES.items():
@@ -72,8 +73,8 @@ def all_topics(talk: Talk, version: int) -> None:
     """Only whether the topics of the stage are among them: which others are there depends on the cases before."""
     answer = talk.look(METADATA, version, topics=None if version else [])
     names = {topic.name for topic in answer.topics}
-    talk.note(sorted(names & {READ, "one", "three", "__consumer_offsets"}))
-    talk.note(sorted({topic.name for topic in answer.topics if topic.is_internal} - {"__transaction_state"}))
+    talk.note(sorted(names & STAGED))
+    talk.note({"internal": sorted(topic.name for topic in answer.topics if topic.is_internal and topic.name in STAGED)})
     answer.topics = [topic for topic in answer.topics if topic.name == READ]
     talk.note(talk.words.plain(answer))
 

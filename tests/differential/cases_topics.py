@@ -42,7 +42,7 @@ def create_topics() -> Iterator[Case]:
     questions: dict[str, dict[str, Any]] = {
         "sound": only(topic()),
         "exists": only(topic(READ)),
-        "collides": only(topic("append_time")),
+        "collides": only(topic("dotted_name")),
         "collides with another of the request": only(topic("a.b"), topic("a_b")),
         "twice": only(topic(), topic()),
         "twice and another": only(topic(), topic(), topic("another")),

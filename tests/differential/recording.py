@@ -14,7 +14,11 @@ from typing import Any
 from bench.kafka_jars import KAFKA_VERSION
 from tests.differential.case import FRAMES, Case, api_name
 from tests.differential.talk import Talk
+from tests.hostile.peer import Closed
 
+from strandline.errors import MalformedMessage
+
+FAILED = "failed"
 RECORDED = Path(__file__).parent / "recorded"
 
 Outcome = list[Any]
@@ -30,9 +34,9 @@ def outcome(port: int, ids: dict[str, uuid.UUID], case: Case) -> Outcome:
     talk = Talk(port, ids)
     try:
         case.script(talk)
-    except Exception as error:
-        error.add_note(f"in the case {case.name}, after {talk.answers}")
-        raise
+    except (AssertionError, AttributeError, Closed, OSError, MalformedMessage) as error:
+        # An answer that the script cannot go on with is told as such, and the other cases have their turn.
+        talk.note(f"{FAILED}: {error!r}")
     finally:
         talk.close()
     # As it will be when it was read from a file.
@@ -57,6 +61,7 @@ def load() -> dict[str, Outcome]:
 def save(cases: Iterable[Case], outcomes: dict[str, Outcome]) -> None:
     files: dict[Path, list[str]] = {}
     for case in cases:
+        assert FAILED not in str(outcomes[case.name]), f"{case.name}: {outcomes[case.name]}"
         line = f"  {json.dumps(case.name)}: {json.dumps(outcomes[case.name], sort_keys=True)}"
         files.setdefault(file_of(case), []).append(line)
     for path in RECORDED.glob("*.json"):

@@ -14,10 +14,14 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "3",
     # Kafka's stock file gives these, and where a value comes from is told to clients.
+    "node.id": "1",
+    "process.roles": "broker,controller",
     "num.partitions": "1",
     "log.retention.hours": "168",
     "log.segment.bytes": "1073741824",
 }
+OUR_SETTINGS = SETTINGS | {"http.listener": "127.0.0.1:0"}
+"""Both serve the telemetry of clients only where somebody takes it: here an endpoint that shows it, there a plug-in."""
 KAFKA_SETTINGS = SETTINGS | {"transaction.state.log.num.partitions": "2", "metric.reporters": "Receiver"}
 
 GROUPS = ("a group",)
@@ -44,6 +48,7 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "trimmed": (3, KEPT),
     "grouped": (2, KEPT),
     "configured": (1, {"retention.ms": "7000000", "cleanup.policy": "compact,delete"}),
+    "dotted.name": (1, {}),
     "one": (1, {}),
     "three": (3, {}),
 }
@@ -76,6 +81,10 @@ def prepare(port: int, *, coordinators: Sequence[str]) -> dict[str, uuid.UUID]:
                 first = RECORDS_PER_BATCH * index
                 batch = records([f"v{first}", f"v{first + 1}"], at_ms=T0_MS + 10_000 * index)
                 write(talk, topic, batch, partition)
+        # Kafka sets this by itself when its storage is formatted, and where a value comes from is told to clients.
+        in_sync = {"name": "min.insync.replicas", "config_operation": 0, "value": "1"}
+        changed = talk.look(44, 1, resources=[{"resource_type": 4, "resource_name": "", "configs": [in_sync]}])
+        assert not changed.responses[0].error_code
         for kind, key in enumerate(coordinators):
             talk.look(10, 6, coordinator_keys=[key], key_type=kind)
         talk.look(9, 7, group_id="a group", topics=None)

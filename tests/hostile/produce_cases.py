@@ -1,6 +1,6 @@
 """Produce requests that something is wrong with, by name, and the code that each is refused with.
 
-The same table is sent to Apache Kafka (`test_beside_kafka`), so that a difference is either none or a known one.
+The same table is sent to Apache Kafka (`tests/differential`), so that a difference is either none or a listed one.
 """
 
 from __future__ import annotations
@@ -184,24 +184,3 @@ def twice_the_partition() -> bytes:
     """A Produce of version 3 that names one partition of one topic twice."""
     one = struct.pack(">ii", 0, len(good := batch())) + good
     return struct.pack(">hhi", -1, -1, 10_000) + struct.pack(">ih", 1, 6) + b"target" + struct.pack(">i", 2) + one + one
-
-
-NO_ANSWER = "no answer"
-KAFKA_DIFFERS: dict[str, ErrorCode | str] = {
-    "null records": NO_ANSWER,
-    "overlong": OK,
-    "length says less": ErrorCode.CORRUPT_MESSAGE,
-    "length 2^31-1": ErrorCode.UNKNOWN_SERVER_ERROR,
-    "base offset is not 0": ErrorCode.INVALID_RECORD,
-    "base offset negative": ErrorCode.INVALID_RECORD,
-    "unknown codec 5": ErrorCode.UNKNOWN_SERVER_ERROR,
-    "unknown codec 7": ErrorCode.UNKNOWN_SERVER_ERROR,
-    "records are garbage": ErrorCode.UNKNOWN_SERVER_ERROR,
-    "gzip of garbage": ErrorCode.UNKNOWN_SERVER_ERROR,
-    "gzip of a wrong record": ErrorCode.INVALID_RECORD,
-    "snappy of garbage": ErrorCode.UNKNOWN_SERVER_ERROR,
-    "lz4 of garbage": ErrorCode.UNKNOWN_SERVER_ERROR,
-    "zstd of garbage": ErrorCode.UNKNOWN_SERVER_ERROR,
-    "a transactional id with a plain batch": OK,
-}
-"""What Apache Kafka 4.3.1 answers where we answer something else; `docs/limits.md` gives the reasons."""

@@ -1,0 +1,335 @@
+"""Where we and Apache Kafka 4.3.1 do not say the same, each with its reason. `docs/differences.md` is made from this.
+
+A case that differs and is not listed fails the test, and so does one that is listed and no longer differs.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from tests.differential.comparison import EACH_QUESTION, OWN_SETTING, REFUSED, WORDS
+
+
+class Difference(NamedTuple):
+    cases: str
+    """Names of cases; `*` stands for anything, `?` for one character."""
+    ours: str
+    theirs: str
+    reason: str
+
+
+OPAQUE = (
+    "Batches are opaque: records are not opened on their way in. What only opening would show is the producer's fault."
+)
+NO_TRANSACTIONS = "There are no transactions yet."
+NO_SHARE_GROUPS = "There are no share groups yet."
+NO_FOLLOWERS = "A single node has no followers yet: whoever fetches is taken for a consumer."
+AT_ONCE = "What is asked is done before such a time could pass."
+HARMLESS = "Harmless: read as the nearest sound value."
+NOTHING_ASKED = "A topic without partitions asks nothing; its name is still answered."
+OWN_CODE = "The code that says what is wrong, where Kafka meets an exception of its own."
+KAFKA_HANGS = "Kafka meets an exception of its own and never answers."
+
+GENERAL: dict[str, str] = {
+    WORDS: "An error comes with a sentence in more places (`error_message`): whoever reads a log should know why.",
+    OWN_SETTING: "Lists of a topic's settings have one more, `flush.mode`, which is our own.",
+    EACH_QUESTION: "What stands twice in a request is refused as often as it stands there; Kafka refuses it once.",
+    REFUSED: "Of a batch that was refused no log start offset is told; it was not looked at.",
+}
+"""Differences of a kind, wherever they are met; they are not listed case by case."""
+
+DIFFERENCES: tuple[Difference, ...] = (
+    Difference(
+        "Metadata 1[01]: by id",
+        "brokers [{host: a host, node_id: 1, port: a port}]; cluster_id a cluster_id; controller_id 1",
+        "no brokers; no cluster_id; no controller_id",
+        "The refusal comes with the brokers, as every other answer does.",
+    ),
+    Difference(
+        "Metadata 1[01]: by id and name",
+        "brokers [{host: a host, node_id: 1, port: a port}]; cluster_id a cluster_id; controller_id 1",
+        "no brokers; no cluster_id; no controller_id",
+        "The refusal comes with the brokers, as every other answer does.",
+    ),
+    Difference(
+        "Metadata 1[01]: by an id and another name",
+        "brokers [{host: a host, node_id: 1, port: a port}]; cluster_id a cluster_id; controller_id 1",
+        "no brokers; no cluster_id; no controller_id",
+        "The refusal comes with the brokers, as every other answer does.",
+    ),
+    Difference(
+        "Metadata 1[01]: by an unknown id",
+        "brokers [{host: a host, node_id: 1, port: a port}]; cluster_id a cluster_id; controller_id 1",
+        "no brokers; no cluster_id; no controller_id",
+        "The refusal comes with the brokers, as every other answer does.",
+    ),
+    Difference(
+        "Metadata 1[01]: neither name nor id",
+        "brokers [{host: a host, node_id: 1, port: a port}]; cluster_id a cluster_id; controller_id 1",
+        "no brokers; no cluster_id; no controller_id",
+        "The refusal comes with the brokers, as every other answer does.",
+    ),
+    Difference(
+        "Metadata 12: neither name nor id",
+        "no topics",
+        "UNKNOWN_SERVER_ERROR",
+        "Nothing was asked, so nothing is answered; Kafka meets an exception of its own.",
+    ),
+    Difference("Metadata 13: neither name nor id", "ok; no topics", "UNKNOWN_SERVER_ERROR", "The same."),
+    Difference(
+        "Metadata *: a name that collides with one",
+        "INVALID_TOPIC_EXCEPTION",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "The answer waits for the topic to be made, and says why it was not; Kafka answers before it is.",
+    ),
+    Difference(
+        "ApiVersions [34]: our APIs",
+        "no finalized_features eligible.leader.replicas.version; no finalized_features group.version; no f...",
+        "finalized_features eligible.leader.replicas.version {max_version_level: 1, min_version_level: 1, ...",
+        "Only features that are there are told: `metadata.version`.",
+    ),
+    Difference(
+        "DescribeTopicPartitions *: the empty name", "INVALID_TOPIC_EXCEPTION", "UNKNOWN_SERVER_ERROR", OWN_CODE
+    ),
+    Difference("Produce *: null records", "INVALID_RECORD", "hangs", "A client should not have to wait for ever."),
+    Difference(
+        "Produce *: overlong",
+        "INVALID_RECORD",
+        "ok",
+        "One batch and nothing else is what clients send; bytes behind it are a fault.",
+    ),
+    Difference(
+        "Produce *: length says less", "INVALID_RECORD", "CORRUPT_MESSAGE", "The rest is taken for a second batch."
+    ),
+    Difference(
+        "Produce *: length 2^31-1", "INVALID_RECORD", "UNKNOWN_SERVER_ERROR", "As for every length that says too much."
+    ),
+    Difference("Produce *: base offset is not 0", "ok", "INVALID_RECORD", "The leader writes its own offset anyway."),
+    Difference("Produce *: base offset negative", "ok", "INVALID_RECORD", "The leader writes its own offset anyway."),
+    Difference("Produce *: unknown codec ?", "UNSUPPORTED_COMPRESSION_TYPE", "UNKNOWN_SERVER_ERROR", OWN_CODE),
+    Difference("Produce *: records are garbage", "ok", "UNKNOWN_SERVER_ERROR", OPAQUE),
+    Difference("Produce *: gzip of garbage", "ok", "UNKNOWN_SERVER_ERROR", OPAQUE),
+    Difference("Produce *: snappy of garbage", "ok", "UNKNOWN_SERVER_ERROR", OPAQUE),
+    Difference("Produce *: lz4 of garbage", "ok", "UNKNOWN_SERVER_ERROR", OPAQUE),
+    Difference("Produce *: zstd of garbage", "ok", "UNKNOWN_SERVER_ERROR", OPAQUE),
+    Difference("Produce *: gzip of a wrong record", "ok", "INVALID_RECORD", OPAQUE),
+    Difference(
+        "Produce *: null key on a compacted topic",
+        "no record_errors",
+        "record_errors [{batch_index_error_message: a text}]",
+        "The batch is refused as a whole, in the same words; which record it was is not told.",
+    ),
+    Difference(
+        "Produce *: an hour and more ahead",
+        "no record_errors",
+        "record_errors [{batch_index_error_message: a text}]",
+        "The batch is refused as a whole, in the same words; which record it was is not told.",
+    ),
+    Difference(
+        "Produce *: 2^63-1 ms",
+        "no record_errors",
+        "record_errors [{batch_index_error_message: a text}]",
+        "The batch is refused as a whole, in the same words; which record it was is not told.",
+    ),
+    Difference(
+        "Produce *: too old for a strict topic",
+        "no record_errors",
+        "record_errors [{batch_index_error_message: a text}]",
+        "The batch is refused as a whole, in the same words; which record it was is not told.",
+    ),
+    Difference(
+        "Produce *: too new for a strict topic",
+        "no record_errors",
+        "record_errors [{batch_index_error_message: a text}]",
+        "The batch is refused as a whole, in the same words; which record it was is not told.",
+    ),
+    Difference("Produce *: a transactional id with a plain batch", "INVALID_TXN_STATE", "ok", NO_TRANSACTIONS),
+    Difference("Produce *: a transactional id that is empty", "INVALID_TXN_STATE", "ok", NO_TRANSACTIONS),
+    Difference(
+        "Produce [3456]: zstd, each version",
+        "ok",
+        "UNSUPPORTED_COMPRESSION_TYPE",
+        "The version of a request does not change the bytes; whoever reads them must know zstd either way.",
+    ),
+    Difference(
+        "Produce [4-9]: an old sequence, each version",
+        "no log_append_time_ms",
+        "log_append_time_ms 1600000000000",
+        "A batch that was sent again is answered as the first time; its own time is no append time.",
+    ),
+    Difference(
+        "Produce 1?: an old sequence, each version",
+        "no log_append_time_ms",
+        "log_append_time_ms 1600000000000",
+        "A batch that was sent again is answered as the first time; its own time is no append time.",
+    ),
+    Difference(
+        "Produce *: sequence: the last again",
+        "no log_append_time_ms",
+        "log_append_time_ms 1600000000000",
+        "A batch that was sent again is answered as the first time; its own time is no append time.",
+    ),
+    Difference(
+        "Produce *: sequence: the first of two again",
+        "no log_append_time_ms",
+        "log_append_time_ms 1600000000000",
+        "A batch that was sent again is answered as the first time; its own time is no append time.",
+    ),
+    Difference("Produce *: kept: append time bit", "attributes 8", "no attributes", OPAQUE),
+    Difference(
+        "Produce *: kept: max timestamp below base",
+        "max_timestamp 1599999995000",
+        "max_timestamp 1600000001000",
+        OPAQUE,
+    ),
+    Difference(
+        "Produce *: kept: max timestamp above the last",
+        "max_timestamp 1600000009000",
+        "max_timestamp 1600000001000",
+        OPAQUE,
+    ),
+    Difference(
+        "Fetch *: last fetched epoch 0 at 50",
+        "OFFSET_OUT_OF_RANGE",
+        "ok",
+        "Only followers send the last fetched epoch, and there are none yet.",
+    ),
+    Difference("Fetch *: last fetched epoch 5 at 5", "ok", "OFFSET_OUT_OF_RANGE", "The same."),
+    Difference("Fetch *: negative bytes*", "ok", "UNKNOWN_SERVER_ERROR", HARMLESS),
+    Difference("Fetch *: isolation *", "ok", "UNKNOWN_SERVER_ERROR", HARMLESS),
+    Difference("ListOffsets *: isolation *", "ok", "UNKNOWN_SERVER_ERROR", HARMLESS),
+    Difference("Fetch *: as a follower that is nobody", "ok", "NOT_LEADER_OR_FOLLOWER", NO_FOLLOWERS),
+    Difference("Fetch *: as broker 1", "ok", "NOT_LEADER_OR_FOLLOWER", NO_FOLLOWERS),
+    Difference(
+        "Fetch *: session: wrong epochs",
+        "no session_id",
+        "session_id session 2",
+        "A session that has no partitions is not kept.",
+    ),
+    Difference(
+        "Fetch *: session: opened with nothing",
+        "no session_id",
+        "session_id session 1",
+        "A session that has no partitions is not kept.",
+    ),
+    Difference("ListOffsets *: no partitions", "topics [{name: read}]", "no topics", NOTHING_ASKED),
+    Difference("DeleteRecords *: no partitions", "topics [{name: read}]", "no topics", NOTHING_ASKED),
+    Difference(
+        "DeleteRecords *: more and more",
+        "no leader_epoch; no offset; no timestamp",
+        "leader_epoch 0; offset 9; timestamp 1600000041000",
+        "The greatest timestamp is looked for among records that are still there; all of these were deleted.",
+    ),
+    Difference("InitProducerId *: a transactional id", "UNSUPPORTED_VERSION", "ok", NO_TRANSACTIONS),
+    Difference(
+        "InitProducerId *: a transactional id, *", "UNSUPPORTED_VERSION", "INVALID_TRANSACTION_TIMEOUT", NO_TRANSACTIONS
+    ),
+    Difference(
+        "UpdateFeatures *: group.version as it is",
+        "INVALID_UPDATE_VERSION",
+        "ok",
+        "Only features that are there can be set: `metadata.version`.",
+    ),
+    Difference(
+        "UpdateFeatures *: kraft.version as it is",
+        "INVALID_UPDATE_VERSION",
+        "ok",
+        "Only features that are there can be set: `metadata.version`.",
+    ),
+    Difference("FindCoordinator [1-6]: type 1", "COORDINATOR_NOT_AVAILABLE", "ok", NO_TRANSACTIONS),
+    Difference("FindCoordinator 6: share key a:AAAAAAAAAAAAAAAAAAAAAQ:0", "INVALID_REQUEST", "ok", NO_SHARE_GROUPS),
+    Difference("FindCoordinator 6: share key a:AAAAAAAAAAAAAAAAAAAAAQ:-1", "INVALID_REQUEST", "ok", NO_SHARE_GROUPS),
+    Difference(
+        "JoinGroup *: metadata that is no subscription",
+        "{generation_id: 1, leader: member 1, member_id: member 1, members: [{member_id: member 1, metadat...",
+        "hangs",
+        "What members tell each other is theirs; Kafka tries to read it and never answers.",
+    ),
+    Difference(
+        "CreateTopics *: collides with another of the request",
+        "INVALID_TOPIC_EXCEPTION",
+        "ok",
+        "Two names that collide do so also if they come together.",
+    ),
+    Difference(
+        "CreateTopics *: 10,000 partitions",
+        "ok",
+        "POLICY_VIOLATION",
+        "10,000 partitions in a request are allowed; Kafka counts the record of the topic among them.",
+    ),
+    Difference("CreateTopics [567]: value with spaces", "value 5000", "value  5000 ", "A value is kept as it is used."),
+    Difference("CreateTopics *: a negative timeout", "ok", "REQUEST_TIMED_OUT", AT_ONCE),
+    Difference("CreateTopics *: a timeout of 0", "ok", "REQUEST_TIMED_OUT", AT_ONCE),
+    Difference("CreatePartitions *: a negative timeout", "ok", "REQUEST_TIMED_OUT", AT_ONCE),
+    Difference(
+        "DeleteTopics *: a topic by name and by id",
+        "responses [{error_code: INVALID_REQUEST, error_message: a text, name: read}, "
+        "{error_code: INVALID_REQUEST, error_message: a text, name: null, topic_id: id of read}]",
+        "responses [{error_code: INVALID_REQUEST, error_message: a text, name: read, topic_id: id of read}]",
+        "An answer for each question, as it was put.",
+    ),
+    Difference(
+        "CreatePartitions *: __consumer_offsets",
+        "INVALID_TOPIC_EXCEPTION",
+        "ok",
+        "Groups are found by the number of its partitions: with more of them their offsets would be lost.",
+    ),
+    Difference(
+        "DescribeConfigs 1: a secret",
+        "no configs",
+        "configs [{config_source: 5, is_sensitive: True, name: ssl.key.password, value: null}, {config_sou...",
+        "There is no TLS yet, and so none of its settings.",
+    ),
+    Difference(
+        "DescribeConfigs 4: a secret",
+        "no configs",
+        "configs [{config_source: 5, config_type: 9, documentation: null, is_sensitive: True, name: ssl.ke...",
+        "The same.",
+    ),
+    Difference(
+        "IncrementalAlterConfigs *: value: a ratio that is none", "INVALID_CONFIG", "ok", "NaN is not between 0 and 1."
+    ),
+    Difference(
+        "IncrementalAlterConfigs *: value: a setting of ours",
+        "ok",
+        "INVALID_CONFIG",
+        "`flush.mode` is a setting of our own.",
+    ),
+    Difference("IncrementalAlterConfigs *: operation *", "INVALID_REQUEST", "UNKNOWN_SERVER_ERROR", OWN_CODE),
+    Difference(
+        "IncrementalAlterConfigs *: broker: below the least",
+        "ok",
+        "INVALID_REQUEST",
+        "`background.threads` has no effect here, and is not checked.",
+    ),
+    Difference("AlterConfigs *: a topic twice", "INVALID_REQUEST", "hangs", KAFKA_HANGS),
+    Difference(
+        "AlterConfigs *: broker: all",
+        "ok",
+        "INVALID_CONFIG",
+        "Kafka does not let go of `min.insync.replicas` while it tracks eligible leaders; we do not track them.",
+    ),
+    Difference(
+        "PushTelemetry *: nonsense",
+        "INVALID_RECORD",
+        "ok",
+        "What clients push is read, because it is shown; Kafka hands it on unread.",
+    ),
+    Difference(
+        "PushTelemetry *: exactly enough", "INVALID_RECORD", "ok", "The same: a megabyte of zeros is no metrics."
+    ),
+    Difference(
+        "frame: array of -2", "closed", "{answered: []}", "A count below -1 is a fault; Kafka reads it as null."
+    ),
+    Difference("frame: name that is no UTF-8", "closed", "{answered: INVALID_TOPIC_EXCEPTION}", "It is no string."),
+    Difference(
+        "frame: SASL handshake", "closed", "an answer in another form", "There is no SASL yet, so it is not served."
+    ),
+)
+
+
+def difference_of(case: str) -> Difference | None:
+    found = [each for each in DIFFERENCES if fnmatchcase(case, each.cases)]
+    assert len(found) <= 1, f"{case} is listed more than once: {[each.cases for each in found]}"
+    return found[0] if found else None
