@@ -12,7 +12,7 @@ from typing import Any
 from strandline.cli.client import Cluster, admin_api, host_and_port, kafka_api
 from strandline.cli.cluster import health_of
 from strandline.cli.config_access import Target, read_entries
-from strandline.cli.conversation import converse, is_plain
+from strandline.cli.conversation import Conversation, converse, is_plain
 from strandline.cli.doctor_disk import room_findings
 from strandline.cli.doctor_machine import is_this_machine
 from strandline.cli.failures import CommandFailed
@@ -72,15 +72,27 @@ def address_findings(cluster: Cluster, metadata: Any) -> Iterator[Finding]:
     from_afar = not any(_is_loopback(host_and_port(server.strip())[0]) for server in cluster.bootstrap.split(","))
     for broker in sorted(metadata.brokers.values(), key=lambda broker: int(broker.id)):
         told = f"broker {broker.id} tells clients to connect to {broker.host}:{broker.port}"
-        reason, _ = knock(broker.host, broker.port)
+        reason = _why_unusable(cluster, broker)
         if from_afar and _is_loopback(broker.host):
             advice = "set advertised.listeners to a name that other machines can reach, and restart it"
             yield problem("advertised", f"{told}, which on another machine is that machine itself", advice)
         elif reason:
             advice = "set advertised.listeners to what clients can reach, or open the way there"
-            yield problem("advertised", f"{told}, which cannot be reached from here: {reason}", advice)
+            yield problem("advertised", f"{told}, which does not work from here: {reason}", advice)
         else:
             yield ok("advertised", f"{told}, which works from here")
+
+
+def _why_unusable(cluster: Cluster, broker: Any) -> str:
+    """A port that is open may belong to somebody else, so a plain listener is asked what it speaks."""
+    reason, _ = knock(broker.host, broker.port)
+    if reason or not is_plain(cluster):
+        return reason
+    try:
+        with Conversation(broker.host, broker.port, min(cluster.timeout_s, REACH_TIMEOUT_S)):
+            return ""
+    except CommandFailed as failure:
+        return failure.message
 
 
 def _is_loopback(host: str) -> bool:
@@ -113,8 +125,8 @@ def log_dir_findings(cluster: Cluster, metadata: Any) -> Iterator[Finding]:
     if not is_plain(cluster):
         return
     for broker in sorted(metadata.brokers.values(), key=lambda broker: int(broker.id)):
-        if knock(broker.host, broker.port)[0]:
-            continue  # Its address is a finding already.
+        if _why_unusable(cluster, broker):
+            continue  # That is a finding already.
         conversation = converse(cluster, broker)
         assert conversation is not None, "the listener is a plain one"
         with conversation:

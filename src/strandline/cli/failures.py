@@ -70,6 +70,14 @@ def cannot_reach(bootstrap: str, reason: str = "") -> Unreachable:
     )
 
 
+def no_answer(bootstrap: str, reason: str) -> Unreachable:
+    """The port was open a moment ago, so the usual cause is another one: an address that clients are sent on to."""
+    return Unreachable(
+        f"cannot reach {bootstrap} ({reason}): it takes connections, but the work was not done in time",
+        hint="`strandline doctor` says whether it answers, and whether the addresses it tells clients work from here",
+    )
+
+
 def topic_not_found(topic: str, existing: Iterable[str] = ()) -> NotFound:
     meant = did_you_mean(topic, existing)
     look = f"{meant}?" if meant else "see `strandline topic list`,"
@@ -105,7 +113,7 @@ def from_kafka_error(error: Any, *, bootstrap: str, doing: str) -> CommandFailed
     """A librdkafka `KafkaError` as a failure that a person can act on."""
     name = error.name()
     if name in _UNREACHABLE:
-        return cannot_reach(bootstrap, error.str())
+        return no_answer(bootstrap, error.str())
     message = f"{doing}: {error.str()} ({name})"
     if name in _MISSING:
         return NotFound(message, hint="see `strandline topic list`")

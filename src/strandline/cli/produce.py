@@ -12,7 +12,7 @@ import typer
 
 from strandline.cli import completion
 from strandline.cli.client import TIMEOUT_S_DEFAULT, Cluster, connect
-from strandline.cli.failures import CommandFailed, Interrupted, UsageFailed
+from strandline.cli.failures import CommandFailed, ExitCode, Interrupted, UsageFailed
 from strandline.cli.input_lines import Lines
 from strandline.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, ClientProperties, Timeout
 from strandline.cli.output import Output
@@ -111,9 +111,10 @@ def produce(
     _summary(output, sending)
     if sending.failed:
         raise CommandFailed(
-            f"{sending.failed:,} of {sending.failed + sending.acknowledged:,} records were not written: "
-            f"{sending.first_failure}",
+            f"{sending.failed:,} of {sending.failed + sending.acknowledged:,} records were not "
+            f"{'acknowledged' if sending.gave_up else 'written'}: {sending.first_failure}",
             hint=f"what is listed above was written; {sending.advice or 'send the rest again'}",
+            code=ExitCode.UNREACHABLE if sending.gave_up else ExitCode.ERROR,
         )
     if stopped is not None:
         raise stopped

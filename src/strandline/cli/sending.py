@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from strandline.cli.client import Cluster, kafka_api
-from strandline.cli.failures import HINTS
+from strandline.cli.failures import HINTS, Unreachable
 from strandline.cli.record import NewRecord
+
+_POLL_S = 0.1
 
 
 class Sending:
@@ -19,6 +22,8 @@ class Sending:
         self.failed = 0
         self.first_failure = ""
         self.advice = ""
+        self.gave_up = False
+        self._heard_s = time.monotonic()
         self.offsets: dict[int, tuple[int, int, int]] = {}
         idempotent = acks in ("all", "-1")
         self._producer = cluster.producer(
@@ -26,6 +31,8 @@ class Sending:
         )
 
     def send(self, record: NewRecord) -> None:
+        if not len(self._producer):
+            self._heard_s = time.monotonic()
         optional: dict[str, Any] = {}
         if record.partition is not None:
             optional["partition"] = record.partition
@@ -44,7 +51,9 @@ class Sending:
                 break
             except BufferError:
                 # The producer's queue is full: wait for acknowledgements instead of growing without bound.
-                self._producer.poll(0.1)
+                self._producer.poll(_POLL_S)
+                if self._is_forgotten():
+                    raise Unreachable(self._silence()) from None
             except kafka_api().KafkaException as error:
                 # Refused before it was sent: too large for the client, or a partition that does not exist.
                 self._failed(error.args[0])
@@ -52,10 +61,22 @@ class Sending:
         self._producer.poll(0)
 
     def finish(self) -> None:
-        while self._producer.flush(0.2):
-            pass
+        """Wait for what is on its way, as long as acknowledgements come; librdkafka alone would wait five minutes."""
+        while self._producer.flush(_POLL_S):
+            if self._is_forgotten():
+                self.gave_up = True
+                self.first_failure = self._silence()
+                self._producer.purge()
+                self._producer.flush(_POLL_S)
+
+    def _is_forgotten(self) -> bool:
+        return time.monotonic() - self._heard_s > self.cluster.timeout_s
+
+    def _silence(self) -> str:
+        return f"{self.cluster.bootstrap} acknowledged nothing for {self.cluster.timeout_s:g} s"
 
     def _on_delivery(self, error: Any, message: Any) -> None:
+        self._heard_s = time.monotonic()
         if error is not None:
             self._failed(error)
             return
