@@ -42,6 +42,7 @@ class Exchange:
         "connection",
         "correlation_id",
         "flexible_header",
+        "has_waited",
         "is_produce",
         "meter",
         "on_abandoned",
@@ -55,6 +56,8 @@ class Exchange:
         self.is_produce = is_produce
         self.answer: list[Piece] | None = None
         self.on_abandoned: Callable[[], object] | None = None
+        self.has_waited = False
+        """Whether it was still open when its connection had started all that it could."""
         dispatcher = connection.dispatcher
         self.meter = dispatcher.current
         self.started_ns = 0 if self.meter is None else dispatcher.clock_ns()  # type: ignore[misc]  # a meter has a clock
@@ -133,6 +136,8 @@ class Connection:
         inbox = self.inbox
         if inbox is None:
             done = self._start_requests(view)
+            if self.started is not None:
+                self._note_waiting()
             if done:
                 self.has_asked = True
             if done < len(view) and not self.closed:
@@ -152,6 +157,8 @@ class Connection:
             return
         with memoryview(inbox) as whole, whole[self.inbox_at :] as view:
             done = self._start_requests(view)
+        if self.started is not None:
+            self._note_waiting()
         if not done or self.closed:
             return
         self.has_asked = True
@@ -211,6 +218,13 @@ class Connection:
             self.needed = LENGTH.size
         return at
 
+    def _note_waiting(self) -> None:
+        """What is open now waits for something. The last were begun last, so those before were noted before."""
+        for exchange in reversed(self.started or ()):
+            if exchange.has_waited:
+                return
+            exchange.has_waited = True
+
     def _may_start(self, api_key: int) -> bool:
         if self.transport.is_congested:
             return False
@@ -249,13 +263,11 @@ class Connection:
         if self.started is None:
             self.transport.send(frame(correlation_id, flexible_header, len(body)) + body)
             dispatcher = self.dispatcher
-            meter = dispatcher.current
-            if meter is not None:
-                meter.response_bytes += len(body)
-                if dispatcher.window_clock_ns is not None:
-                    took_ns = dispatcher.window_clock_ns() - dispatcher.received_ns
-                    meter.at_once_ns += took_ns
-                    meter.at_once[took_ns.bit_length()] += 1
+            clock_ns = dispatcher.window_clock_ns
+            if clock_ns is not None and (meter := dispatcher.current) is not None:
+                took_ns = clock_ns() - dispatcher.received_ns
+                meter.at_once_ns += took_ns
+                meter.at_once[took_ns.bit_length()] += 1
         else:
             self.begin(correlation_id, flexible_header=flexible_header, is_produce=True).reply(body)
 
@@ -291,13 +303,12 @@ class Connection:
         dispatcher, meter = self.dispatcher, answered.meter
         assert meter is not None
         took_ns = dispatcher.clock_ns() - answered.started_ns  # type: ignore[misc]  # a meter has a clock
-        if dispatcher.current is meter:
-            # Still while it is being started.
-            meter.at_once_ns += took_ns
-            meter.at_once[took_ns.bit_length()] += 1
-        else:
+        if answered.has_waited:
             meter.waited_ns += took_ns
             meter.waited[took_ns.bit_length()] += 1
+        else:
+            meter.at_once_ns += took_ns
+            meter.at_once[took_ns.bit_length()] += 1
 
     def on_drained(self) -> None:
         """The transport has sent everything."""

@@ -107,7 +107,7 @@ class Dispatcher:
         self._window = 0
         self._begun_before = 0
         self.current: RequestMeter | None = None
-        """What counts the request that is being started; None in between."""
+        """What counts the request that is being started, or was started last."""
         self.slow: tuple[int, str, str, str | None] | None = None
         """The last request that took long to start: nanoseconds, API, host, client id. Whoever reads it clears it."""
         if clock_ns is not None:
@@ -158,17 +158,16 @@ class Dispatcher:
             at = max(0, client_id_size)
             if version >= route.flexible_from:
                 at = skip_tags(view, at)
-            meter = route.meter
-            if meter is not None:
-                meter.requests += 1
+            route.requests += 1
+            meter = self.current = route.meter
+            if api_key and meter is not None:
+                # Produce is key 0, and its partitions count its bytes.
                 meter.request_bytes += len(view)
-                self.current = meter
             hot = route.hot
             if hot is not None:
                 hot(self.node, connection, view, at, version, correlation_id)
             else:
                 self._start_cold(connection, route, view, at, version, correlation_id, client_id_size)
-            self.current = None
         except (PeerError, IndexError) as error:
             # IndexError: a header that ends within its tagged fields.
             self.refuse(connection, f"{route.name} {version}: {error}")
@@ -230,7 +229,7 @@ class Dispatcher:
         """
         if self.clock_ns is None:
             return
-        begun = sum(route.meter.requests for route in self.routes.values() if route.hot is not None and route.meter)
+        begun = sum(route.requests for route in self.routes.values() if route.hot is not None)
         is_busy = begun - self._begun_before > WINDOW_REQUESTS_BUSY
         self._begun_before = begun
         self._window += 1

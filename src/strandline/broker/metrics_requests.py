@@ -16,12 +16,14 @@ SOFTWARE_SHOWN_MAX: Final = 32
 
 def _meters(scrape: Scrape) -> Iterator[RequestMeter]:
     for route in scrape.node.routes.values():
-        if route.meter is not None and (route.meter.requests or route.meter.errors):
+        if route.meter is not None and route.requests:
             yield route.meter
 
 
 def _requests(scrape: Scrape) -> Iterator[Sample]:
-    return ((label(request=meter.name), meter.requests) for meter in _meters(scrape))
+    for route in scrape.node.routes.values():
+        if route.requests:
+            yield label(request=route.name), route.requests
 
 
 def _errors(scrape: Scrape) -> Iterator[Sample]:
@@ -38,11 +40,11 @@ def _error_name(code: int) -> str:
 
 
 def _request_bytes(scrape: Scrape) -> Iterator[Sample]:
-    return ((label(request=meter.name), meter.request_bytes) for meter in _meters(scrape))
+    return ((label(request=meter.name), meter.request_bytes) for meter in _meters(scrape) if meter.name != "Produce")
 
 
 def _response_bytes(scrape: Scrape) -> Iterator[Sample]:
-    return ((label(request=meter.name), meter.response_bytes) for meter in _meters(scrape))
+    return ((label(request=meter.name), meter.response_bytes) for meter in _meters(scrape) if meter.name != "Produce")
 
 
 def _times(scrape: Scrape) -> Iterator[Timing]:
@@ -112,7 +114,7 @@ FAMILIES: Final[tuple[Metric[Scrape] | Histogram[Scrape], ...]] = (
     Metric(
         "kafka_network_requestmetrics_requestbytes_total",
         "counter",
-        "Bytes of requests, without their headers.",
+        "Bytes of requests, without their headers; for Produce see kafka_server_brokertopicmetrics_bytesin_total.",
         _request_bytes,
         ("request",),
         public=True,
@@ -120,7 +122,7 @@ FAMILIES: Final[tuple[Metric[Scrape] | Histogram[Scrape], ...]] = (
     Metric(
         "kafka_network_requestmetrics_responsebytes_total",
         "counter",
-        "Bytes of answers, without their headers.",
+        "Bytes of answers, without their headers; of all but Produce, whose answers have a few bytes each.",
         _response_bytes,
         ("request",),
         public=True,

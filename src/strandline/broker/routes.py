@@ -36,6 +36,7 @@ class Route:
         "hot",
         "meter",
         "name",
+        "requests",
         "version_max",
         "version_min",
     )
@@ -57,6 +58,8 @@ class Route:
         self.advertised_min = self.version_min if advertised_min is None else advertised_min
         self.flexible_from = flexible_from
         self.hot = hot
+        self.requests = 0
+        """All that were begun."""
         self.meter: RequestMeter | None = None
         """What counts its requests; None while nobody wants to know."""
         self._module = module

@@ -23,7 +23,6 @@ class RequestMeter:
         "errors",
         "name",
         "request_bytes",
-        "requests",
         "response_bytes",
         "unanswered",
         "waited",
@@ -32,8 +31,6 @@ class RequestMeter:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.requests = 0
-        """All that were begun."""
         self.request_bytes = 0
         self.response_bytes = 0
         self.at_once = [0] * BUCKETS
