@@ -4,12 +4,16 @@ A reset that comes while unread bytes lie in the socket is told to a uvloop read
 never again; and nobody reads from a connection that is paused. Either way a dead peer would keep its descriptor until
 the idle sweep. So every connection is also in an epoll set of its own that asks for nothing, which means: errors and
 hang-ups only. The loop watches the set, for as long as the loop lives.
+
+Where many leave at once, as when a machine with ten thousand clients goes down, each is only noted when the loop tells
+of it, and let go of in its turn: the loop hands out all its events before anything else runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import select
+from collections import deque
 from typing import Protocol
 
 EVENTS_PER_TURN_MAX = 64
@@ -18,11 +22,15 @@ EVENTS_PER_TURN_MAX = 64
 class Hangable(Protocol):
     def on_hangup(self) -> None: ...
 
+    def let_go(self) -> None: ...
+
 
 class Hangups:
     """Where there is no epoll (macOS), it does nothing, and the idle sweep has the last word."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._leaving: deque[Hangable] = deque()
         self._watched: dict[int, Hangable] = {}
         self._epoll = select.epoll() if hasattr(select, "epoll") else None
         if self._epoll is not None:
@@ -44,3 +52,15 @@ class Hangups:
             peer = self._watched.get(fd)
             if peer is not None:
                 peer.on_hangup()
+
+    def leave(self, peer: Hangable) -> None:
+        """The peer has said goodbye and nobody reads from it any more: close it, soon."""
+        if not self._leaving:
+            self._loop.call_soon(self._let_some_go)
+        self._leaving.append(peer)
+
+    def _let_some_go(self) -> None:
+        for _ in range(min(len(self._leaving), EVENTS_PER_TURN_MAX)):
+            self._leaving.popleft().let_go()
+        if self._leaving:
+            self._loop.call_soon(self._let_some_go)

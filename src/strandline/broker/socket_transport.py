@@ -122,8 +122,8 @@ class SocketTransport:
             # Reset by the peer, or timed out: the same as a close.
             size = 0
         if size == 0:
-            self.close()
-            connection.on_closed()
+            self.pause()
+            self._hangups.leave(self)
             return
         connection.receive(self.buffer.view[:size])
 
@@ -131,6 +131,9 @@ class SocketTransport:
         """The peer is gone for good. What it sent before is still read, if anybody reads."""
         while self._reading and not self.closed:
             self._on_readable()
+        self.let_go()
+
+    def let_go(self) -> None:
         if not self.closed:
             self.close()
             assert self.connection is not None
