@@ -1,5 +1,5 @@
 """The APIs of groups, each version: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit,
-OffsetFetch. Longer conversations, with several members, are in tests/scenarios/test_groups_beside_kafka.py."""
+OffsetFetch. Longer conversations, with several members, are in test_groups.py."""
 
 from __future__ import annotations
 

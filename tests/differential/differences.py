@@ -76,7 +76,12 @@ DIFFERENCES: tuple[Difference, ...] = (
         "UNKNOWN_SERVER_ERROR",
         "Nothing was asked, so nothing is answered; Kafka meets an exception of its own.",
     ),
-    Difference("Metadata 13: neither name nor id", "ok; no topics", "UNKNOWN_SERVER_ERROR", "The same."),
+    Difference(
+        "Metadata 13: neither name nor id",
+        "ok; no topics",
+        "UNKNOWN_SERVER_ERROR",
+        "Nothing was asked, so nothing is answered; Kafka meets an exception of its own.",
+    ),
     Difference(
         "Metadata *: a name that collides with one",
         "INVALID_TOPIC_EXCEPTION",
@@ -195,7 +200,12 @@ DIFFERENCES: tuple[Difference, ...] = (
         "ok",
         "Only followers send the last fetched epoch, and there are none yet.",
     ),
-    Difference("Fetch *: last fetched epoch 5 at 5", "ok", "OFFSET_OUT_OF_RANGE", "The same."),
+    Difference(
+        "Fetch *: last fetched epoch 5 at 5",
+        "ok",
+        "OFFSET_OUT_OF_RANGE",
+        "Only followers send the last fetched epoch, and there are none yet.",
+    ),
     Difference("Fetch *: negative bytes*", "ok", "UNKNOWN_SERVER_ERROR", HARMLESS),
     Difference("Fetch *: isolation *", "ok", "UNKNOWN_SERVER_ERROR", HARMLESS),
     Difference("ListOffsets *: isolation *", "ok", "UNKNOWN_SERVER_ERROR", HARMLESS),
@@ -285,7 +295,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "DescribeConfigs 4: a secret",
         "no configs",
         "configs [{config_source: 5, config_type: 9, documentation: null, is_sensitive: True, name: ssl.ke...",
-        "The same.",
+        "There is no TLS yet, and so none of its settings.",
     ),
     Difference(
         "IncrementalAlterConfigs *: value: a ratio that is none", "INVALID_CONFIG", "ok", "NaN is not between 0 and 1."
@@ -317,7 +327,10 @@ DIFFERENCES: tuple[Difference, ...] = (
         "What clients push is read, because it is shown; Kafka hands it on unread.",
     ),
     Difference(
-        "PushTelemetry *: exactly enough", "INVALID_RECORD", "ok", "The same: a megabyte of zeros is no metrics."
+        "PushTelemetry *: exactly enough",
+        "INVALID_RECORD",
+        "ok",
+        "What clients push is read, because it is shown; a megabyte of zeros is no metrics.",
     ),
     Difference(
         "frame: array of -2", "closed", "{answered: []}", "A count below -1 is a fault; Kafka reads it as null."

@@ -8,7 +8,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tests.differential import recording
+from bench.brokers import start_kafka
+from tests.differential import group_conversation, recording
 from tests.differential.brokers import kafka_on_stage
 from tests.differential.cases import CASES
 
@@ -18,6 +19,12 @@ def main() -> None:
         outcomes = recording.run(port, ids, CASES)
     recording.save(CASES, outcomes)
     print(f"{len(outcomes)} cases recorded")
+    with tempfile.TemporaryDirectory() as root:
+        broker = start_kafka(Path(root) / "kafka", settings=group_conversation.SETTINGS)
+        try:
+            group_conversation.record(group_conversation.talk(broker))
+        finally:
+            broker.discard()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The same conversation with Apache Kafka and with Strandline: every answer must be the same.
+"""A long conversation of several members with the coordinator of their groups, for a broker of any make.
 
 Raw requests, so that what a client library would never send is asked too. Member ids are given short names in the
 order in which they appear; what a broker may choose (the order of a list, a throttle time) is left out.
@@ -6,22 +6,17 @@ order in which they appear; what a broker may choose (the order of a list, a thr
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
-import subprocess
 import uuid
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
-from random import Random
 from typing import Any
 
-import pytest
-from bench.brokers import Broker, start_kafka, start_strandline
-from bench.kafka_jars import KafkaUnavailable, kafka_class_path
+from bench.brokers import Broker
+from bench.kafka_jars import KAFKA_VERSION
 
-from strandline.codec.columns import columns_of
 from strandline.codec.message import Message, decode_exact, encode
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from strandline.codec.messages.heartbeat_request import HeartbeatRequest
@@ -41,14 +36,6 @@ from strandline.codec.messages.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from strandline.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from strandline.coordinators.events import Loaded
-from strandline.coordinators.group_config import GroupConfig
-from strandline.coordinators.group_records import group_metadata_value
-from strandline.coordinators.group_shard import GroupShard
-from strandline.coordinators.partitioning import partition_of_group
-from strandline.coordinators.replay import Replay
-
-pytestmark = pytest.mark.java
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "1500",
@@ -60,6 +47,22 @@ SETTINGS = {
 
 Transcript = list[tuple[str, Any]]
 """What was asked, and the answer without what a broker may choose."""
+
+
+RECORDED = Path(__file__).parent / "recorded" / "conversations" / "groups.json"
+
+
+def recorded() -> Transcript:
+    """The conversation with Apache Kafka."""
+    content = json.loads(RECORDED.read_text())
+    assert content["kafka"] == KAFKA_VERSION, f"recorded with Kafka {content['kafka']}"
+    return [(label, answer) for label, answer in content["transcript"]]
+
+
+def record(transcript: Transcript) -> None:
+    lines = ",\n".join("  " + json.dumps(line, sort_keys=True) for line in transcript)
+    RECORDED.parent.mkdir(exist_ok=True)
+    RECORDED.write_text(f'{{"kafka": "{KAFKA_VERSION}", "transcript": [\n{lines}\n]}}\n')
 
 
 def response_class(request: Message) -> type[Message]:
@@ -137,6 +140,8 @@ class Conversation:
                 return self.short_names.get(value, value)
             case uuid.UUID():
                 return "zero" if value.int == 0 else "an id"
+            case bytes():
+                return value.decode("latin-1")
         return value
 
     # ---- requests
@@ -403,84 +408,3 @@ def prepare(broker: Broker) -> None:
         if connection.receive().error_code == 0:
             break
     connection.socket.close()
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    try:
-        kafka_class_path()
-    except KafkaUnavailable as error:
-        pytest.skip(f"Apache Kafka cannot be had here: {error}")
-    broker = start_kafka(tmp_path_factory.mktemp("kafka") / "node", settings=SETTINGS)
-    yield broker
-    broker.discard()
-
-
-@pytest.fixture(scope="module")
-def strandline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    broker = start_strandline(tmp_path_factory.mktemp("strandline") / "node", settings=SETTINGS)
-    yield broker
-    broker.discard()
-
-
-def partition_directory(broker: Broker, group: str) -> Path:
-    return broker.data / f"__consumer_offsets-{partition_of_group(group, partition_count=3)}"
-
-
-def shard_of(broker: Broker, group: str) -> GroupShard:
-    """The group's shard, loaded by us from the segment that the broker wrote."""
-    segment = partition_directory(broker, group) / "00000000000000000000.log"
-    shard = GroupShard(GroupConfig(), Random(0))
-    replay = Replay()
-    for columns in columns_of(segment.read_bytes()):
-        shard.load(replay.records_of(columns))
-    shard.step(Loaded(), 0)
-    return shard
-
-
-def left_behind(broker: Broker, group: str) -> list[Any]:
-    shard = shard_of(broker, group)
-    value = group_metadata_value(shard.groups[group])
-    offset = shard.offsets.get(group, "t", 0)
-    assert offset is not None
-    seats = [
-        [m.group_instance_id, m.client_id, m.client_host, m.session_timeout, m.rebalance_timeout, m.assignment]
-        for m in value.members
-    ]
-    position = [offset.offset, offset.leader_epoch, offset.metadata, offset.expire_timestamp, offset.topic_id.int != 0]
-    return [value.generation, value.protocol, value.protocol_type, seats, position]
-
-
-@pytest.fixture(scope="module")
-def transcripts(kafka: Broker, strandline: Broker) -> list[Transcript]:
-    with ThreadPoolExecutor() as pool:
-        return list(pool.map(talk, (kafka, strandline)))
-
-
-def test_every_answer_is_kafkas(transcripts: list[Transcript]) -> None:
-    theirs, ours = transcripts
-    assert [label for label, _ in ours] == [label for label, _ in theirs]
-    different = [
-        f"{label}:\n  strandline {answer}\n  kafka      {kafkas}"
-        for (label, answer), (_, kafkas) in zip(ours, theirs, strict=True)
-        if answer != kafkas
-    ]
-    assert not different, "\n".join(different)
-    assert len(ours) > 120
-
-
-@pytest.mark.usefixtures("transcripts")
-def test_the_records_that_are_left_say_the_same(kafka: Broker, strandline: Broker) -> None:
-    assert left_behind(strandline, "tills") == left_behind(kafka, "tills")
-
-
-@pytest.mark.usefixtures("transcripts")
-def test_kafkas_own_tool_reads_our_records(strandline: Broker) -> None:
-    segment = partition_directory(strandline, "tills") / "00000000000000000000.log"
-    tool = ["java", "-cp", kafka_class_path(), "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder"]
-    dumped = subprocess.run([*tool, "--files", str(segment)], capture_output=True, text=True, check=True).stdout
-    assert "isvalid: false" not in dumped
-    commits = [line for line in dumped.splitlines() if '"group":"tills","topic":"t","partition":0' in line]
-    assert '"version":"4","data":{"offset":4,' in commits[-1]
-    generations = [line for line in dumped.splitlines() if '"type":"2","data":{"group":"tills"}' in line]
-    assert '"groupInstanceId":"till-1","clientId":"s","clientHost":"/127.0.0.1"' in generations[-1]
