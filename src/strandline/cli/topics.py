@@ -14,7 +14,8 @@ from strandline.cli.plain_words import count
 # Log start offset and high watermark; None for a partition without a leader.
 OffsetRange = tuple[int | None, int | None]
 
-_NO_LEADER = ("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION")
+# A broker that has not yet heard of a new leader says that the epoch is unknown.
+_NO_LEADER = ("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH")
 _UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC")
 
 
