@@ -7,6 +7,8 @@ several turns of the loop. Member epochs of the newer consumer protocol (9+) com
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from strandline.codec.messages.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -40,11 +42,7 @@ def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchR
     groups = request.groups if context.api_version >= GROUPS_FROM_VERSION else [single_group(request)]
     call = Call(context.reply, refusal=lambda code: OffsetFetchResponse(error_code=code))
     gathering = Gathering(context, call, groups)
-    gradually(
-        context.node.runtime,
-        (gathering.ask(index, group) for index, group in enumerate(groups)),
-        lambda _: gathering.maybe_finish(),
-    )
+    gradually(context.node.runtime, gathering.ask_all(groups), lambda _: gathering.maybe_finish())
     response: OffsetFetchResponse | None = call.collect()
     return response
 
@@ -69,10 +67,12 @@ class Gathering:
         self.missing = len(groups)
         self.is_asking = True
 
-    def ask(self, index: int, group: OffsetFetchRequestGroup) -> None:
-        refused = resolve(self.context, group)
-        part = GroupPart(self, index, group, refused)
-        self.context.node.groups.submit(group.group_id, FetchOffsets(part, group))
+    def ask_all(self, groups: list[OffsetFetchRequestGroup]) -> Iterator[None]:
+        for index, group in enumerate(groups):
+            refused = resolve(self.context, group)
+            part = GroupPart(self, index, group, refused)
+            self.context.node.groups.submit(group.group_id, FetchOffsets(part, group))
+            yield
 
     def put(self, index: int, answer: OffsetFetchResponseGroup) -> None:
         self.answers[index] = answer
