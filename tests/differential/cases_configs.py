@@ -323,13 +323,13 @@ def others(talk: Talk, version: int) -> None:
 def dynamic(talk: Talk, version: int) -> None:
     """Set for all, then for this one, then taken back: who wins, and in which order the synonyms stand."""
     wanted = [resource(BROKER, name, ["background.threads", "log.retention.ms"]) for name in ("1", "")]
-    steps = [
-        ("", change("background.threads", "11"), change("log.retention.ms", "999999999")),
-        ("1", change("background.threads", "12")),
-        ("", change("background.threads", None, REMOVE), change("log.retention.ms", None, REMOVE)),
-        ("1", change("background.threads", None, REMOVE)),
+    steps: list[tuple[str, list[dict[str, Any]]]] = [
+        ("", [change("background.threads", "11"), change("log.retention.ms", "999999999")]),
+        ("1", [change("background.threads", "12")]),
+        ("", [change("background.threads", None, REMOVE), change("log.retention.ms", None, REMOVE)]),
+        ("1", [change("background.threads", None, REMOVE)]),
     ]
-    for name, *changes in steps:
+    for name, changes in steps:
         talk.ask(INCREMENTAL, version, resources=[altered(BROKER, name, *changes)])
         settled(talk)
         talk.ask(DESCRIBE, 4, resources=wanted, include_synonyms=True)
@@ -405,7 +405,8 @@ def listing() -> Iterator[Case]:
 
 def listed(talk: Talk, version: int, types: list[int]) -> None:
     """Of topics only those of the stage: which others are there depends on the cases before."""
-    answer = talk.look(LIST, version, **({"resource_types": types} if version else {}))
+    fields: dict[str, Any] = {"resource_types": types} if version else {}
+    answer = talk.look(LIST, version, **fields)
     answer.config_resources = [
         each for each in answer.config_resources if each.resource_type != TOPIC or each.resource_name in ("one", "read")
     ]

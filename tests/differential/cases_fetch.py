@@ -180,7 +180,7 @@ def adds_and_forgets(talk: Talk, version: int) -> None:
     talk.ask(FETCH, version, **added)
     named: dict[str, Any] = {"topic_id": Id(READ)} if version >= BY_ID else {"topic": READ}
     forgotten = [{**named, "partitions": [0]}]
-    whole = {"max_bytes": 1 << 20, "session_id": session_id}
+    whole: dict[str, Any] = {"max_bytes": 1 << 20, "session_id": session_id}
     talk.ask(FETCH, version, session_epoch=2, forgotten_topics_data=forgotten, **whole)
     forgotten = [{**named, "partitions": [1, 9]}]
     talk.ask(FETCH, version, session_epoch=3, forgotten_topics_data=forgotten, **whole)

@@ -149,18 +149,19 @@ def commits() -> Iterator[Case]:
 
 def fetches() -> Iterator[Case]:
     old, many = range(1, 8), range(8, 11)
+    questions: dict[str, dict[str, Any]] = {
+        "an offset": {"group_id": "g-kept", "topics": [{"name": TOPIC, "partition_indexes": [0, 1]}]},
+        "an unknown group": {"group_id": "g-none", "topics": [{"name": TOPIC, "partition_indexes": [0]}]},
+        "an unknown topic": {"group_id": "g-kept", "topics": [{"name": "nowhere", "partition_indexes": [0]}]},
+        "an unknown partition": {"group_id": "g-kept", "topics": [{"name": TOPIC, "partition_indexes": [9, -1]}]},
+        "all": {"group_id": "g-kept", "topics": None},
+        "nothing": {"group_id": "g-kept", "topics": []},
+        "no group id": {"group_id": "", "topics": [{"name": TOPIC, "partition_indexes": [0]}]},
+        "a topic twice": {"group_id": "g-kept", "topics": [{"name": TOPIC, "partition_indexes": [0]}] * 2},
+        "stable ones": {"group_id": "g-kept", "topics": None, "require_stable": True},
+    }
     for version in old:
-        for what, fields in {
-            "an offset": {"group_id": "g-kept", "topics": [{"name": TOPIC, "partition_indexes": [0, 1]}]},
-            "an unknown group": {"group_id": "g-none", "topics": [{"name": TOPIC, "partition_indexes": [0]}]},
-            "an unknown topic": {"group_id": "g-kept", "topics": [{"name": "nowhere", "partition_indexes": [0]}]},
-            "an unknown partition": {"group_id": "g-kept", "topics": [{"name": TOPIC, "partition_indexes": [9, -1]}]},
-            "all": {"group_id": "g-kept", "topics": None},
-            "nothing": {"group_id": "g-kept", "topics": []},
-            "no group id": {"group_id": "", "topics": [{"name": TOPIC, "partition_indexes": [0]}]},
-            "a topic twice": {"group_id": "g-kept", "topics": [{"name": TOPIC, "partition_indexes": [0]}] * 2},
-            "stable ones": {"group_id": "g-kept", "topics": None, "require_stable": True},
-        }.items():
+        for what, fields in questions.items():
             if (version >= 2 or fields["topics"] is not None) and carries(FETCH, version, fields):
                 yield case(FETCH, version, what, partial(kept, version=version, fields=fields))
     for version in many:

@@ -28,7 +28,7 @@ def cases() -> Iterator[Case]:
 
 
 def metadata() -> Iterator[Case]:
-    quiet = {"allow_auto_topic_creation": False}
+    quiet: dict[str, Any] = {"allow_auto_topic_creation": False}
     known = [{"name": READ}]
     yield from each(METADATA, "a topic", topics=known)
     yield from each(METADATA, "a topic, not to be made", topics=known, **quiet)

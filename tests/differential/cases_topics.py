@@ -15,7 +15,7 @@ from tests.hostile.test_topic_names import BAD_NAMES, GOOD_NAMES
 
 CREATE, DELETE, CREATE_PARTITIONS, METADATA = 19, 20, 37, 3
 STRANGER = UUID(int=0x1234567890)
-TIMEOUT = {"timeout_ms": 10_000}
+TIMEOUT: dict[str, Any] = {"timeout_ms": 10_000}
 
 
 def cases() -> Iterator[Case]:

@@ -353,7 +353,7 @@ def rebalancing(c: Conversation, a: Any, b: Any) -> None:
 
 
 def static_members(c: Conversation) -> None:
-    s = {"group_instance_id": "till-1"}
+    s: dict[str, Any] = {"group_instance_id": "till-1"}
     c.send("s", c.join(**s), 9)
     first = c.receive("s", "s joined")
     c.ask("s", "s assigned", c.sync(first, {first.member_id: b"p0"}, **s), 5)
@@ -379,10 +379,10 @@ def static_members(c: Conversation) -> None:
 def old_versions(c: Conversation) -> None:
     """Version 0 of everything: no member id first, no rebalance timeout, no instance ids."""
     for version in range(4):
-        rebalance = {} if version else {"rebalance_timeout_ms": -1}
+        rebalance: dict[str, Any] = {} if version else {"rebalance_timeout_ms": -1}
         c.send("o", c.join(**rebalance), version)
         o = c.receive("o", f"joined, version {version}")
-        plain = {"protocol_type": None, "protocol_name": None}
+        plain: dict[str, Any] = {"protocol_type": None, "protocol_name": None}
         c.ask("o", f"assigned, version {version}", c.sync(o, {o.member_id: b"all"}, **plain), min(version, 3))
         c.ask("o", f"heartbeat, version {version}", c.heartbeat(o), min(version, 3))
         if version < 3:
