@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ def test_kafka_still_answers_so(tmp_path: Path, theirs: dict[str, Outcome]) -> N
         kafka_class_path()
     except KafkaUnavailable as reason:
         pytest.skip(f"no Apache Kafka: {reason}")
+    if shutil.which("javac") is None:
+        pytest.skip("no `javac` on PATH: Kafka's plug-in for the telemetry of clients cannot be compiled")
     with kafka_on_stage(tmp_path) as (port, ids):
         live = recording.run(port, ids, CASES)
     changed = [
