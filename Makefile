@@ -63,6 +63,7 @@ generate: setup ## message classes and docs tables from their sources
 	$(BIN)/python tools/generate_messages.py
 	$(BIN)/python -m strandline.config_docs > docs/configuration.md
 	$(BIN)/python -m strandline.broker.metrics_docs
+	$(BIN)/python -m tests.differential.page > docs/differences.md
 
 clean: ## remove what was made here
 	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache
