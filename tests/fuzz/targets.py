@@ -21,7 +21,7 @@ from strandline.codec.columns import Record
 from strandline.codec.fetch import parse_fetch
 from strandline.codec.message import Message, decode, encode
 from strandline.codec.produce import parse_produce
-from strandline.codec.wire import ELEMENTS_MAX, uvarint
+from strandline.codec.wire import uvarint
 from strandline.config import BrokerConfig, parse_listeners
 from strandline.errors import (
     BatchTooLarge,
@@ -230,7 +230,7 @@ def request_target(route: Route, version: int) -> Target:
     cls = request_class(route)
     return Target(
         f"{route.name} {version}",
-        lambda data: decode(cls, version, memoryview(data), elements_max=ELEMENTS_MAX),
+        lambda data: decode(cls, version, memoryview(data), elements_max=route.elements_max),
         (MalformedMessage,),
         lambda rng: encode(odd_message(route, version, rng), version),
     )

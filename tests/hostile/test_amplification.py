@@ -33,7 +33,7 @@ from strandline.partition.fetch_session import SESSION_PARTITIONS_MAX
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 MANY = 2_000_000
-ALLOWED = (20_000, 19_990, 9_990, 6_600, 4_990)
+ALLOWED = (20_000, 19_990, 9_990, 7_990, 6_600, 3_990)
 """A struct is charged for its lists too, so that not every format carries ELEMENTS_MAX of them."""
 SESSION = 20_000
 GROWTH_BYTES_MAX = 48 * MIB
@@ -78,7 +78,7 @@ def is_readable(api_key: int, version: int, body: bytes) -> bool:
         elif api_key == 1:
             parse_fetch(memoryview(body), 0, version)
         else:
-            decode(request_class(ROUTES[api_key]), version, body, elements_max=ELEMENTS_MAX)
+            decode(request_class(ROUTES[api_key]), version, body, elements_max=ROUTES[api_key].elements_max)
     except MalformedMessage:
         return False
     return True

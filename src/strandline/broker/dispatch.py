@@ -16,7 +16,7 @@ from strandline.broker.deadlines import Deadlines
 from strandline.broker.routes import Route
 from strandline.codec.message import decode, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
-from strandline.codec.wire import ELEMENTS_MAX, skip_tags
+from strandline.codec.wire import skip_tags
 from strandline.errors import PeerError
 from strandline.handlers.context import EncodedResponse
 from strandline.observability.log_lines import fields
@@ -191,7 +191,7 @@ class Dispatcher:
         handler = route.load()
         # What follows the message is ignored, as Kafka does: librdkafka's Metadata 13 for "all topics" ends in three
         # bytes that belong to nothing.
-        request, _ = decode(handler.request_class, version, view, at, elements_max=ELEMENTS_MAX)
+        request, _ = decode(handler.request_class, version, view, at, elements_max=route.elements_max)
         # A client id is for people; what is no UTF-8 in it shows as U+FFFD, as in Kafka.
         client_id = str(view[:client_id_size], "utf-8", "replace") if client_id_size >= 0 else None
         exchange = connection.begin(

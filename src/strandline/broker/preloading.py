@@ -1,29 +1,52 @@
 """Imports what the first requests of each kind would wait for, in small pieces.
 
 A handler may bring a dozen message classes with it, which together keep the loop for tens of milliseconds. So the
-messages come first, one module at a time, and then the handlers, which find them loaded.
+messages come first, one module at a time, and then the handlers, which find them loaded. Groups come before all
+others: consumers ask about theirs as soon as a node is there, and their code is the largest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from importlib import import_module
+from typing import Final
 
 from strandline.broker.routes import Route
 
-_GROUPS = ("group_config", "events", "classic_group", "group_records", "rebalance", "offsets", "join", "group_shard")
-_GROUP_RECORDS = ("offset_commit_key", "offset_commit_value", "group_metadata_key", "group_metadata_value")
+_GROUP_APIS: Final = range(8, 15)
+_GROUP_RECORDS: Final = ("offset_commit_key", "offset_commit_value", "group_metadata_key", "group_metadata_value")
+_GROUPS: Final = (
+    *("group_config", "events", "call", "classic_group", "group_records", "turn", "rebalance", "offsets", "membership"),
+    *("join", "replay", "group_shard"),
+)
 
 
 def import_rest(routes: Iterable[Route]) -> Iterator[str]:
     """Import one module for each step, and say which."""
     cold = [route for route in routes if route.hot is None]
-    modules = [f"codec.messages.{route.snake_name}_{kind}" for route in cold for kind in ("request", "response")]
-    modules += [f"codec.messages.{name}" for name in _GROUP_RECORDS]
-    modules += [f"coordinators.{name}" for name in _GROUPS]
-    for name in modules:
-        import_module(f"strandline.{name}")
-        yield name
-    for route in cold:
+    groups = [route for route in cold if route.api_key in _GROUP_APIS]
+    yield from _messages(groups)
+    yield from _modules("codec.messages", _GROUP_RECORDS)
+    yield from _modules("coordinators", _GROUPS)
+    yield from _modules("broker", ("hosted_shard", "group_driver"))
+    yield from _handlers(groups)
+    others = [route for route in cold if route not in groups]
+    yield from _messages(others)
+    yield from _handlers(others)
+
+
+def _messages(routes: Iterable[Route]) -> Iterator[str]:
+    for kind in ("request", "response"):
+        yield from _modules("codec.messages", [f"{route.snake_name}_{kind}" for route in routes])
+
+
+def _handlers(routes: Iterable[Route]) -> Iterator[str]:
+    for route in routes:
         route.load()
         yield route.name
+
+
+def _modules(package: str, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        import_module(f"strandline.{package}.{name}")
+        yield name

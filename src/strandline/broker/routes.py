@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from strandline.codec.wire import ELEMENTS_MAX
 from strandline.handlers import k00_produce, k01_fetch
 from strandline.observability.request_meter import RequestMeter
 
 Hot = Callable[..., None]
+
+GROUP_ELEMENTS_MAX: Final = 8_000
+"""Members or protocols that one request about a group may name: a group decides about all of them in one step."""
 
 TELEMETRY_APIS = (71, 72)
 """Served where somebody can see what clients push about themselves."""
@@ -32,6 +36,7 @@ class Route:
         "_module",
         "advertised_min",
         "api_key",
+        "elements_max",
         "flexible_from",
         "hot",
         "meter",
@@ -51,6 +56,7 @@ class Route:
         *,
         hot: Hot | None = None,
         advertised_min: int | None = None,
+        elements_max: int = ELEMENTS_MAX,
     ) -> None:
         self.api_key = api_key
         self.name = name
@@ -58,6 +64,7 @@ class Route:
         self.advertised_min = self.version_min if advertised_min is None else advertised_min
         self.flexible_from = flexible_from
         self.hot = hot
+        self.elements_max = elements_max
         self.requests = 0
         """All that were begun."""
         self.meter: RequestMeter | None = None
@@ -92,10 +99,10 @@ def routes() -> dict[int, Route]:
         Route(8, "OffsetCommit", (2, 10), 8, "k08_offset_commit"),
         Route(9, "OffsetFetch", (1, 10), 6, "k09_offset_fetch"),
         Route(10, "FindCoordinator", (0, 6), 3, "k10_find_coordinator"),
-        Route(11, "JoinGroup", (0, 9), 6, "k11_join_group"),
+        Route(11, "JoinGroup", (0, 9), 6, "k11_join_group", elements_max=GROUP_ELEMENTS_MAX),
         Route(12, "Heartbeat", (0, 4), 4, "k12_heartbeat"),
-        Route(13, "LeaveGroup", (0, 5), 4, "k13_leave_group"),
-        Route(14, "SyncGroup", (0, 5), 4, "k14_sync_group"),
+        Route(13, "LeaveGroup", (0, 5), 4, "k13_leave_group", elements_max=GROUP_ELEMENTS_MAX),
+        Route(14, "SyncGroup", (0, 5), 4, "k14_sync_group", elements_max=GROUP_ELEMENTS_MAX),
         Route(18, "ApiVersions", (0, 4), 3, "k18_api_versions"),
         Route(19, "CreateTopics", (2, 7), 5, "k19_create_topics"),
         Route(20, "DeleteTopics", (1, 6), 4, "k20_delete_topics"),

@@ -11,7 +11,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from strandline.codec.fetch import FLEXIBLE_FROM, TOPIC_ID_FROM, PartitionData, encode_fetch_response, parse_fetch
+from strandline.codec.fetch import (
+    FLEXIBLE_FROM,
+    TOPIC_ID_FROM,
+    FetchRequest,
+    PartitionData,
+    encode_fetch_response,
+    parse_fetch,
+)
 from strandline.errors import ErrorCode, RequestError, StrandlineError, error_code
 from strandline.handlers.context import Connection, Exchange, Node
 from strandline.log.log_slice import LogSlice
@@ -25,12 +32,16 @@ VERSIONS: Final = (4, 18)
 COLD_LOOKUPS_MAX: Final = 8
 """Look-ups in a thread before an attempt stops fearing to block; memory may be so short that pages go at once."""
 PARTITIONS_PER_TURN_MAX: Final = 2000
-"""A request that names more is only read in its turn, and answered in the next."""
+"""A request that names more is only read in its turn; its session is made in the next, and the answer in a third."""
 
 
 def start(node: Node, connection: Connection, view: memoryview, at: int, version: int, correlation_id: int) -> None:
     request = parse_fetch(view, at, version)
     flexible = version >= FLEXIBLE_FROM
+    if len(request.partitions) > PARTITIONS_PER_TURN_MAX:
+        exchange = connection.begin(correlation_id, flexible_header=flexible)
+        node.runtime.call_soon(_start_long, node, connection, exchange, request, version)
+        return
     try:
         session, is_full = node.sessions.session_for(
             request, uses_topic_ids=version >= TOPIC_ID_FROM, now=node.runtime.monotonic()
@@ -41,16 +52,34 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
         connection.reply_now(correlation_id, flexible, b"".join(piece for piece in pieces if isinstance(piece, bytes)))
         return
     exchange = connection.begin(correlation_id, flexible_header=flexible)
+    _attempt(node, exchange, session, request, version, is_full=is_full).look()
+
+
+def _start_long(node: Node, connection: Connection, exchange: Exchange, request: FetchRequest, version: int) -> None:
+    if connection.closed:
+        return
+    try:
+        session, is_full = node.sessions.session_for(
+            request, uses_topic_ids=version >= TOPIC_ID_FROM, now=node.runtime.monotonic()
+        )
+    except RequestError as error:
+        exchange.count_error(error.code)
+        pieces, _ = encode_fetch_response([], version, session_id=0, error_code=error.code)
+        exchange.reply(b"".join(piece for piece in pieces if isinstance(piece, bytes)))
+        return
+    node.runtime.call_soon(_attempt(node, exchange, session, request, version, is_full=is_full).maybe_look)
+
+
+def _attempt(
+    node: Node, exchange: Exchange, session: FetchSession, request: FetchRequest, version: int, *, is_full: bool
+) -> FetchAttempt:
     attempt = FetchAttempt(node, exchange, session, version, is_full=is_full)
     attempt.size_bytes_max = min(request.size_bytes_max, node.config.fetch_max_bytes)
     attempt.size_bytes_min = min(request.size_bytes_min, attempt.size_bytes_max)
     attempt.wait_ms = request.wait_ms_max
     attempt.isolation_level = request.isolation_level
     exchange.on_abandoned = attempt.abandon
-    if len(request.partitions) > PARTITIONS_PER_TURN_MAX:
-        node.runtime.call_soon(attempt.maybe_look)
-    else:
-        attempt.look()
+    return attempt
 
 
 class FetchAttempt:
