@@ -278,7 +278,7 @@ def test_producers_that_a_partition_remembers(peer: Peer) -> None:
 
 
 def test_a_bystander_is_served_while_many_topics_are_created_and_deleted(broker: EmbeddedBroker) -> None:
-    names = [f"many-{number}" for number in range(300)]
+    names = [f"many-{number}" for number in range(1000)]
     create_all = CreateTopicsRequest(
         topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
     )
@@ -286,7 +286,7 @@ def test_a_bystander_is_served_while_many_topics_are_created_and_deleted(broker:
     for request, version in ((create_all, 7), (delete_all, 6)):
         answers, served = meanwhile(broker, request, version)
         assert {each.error_code for each in answers} == {0}
-        assert served >= 5, "a loop that did it all in one turn would serve one or two"
+        assert served >= 4, "a loop that did it all in one turn would serve one or two"
     until(lambda: not [path for path in broker.data.iterdir() if path.name.startswith("many-")], "the files are gone")
 
 

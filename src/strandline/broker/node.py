@@ -79,7 +79,7 @@ class Node:
         if not takes_telemetry:
             # Nobody would see what clients push. As in Kafka they are not told that they could.
             for api_key in TELEMETRY_APIS:
-                del self.routes[api_key]
+                self.routes[api_key].is_advertised = False
         self.dispatcher = Dispatcher(
             self,
             self.routes,

@@ -20,7 +20,7 @@ GROUP_ELEMENTS_MAX: Final = 8_000
 """Members or protocols that one request about a group may name: a group decides about all of them in one step."""
 
 TELEMETRY_APIS = (71, 72)
-"""Served where somebody can see what clients push about themselves."""
+"""Advertised where somebody can see what clients push about themselves."""
 
 
 class Handler(NamedTuple):
@@ -39,6 +39,7 @@ class Route:
         "elements_max",
         "flexible_from",
         "hot",
+        "is_advertised",
         "meter",
         "name",
         "requests",
@@ -62,6 +63,7 @@ class Route:
         self.name = name
         self.version_min, self.version_max = versions
         self.advertised_min = self.version_min if advertised_min is None else advertised_min
+        self.is_advertised = True
         self.flexible_from = flexible_from
         self.hot = hot
         self.elements_max = elements_max

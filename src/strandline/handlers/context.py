@@ -38,6 +38,7 @@ class ApiRange(Protocol):
 
     api_key: int
     name: str
+    is_advertised: bool
     advertised_min: int
     version_max: int
 

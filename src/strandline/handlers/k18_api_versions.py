@@ -57,4 +57,5 @@ def _api_keys(node: Node) -> list[ApiVersion]:
     return [
         ApiVersion(api_key=key, min_version=route.advertised_min, max_version=route.version_max)
         for key, route in sorted(node.routes.items())
+        if route.is_advertised
     ]

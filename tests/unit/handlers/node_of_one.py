@@ -33,6 +33,7 @@ class Route:
     name: str
     advertised_min: int
     version_max: int
+    is_advertised: bool = True
 
 
 @dataclass
