@@ -72,6 +72,7 @@ _KAFKA_STOCK: dict[str, str] = {
 
 _COMPLAINT = re.compile(r"\b(ERROR|FATAL|CRITICAL|Traceback)\b|Too many open files|^strandline: ")
 _STALLS = re.compile(r"loop stalls above \d+ ms: (\d+), .*")
+_EXPLAINED = re.compile(r"the loop stood still .*")
 
 
 class BrokerFailed(Exception):
@@ -154,7 +155,9 @@ class Broker:
         """What the broker's watchdog said of its loop when it stopped, if there was a stall; the report repeats it."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         said = _STALLS.search(text)
-        return said[0] if said and int(said[1]) > 0 else ""
+        if not said or int(said[1]) == 0:
+            return ""
+        return "; ".join([said[0], *_EXPLAINED.findall(text)])
 
     def stop(self) -> None:
         if self.process.poll() is None:

@@ -486,6 +486,9 @@ class PartitionLog:
         self.failure = Closed(f"{self.directory} was deleted")
         for segment in self.segments:
             segment.abandon()
+        # Whoever owns the log is let go of, so that all of it is freed now: the garbage of thousands of topics would
+        # keep the loop for tenths of a second one day.
+        self.on_flushed = self.on_failed = self.on_flush_wanted = None
 
     def sync_with_next_flush(self, path: Path) -> None:
         """A small file beside the log (`partition.metadata`) that must be safe before any record is."""

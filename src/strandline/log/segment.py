@@ -414,6 +414,7 @@ class Segment:
         """The directory is being removed by somebody else; close when the last reader lets go."""
         self.deleted = True
         self.is_active = False
+        self.want_flush = _nobody
         if self.references == 0:
             self.open_files.forget(self)
 
@@ -422,3 +423,7 @@ class Segment:
 
     def __repr__(self) -> str:
         return f"<Segment {self.path} {self.size_bytes} bytes>"
+
+
+def _nobody() -> None:
+    """Of a file that goes away nothing needs to be safe."""

@@ -160,7 +160,7 @@ class Partition:
         """
         if self.log.failure is not None:
             # Before anything else: a retry of a batch that is here would wait for a high watermark that moves no more.
-            raise self.log.failure
+            raise self.log.refusal()
         config = self.config
         header = check_batch(batch)
         if len(batch) > config.max_message_bytes:

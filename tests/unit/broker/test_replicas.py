@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import uuid
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,8 @@ from strandline.errors import CorruptLog
 from strandline.ids import TopicPartition
 from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
+from strandline.log.partition_log import PartitionLog
+from strandline.log.segment import Segment
 from strandline.partition.partition import Partition
 from strandline.partition.reencoding import Reencoder
 from strandline.quorum.cluster_image import ClusterImage
@@ -154,6 +157,22 @@ def test_a_deleted_topic_is_gone_at_once_and_its_files_soon(world: World) -> Non
     world.create("orders", 1)
     assert world.partition("orders").log_end_offset == 0
     world.runtime.settle()
+
+
+def test_a_deleted_topic_leaves_nothing_to_the_garbage_collector(world: World) -> None:
+    """It would come one day for the garbage of thousands of topics, and keep the loop for a quarter of a second."""
+    topic_id = world.create("orders", 3)
+    world.partition("orders").append(memoryview(batch_of([b"v"])), NOON_MS)
+    world.runtime.settle()
+    gc.collect()
+    gc.disable()
+    try:
+        world.apply(RemoveTopicRecord(topic_id=topic_id))
+        world.runtime.settle()
+        left = [each for each in gc.get_objects() if isinstance(each, Partition | PartitionLog | Segment)]
+    finally:
+        gc.enable()
+    assert not [each for each in left if "orders" in repr(each)]
 
 
 def test_one_bad_log_is_one_offline_partition(world: World) -> None:
