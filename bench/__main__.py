@@ -14,7 +14,6 @@ from bench.figures import Figure, Verdict
 from bench.kafka_jars import KAFKA_VERSION, KafkaUnavailable, kafka_class_path
 from bench.scenarios import SCENARIOS
 from bench.stage import Stage
-from bench.warm_up import use_memory
 
 
 def arguments() -> argparse.Namespace:
@@ -57,9 +56,6 @@ def main() -> int:
         stage.remarks.append(
             "--quick: too short to warm a JVM, so every ratio to Kafka flatters Strandline; do not quote it"
         )
-    else:
-        console.print("Using the machine's memory once ...")
-        use_memory()
     surroundings = environment(sys.argv[1:])
     figures: dict[str, list[Figure]] = {}
     broken: list[str] = []

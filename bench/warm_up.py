@@ -1,16 +1,11 @@
-"""Brings the machine and both brokers to their working speed before anything is measured.
+"""Brings both brokers to their working speed before anything is measured.
 
 A cold JVM costs about three times as much as a warm one. What its compiler counts is calls, not bytes: a round of large
 batches makes few calls, so every round also sends tens of thousands of one-record requests.
-
-Memory that a virtual machine has never used costs its first user dearly: the same page cache took 0.9 GB/s the first time
-and 3.9 the second. Whoever comes first would pay, so all of it is used once beforehand.
 """
 
 from __future__ import annotations
 
-import mmap
-import os
 from collections.abc import Callable, Sequence
 
 from bench.brokers import Broker
@@ -19,17 +14,6 @@ from bench.measure import MB
 
 TOPIC = "warm-up"
 PARTITIONS = 8
-MEMORY_SHARE = 0.8
-_STRIDE_BYTES = 64 << 20
-
-
-def use_memory() -> None:
-    """Write to most of the memory that is free, once, and give it back."""
-    free_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    content = b"\1" * _STRIDE_BYTES
-    with mmap.mmap(-1, max(_STRIDE_BYTES, int(free_bytes * MEMORY_SHARE))) as memory:
-        for at in range(0, len(memory) - _STRIDE_BYTES + 1, _STRIDE_BYTES):
-            memory[at : at + _STRIDE_BYTES] = content
 
 
 def warm_up(brokers: Sequence[Broker], *, rounds: int, quick: bool, say: Callable[[str], None]) -> None:

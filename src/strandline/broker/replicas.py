@@ -22,6 +22,7 @@ from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
 from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, Topic
 from strandline.quorum.quorum_state import uuid_text
+from strandline.quorum.topic_names import is_internal
 from strandline.settings import LONG_MAX
 
 if TYPE_CHECKING:
@@ -205,6 +206,7 @@ class Replicas:
             config=config,
             leader_epoch=topic.partitions[index].leader_epoch,
             is_only_copy=len(topic.partitions[index].isr) <= 1,
+            is_internal=is_internal(topic.name),
             turnstile=node.reencoder.turnstile,
         )
         self._note_flush_by_time(partition)

@@ -17,6 +17,7 @@ from typing import Final
 
 from strandline.codec.produce import (
     FLEXIBLE_FROM,
+    PartitionRecords,
     PartitionResult,
     ProduceRequest,
     encode_produce_response,
@@ -27,13 +28,13 @@ from strandline.handlers.context import Connection, Exchange, Node
 from strandline.handlers.shares import gradually
 from strandline.partition.partition import Partition
 from strandline.partition.reencoding import OpensLater
-from strandline.quorum.topic_names import INTERNAL_TOPICS
 
 API_KEY: Final = 0
 VERSIONS: Final = (3, 13)
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
+_ACKS: Final = (ACKS_ALL, ACKS_LEADER, ACKS_NONE)
 
 PARTITIONS_PER_TURN_MAX: Final = 500
 """Partitions that are appended to in one turn of the loop; a longer request is copied and appended in parts."""
@@ -74,7 +75,7 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
 def _append_all(
     node: Node,
     request: ProduceRequest,
-    asked: Sequence[tuple[str | bytes, int, memoryview | None]],
+    asked: Sequence[PartitionRecords],
     results: list[PartitionResult],
     waits: list[tuple[Partition, int, int]],
 ) -> list[tuple[Partition, memoryview, int]] | None:
@@ -82,7 +83,7 @@ def _append_all(
     acks = request.acks
     now_ms = node.runtime.now_ms()
     to_open: list[tuple[Partition, memoryview, int]] | None = None
-    refusal = _refusal(acks, request.transactional_id)
+    refusal = 0 if acks in _ACKS and request.transactional_id is None else _refusal(acks)
     topics = node.topics
     for topic, index, records in asked:
         partitions = topics.get(topic)
@@ -93,7 +94,7 @@ def _append_all(
             results.append(PartitionResult(topic, index, code, -1, -1, -1))
             continue
         try:
-            if partition.topic[:2] == "__" and partition.topic in INTERNAL_TOPICS:
+            if partition.is_internal:
                 # What a client wrote there would be read as ours: a coordinator's state, or damage to it.
                 node.count_error(API_KEY, ErrorCode.INVALID_TOPIC_EXCEPTION)
                 results.append(PartitionResult(topic, index, ErrorCode.INVALID_TOPIC_EXCEPTION, -1, -1, -1))
@@ -136,13 +137,9 @@ def _wait(
     pending.append(wait)
 
 
-def _refusal(acks: int, transactional_id: str | None) -> int:
-    """The code that the whole request is refused with, or 0."""
-    if acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
-        return ErrorCode.INVALID_REQUIRED_ACKS
-    if transactional_id is not None:
-        return ErrorCode.INVALID_TXN_STATE
-    return 0
+def _refusal(acks: int) -> int:
+    """The code that a whole request is refused with that asks for other acks than there are, or for a transaction."""
+    return ErrorCode.INVALID_TXN_STATE if acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS
 
 
 def _why_not(node: Node, topic: str | bytes, index: int, no_records: bool) -> int:

@@ -64,6 +64,7 @@ class Partition:
         "high_watermark",
         "in_sync_count",
         "index",
+        "is_internal",
         "leader_epoch",
         "log",
         "opened_at_offset",
@@ -88,9 +89,12 @@ class Partition:
         config: TopicConfig,
         leader_epoch: int,
         is_only_copy: bool = True,
+        is_internal: bool = False,
         turnstile: Turnstile | None = None,
     ) -> None:
         self.topic = topic
+        self.is_internal = is_internal
+        """Whether clients may only read it."""
         self.index = index
         self.topic_id = topic_id
         self.log = log
@@ -190,7 +194,7 @@ class Partition:
                 batch = opened
                 header = HEADER.unpack_from(batch)
         append_time_ms = -1
-        if config.message_timestamp_type == "LogAppendTime":
+        if config.log_append_time:
             header = stamp_append_time(batch, header, now_ms)
             append_time_ms = now_ms
         elif (
@@ -230,9 +234,10 @@ class Partition:
         if self.flush_before_ack:
             self.flusher.flush_soon(self.log)
             return
-        if self.log.unflushed >= self.config.flush_messages:
-            self.flusher.flush_soon(self.log)
-        self.advance(self.log.log_end_offset)
+        log = self.log
+        if log.log_end_offset - log.flushed_offset >= self.config.flush_messages:
+            self.flusher.flush_soon(log)
+        self.advance(log.log_end_offset)
 
     def when_committed(self, high_watermark: int, listener: CommitListener) -> None:
         """Tell `listener` when the high watermark has reached `high_watermark`."""

@@ -68,7 +68,7 @@ def flat_produce(request: produce_request.ProduceRequest, version: int) -> produ
         request.acks,
         request.timeout_ms,
         [
-            produce.PartitionRecords(named(topic, version, 13), each.index, each.records)  # type: ignore[arg-type]
+            (named(topic, version, 13), each.index, each.records)
             for topic in request.topic_data
             for each in topic.partition_data
         ],
@@ -98,7 +98,7 @@ def test_records_stay_views_of_the_buffer(version: int) -> None:
     )
     buffer = bytearray(encode(message, version))
     parsed = produce.parse_produce(memoryview(buffer), 0, version)
-    view = parsed.partitions[0].records
+    _, _, view = parsed.partitions[0]
     assert isinstance(view, memoryview)
     buffer[buffer.index(b"rrr")] = ord("X")
     assert bytes(view[:3]) == b"Xrr", "not a copy: a leader writes the offsets in place"
