@@ -48,8 +48,7 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
         )
     except RequestError as error:
         node.count_error(API_KEY, error.code)
-        pieces, _ = encode_fetch_response([], version, session_id=0, error_code=error.code)
-        connection.reply_now(correlation_id, flexible, b"".join(piece for piece in pieces if isinstance(piece, bytes)))
+        connection.reply_now(correlation_id, flexible, _refusal(version, error.code))
         return
     exchange = connection.begin(correlation_id, flexible_header=flexible)
     _attempt(node, exchange, session, request, version, is_full=is_full).look()
@@ -64,10 +63,14 @@ def _start_long(node: Node, connection: Connection, exchange: Exchange, request:
         )
     except RequestError as error:
         exchange.count_error(error.code)
-        pieces, _ = encode_fetch_response([], version, session_id=0, error_code=error.code)
-        exchange.reply(b"".join(piece for piece in pieces if isinstance(piece, bytes)))
+        exchange.reply(_refusal(version, error.code))
         return
     node.runtime.call_soon(_attempt(node, exchange, session, request, version, is_full=is_full).maybe_look)
+
+
+def _refusal(version: int, code: int) -> bytes:
+    pieces, _ = encode_fetch_response([], version, session_id=0, error_code=code)
+    return b"".join(piece for piece in pieces if isinstance(piece, bytes))
 
 
 def _attempt(
