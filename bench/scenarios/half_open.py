@@ -11,13 +11,15 @@ from bench.brokers import KAFKA, STRANDLINE, Broker
 from bench.client_process import ClientProcess
 from bench.figures import Figure, Samples, ratio_at_most
 from bench.scenarios.one_record import one_record
-from bench.stage import Stage
+from bench.stage import ASYNC_FLUSH, Stage
 
 NAME = "half-open"
 SUMMARY = "p99 of one-record requests beside 10,000 half-open connections"
 CONNECTIONS = 10_000
 SPARE_FILES = 500
 PARTITIONS = 32
+SETTINGS = {**ASYNC_FLUSH, "connection.first.request.timeout.ms": "300000"}
+"""Or some are hung up on before they are counted: to connect ten thousand takes up to half a minute at times."""
 ALONE, CROWDED = "alone", "crowded"
 
 
@@ -29,7 +31,7 @@ def run(stage: Stage) -> list[Figure]:
         stage.remarks.append(f"{NAME}: the limit on open files allows only {connections:,} connections")
     count = stage.scaled(32_000, 3_200)
     figures: list[Figure] = []
-    with stage.fresh_pair(warm=True) as brokers:
+    with stage.fresh_pair(settings=SETTINGS, warm=True) as brokers:
         for broker in brokers:
             broker.create_topic(NAME, PARTITIONS)
             samples = Samples()
