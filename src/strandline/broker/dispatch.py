@@ -239,6 +239,10 @@ class Dispatcher:
         """Call on the next turn of the loop."""
         self.node.runtime.call_soon(callback)
 
+    @property
+    def refused(self) -> int:
+        return sum(self.refusals.values())
+
     def refuse(self, connection: Connection, reason: str, *, kind: str = "protocol") -> None:
         """Hang up on a peer that does not speak the protocol, or not fast enough."""
         self.refusals[kind] += 1
