@@ -18,8 +18,8 @@ from tests.hostile.peer import Peer, request
 from tests.unit.log.manual_runtime import ManualRuntime
 
 import strandline
+from strandline.broker.main import node_on, stop
 from strandline.broker.metadata_log import MetadataLog
-from strandline.broker.node import Node
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from strandline.codec.messages.topic_record import TopicRecord
 from strandline.config import BrokerConfig
@@ -39,7 +39,7 @@ class RunningNode:
     def __init__(self, data: Path, settings: dict[str, str]) -> None:
         self.loop = asyncio.new_event_loop()
         given = {"listeners": "PLAINTEXT://127.0.0.1:0", "http.listener": "off", **settings}
-        self.node = Node(data, BrokerConfig.load("", given), self.loop)
+        self.node = node_on(self.loop, data, BrokerConfig.load("", given))
         self.port = self.node.start()[1]
 
     def until(self, condition: Callable[[], object]) -> None:
@@ -70,7 +70,7 @@ def running(data: Path, **settings: str) -> Iterator[RunningNode]:
     try:
         yield running_node
     finally:
-        running_node.loop.run_until_complete(running_node.node.stop())
+        running_node.loop.run_until_complete(stop(running_node.node))
         running_node.loop.close()
 
 

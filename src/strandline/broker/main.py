@@ -11,11 +11,15 @@ import signal
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from strandline.config import BrokerConfig
 from strandline.errors import StrandlineError
 from strandline.observability import log_lines
+from strandline.runtime import LoopRuntime
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
 
 log = logging.getLogger("strandline.node")
 
@@ -59,7 +63,6 @@ def _run(main: Coroutine[Any, Any, int]) -> int:
 
 async def _serve(data: Path, config: BrokerConfig) -> int:
     from strandline.broker.endpoint import Endpoint, take_address
-    from strandline.broker.node import Node
 
     _raise_descriptor_limit()
     loop = asyncio.get_running_loop()
@@ -70,7 +73,7 @@ async def _serve(data: Path, config: BrokerConfig) -> int:
     endpoint = Endpoint()
     if listening is not None:
         await endpoint.start(listening)
-    node = endpoint.node = Node(data, config, loop, takes_telemetry=listening is not None)
+    node = endpoint.node = node_on(loop, data, config, takes_telemetry=listening is not None)
     host, port = node.start()
     # What exists now lives as long as the node: keep the collector from walking it again and again.
     gc.collect()
@@ -81,9 +84,25 @@ async def _serve(data: Path, config: BrokerConfig) -> int:
         loop.call_later(LOAD_ENDPOINT_S, endpoint.load, loop)
     node.on_failed = stopping.set
     await stopping.wait()
-    await node.stop()
+    await stop(node)
     await endpoint.close()
     return 1 if node.has_failed else 0
+
+
+def node_on(loop: asyncio.AbstractEventLoop, data: Path, config: BrokerConfig, *, takes_telemetry: bool = True) -> Node:
+    """A node on this machine: its clock, its threads, its sockets and its disk."""
+    from strandline.broker.node import Node
+
+    return Node(data, config, LoopRuntime(loop), takes_telemetry=takes_telemetry)
+
+
+async def stop(node: Node) -> None:
+    """Stop a node of `node_on`, and end its threads."""
+    stopped = asyncio.Event()
+    node.stop(stopped.set)
+    await stopped.wait()
+    assert isinstance(node.runtime, LoopRuntime)
+    node.runtime.close()
 
 
 def _address(host: str, port: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import uuid
 from collections import deque
@@ -37,7 +36,7 @@ from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.controller import Controller
 from strandline.quorum.producer_ids import ProducerIds
 from strandline.quorum.quorum_state import MetaProperties, uuid_text
-from strandline.runtime import LoopRuntime
+from strandline.runtime import Runtime, TimerHandle
 
 if TYPE_CHECKING:
     from strandline.broker.group_driver import GroupDriver
@@ -48,6 +47,7 @@ log = logging.getLogger("strandline.node")
 TICK_S: Final = 1.0
 LOAD_REST_S: Final = 0.05
 DRAIN_S_MAX: Final = 10.0
+DRAIN_LOOK_S: Final = 0.005
 IDLE_SWEEP_TICKS: Final = 30
 
 
@@ -56,14 +56,13 @@ class Node:
         self,
         data: Path,
         config: BrokerConfig,
-        loop: asyncio.AbstractEventLoop,
+        runtime: Runtime,
         *,
         disk: Disk | None = None,
         takes_telemetry: bool = True,
     ) -> None:
         self.config = config
-        self.loop = loop
-        self.runtime = LoopRuntime(loop)
+        self.runtime = runtime
         self.flusher = Flusher(self.runtime)
         self.reencoder = Reencoder(self.runtime)
         self.started_ms = self.runtime.now_ms()
@@ -103,7 +102,7 @@ class Node:
             send_buffer_bytes=config.socket_send_buffer_bytes,
             receive_buffer_bytes=config.socket_receive_buffer_bytes,
         )
-        self.listener = Listener(loop, self.runtime, self.dispatcher, admission, options)
+        self.listener = Listener(runtime.loop, runtime, self.dispatcher, admission, options)  # type: ignore[attr-defined]
         self.sessions = FetchSessions(
             self.runtime.random, sessions_max=config.max_incremental_fetch_session_cache_slots
         )
@@ -123,7 +122,7 @@ class Node:
         self.topics = self.replicas.topics
         self.producer_ids: ProducerIds
         self._bound: tuple[str, int] = ("", 0)
-        self._ticking: asyncio.TimerHandle | None = None
+        self._ticking: TimerHandle | None = None
         self._producers_expired_at = self.runtime.monotonic()
         self._metadata_failed_at: float | None = None
         self.has_failed = False
@@ -165,12 +164,12 @@ class Node:
         self.metadata.on_failed = lambda pending: self.controller.revert(self.image, pending)
         self.checkpoints.write_all()
         self.dispatcher.ticks = 0
-        self._ticking = self.loop.call_later(TICK_S, self._tick)
+        self._ticking = self.runtime.call_later(TICK_S, self._tick)
         self.listener.open()
         self.watchdog.start()
         self.gc_pauses.start()
         self._rest = import_rest(self.routes.values())
-        self._loading: asyncio.Handle = self.loop.call_later(LOAD_REST_S, self._load_the_rest)
+        self.runtime.call_later(LOAD_REST_S, self._load_the_rest)
         return self._bound
 
     def _register(self, listener_name: str) -> None:
@@ -206,8 +205,10 @@ class Node:
 
     def _load_the_rest(self) -> None:
         """Import what the first requests of each kind would wait for, one module per turn of the loop."""
+        if self.dispatcher.is_stopping:
+            return
         if next(self._rest, None) is not None:
-            self._loading = self.loop.call_soon(self._load_the_rest)
+            self.runtime.call_soon(self._load_the_rest)
         else:
             _ = self.groups
 
@@ -256,7 +257,7 @@ class Node:
     # Every second
 
     def _tick(self) -> None:
-        self._ticking = self.loop.call_later(TICK_S, self._tick)
+        self._ticking = self.runtime.call_later(TICK_S, self._tick)
         dispatcher = self.dispatcher
         dispatcher.ticks += 1
         now = self.runtime.monotonic()
@@ -289,23 +290,26 @@ class Node:
 
     # Stopping
 
-    async def stop(self) -> None:
-        """Take no more requests, let those that were started finish, leave a clean directory."""
+    def stop(self, on_stopped: Callable[[], object]) -> None:
+        """Take no more requests, let those that were started finish, leave a clean directory; then call back."""
         self.listener.close()
         self.dispatcher.is_stopping = True
         for connection in list(self.dispatcher.connections):
             connection.transport.pause()
-        self._loading.cancel()
         if "groups" in self.__dict__:
             self.groups.close()
-        deadline = self.runtime.monotonic() + DRAIN_S_MAX
-        while self.runtime.monotonic() < deadline and not self._is_drained():  # noqa: ASYNC110  # many conditions, once
-            await asyncio.sleep(0.005)
+        self._drain(self.runtime.monotonic() + DRAIN_S_MAX, on_stopped)
+
+    def _drain(self, deadline: float, on_stopped: Callable[[], object]) -> None:
+        if self.runtime.monotonic() < deadline and not self._is_drained():
+            self.runtime.call_later(DRAIN_LOOK_S, self._drain, deadline, on_stopped)
+            return
         for connection in list(self.dispatcher.connections):
             connection.close()
         if self._ticking is not None:
             self._ticking.cancel()
         self.close()
+        on_stopped()
 
     def _is_drained(self) -> bool:
         return (
@@ -328,7 +332,6 @@ class Node:
             clean = clean and each.log.flushed_offset == each.log.log_end_offset
         self.metadata.close()
         self.gc_pauses.stop()
-        self.runtime.close()
         try:
             self.directory.write_checkpoints(self.replicas.logs(), self.replicas.offline)
         except OSError as error:

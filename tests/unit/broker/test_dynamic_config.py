@@ -11,6 +11,7 @@ import pytest
 from tests.unit.log.engine import batch_of
 
 from strandline.broker import replicas
+from strandline.broker.main import node_on, stop
 from strandline.broker.node import Node
 from strandline.codec.messages.config_record import ConfigRecord
 from strandline.config import BrokerConfig
@@ -28,12 +29,12 @@ def run(tmp_path: Path, story: Callable[[Node], Coroutine[Any, Any, None]]) -> N
     """A real node in this process, for as long as the story lasts."""
 
     async def main() -> None:
-        node = Node(tmp_path, BrokerConfig.load("", STATIC), asyncio.get_running_loop())
+        node = node_on(asyncio.get_running_loop(), tmp_path, BrokerConfig.load("", STATIC))
         node.start()
         try:
             await story(node)
         finally:
-            await node.stop()
+            await stop(node)
 
     asyncio.run(main())
 

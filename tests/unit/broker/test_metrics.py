@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from strandline.broker import metrics_docs
 from strandline.broker.endpoint import Endpoint, parse_listener, reasons_not_ready, take_address
 from strandline.broker.http_server import listening_socket
+from strandline.broker.main import node_on, stop
 from strandline.broker.metrics import SECTIONS, Family, families, page
-from strandline.broker.node import Node
 from strandline.config import BrokerConfig
 from strandline.errors import DiskFailed, InvalidConfig
 from strandline.observability.request_meter import BUCKETS, RequestMeter, cumulative
@@ -110,7 +110,7 @@ def test_errors_are_found_wherever_they_stand() -> None:
 
 class Running:
     def __init__(self, data: Path) -> None:
-        self.node = Node(data, CONFIG, asyncio.get_running_loop())
+        self.node = node_on(asyncio.get_running_loop(), data, CONFIG)
         self.node.start()
 
     async def create(self, *topics: str, partitions: int = 1) -> None:
@@ -139,7 +139,7 @@ async def test_every_family_can_be_read(running: Running) -> None:
             if not re.match(r"kafka_(network_requestmetrics|consumergroup|coordinator)", name)
         }
         assert missing <= {"strandline_connections_by_software"}
-    await running.node.stop()
+    await stop(running.node)
 
 
 async def test_topics_may_come_and_go_while_the_page_is_written(running: Running) -> None:
@@ -154,7 +154,7 @@ async def test_topics_may_come_and_go_while_the_page_is_written(running: Running
             assert topic is not None
             running.node.replicas._delete_topic(topic.id.bytes)
     assert list(text_string_to_metric_families("".join(text)))
-    await running.node.stop()
+    await stop(running.node)
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ async def test_no_piece_of_a_page_of_4000_partitions_takes_long(running: Running
             lines += 1
         assert worst_s < 0.02, "processor time of one step"
     assert lines > 4_000 * 8
-    await running.node.stop()
+    await stop(running.node)
 
 
 async def test_readiness_has_its_reasons(running: Running) -> None:
@@ -181,7 +181,7 @@ async def test_readiness_has_its_reasons(running: Running) -> None:
     assert reasons_not_ready(running.node) == []
     running.node.metadata.log.fail(DiskFailed("no disk"))
     assert reasons_not_ready(running.node) == ["the metadata log failed: no disk"]
-    stopping = asyncio.create_task(running.node.stop())
+    stopping = asyncio.create_task(stop(running.node))
     await asyncio.sleep(0)
     assert reasons_not_ready(running.node) == ["stopping"]
     await stopping
