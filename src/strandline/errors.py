@@ -16,6 +16,8 @@
         ├── CorruptLog                  damage in the middle of a log: the partition goes offline, nothing is cut
         ├── DirectoryLocked             another process owns the data directory
         ├── NotLeader                   this node no longer leads the partition
+        ├── Disconnected                another node cannot be reached, or was lost before it answered
+        ├── TimedOut                    another node did not answer in time
         └── Closed                      the log or node was closed under the caller
 
 The third kind, *we* are wrong, is `assert`: the process stops. Never run with `-O`.
@@ -242,6 +244,14 @@ class DirectoryLocked(WorldError):
 
 class NotLeader(WorldError):
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class Disconnected(WorldError):
+    code = ErrorCode.NETWORK_EXCEPTION
+
+
+class TimedOut(WorldError):
+    code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class Closed(WorldError):

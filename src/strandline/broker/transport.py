@@ -1,7 +1,16 @@
-"""What a connection asks of whatever carries its bytes: a plain socket, TLS, or a simulated network."""
+"""What carries bytes, seen from those who send and receive them: a plain socket, TLS, or a simulated network.
+
+Four roles. A `Network` gives addresses and connections. A `Transport` is one connection; whoever uses it is its
+`Receiver`. All calls happen on the loop, and none of them calls back before it has returned: what a `send` meets on the
+way is told on a later turn.
+
+After `Transport.close` nothing more is told to its receiver. A connection that ends otherwise, because the peer closed
+it or could not be reached, is told once, by `on_closed`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from strandline.log.log_slice import LogSlice
@@ -22,7 +31,8 @@ class Transport(Protocol):
 
     def send(self, data: bytes) -> None: ...
 
-    def send_pieces(self, pieces: list[Piece]) -> None: ...
+    def send_pieces(self, pieces: list[Piece]) -> None:
+        """Send them in order; slices are released when they are sent, or when they never will be."""
 
     def pause(self) -> None:
         """Stop reading; the peer's own buffers hold it back."""
@@ -30,3 +40,61 @@ class Transport(Protocol):
     def resume(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+class OutgoingTransport(Transport, Protocol):
+    """A connection that was asked for. Before `on_connected` nothing may be sent."""
+
+    failure: str
+    """Why it could not be made, for people; empty if it was, or if nobody knows."""
+
+
+class Receiver(Protocol):
+    """Whoever is at our end of a connection."""
+
+    def receive(self, view: memoryview) -> None:
+        """Bytes of the peer, in order; `view` is good until this returns."""
+
+    def on_congested(self) -> None:
+        """The peer took some of what was sent and not all. Told again each time it took more."""
+
+    def on_drained(self) -> None:
+        """Everything was sent, after some of it had to wait."""
+
+    def on_closed(self) -> None:
+        """The connection is gone, and was not closed by us. The last that is told."""
+
+
+class OutgoingReceiver(Receiver, Protocol):
+    def on_connected(self) -> None:
+        """The connection is there. If it cannot be made, `on_closed` is told and this never is."""
+
+
+Accept = Callable[[Transport], Receiver | None]
+"""Takes a connection that somebody made to us; None refuses it, and it is closed."""
+
+
+class Listening(Protocol):
+    """An address that is taken. Peers are welcome after `open`."""
+
+    host: str
+    port: int
+    """What was really bound: port 0 asks for any that is free."""
+
+    def open(self) -> None: ...
+
+    def hold_back(self, is_held: bool) -> None:
+        """While held, little is read at a time from the connections that came by this address."""
+
+    def close(self) -> None:
+        """Take no more connections; those that are there stay."""
+
+
+class Network(Protocol):
+    def listen(
+        self, host: str, port: int, on_accept: Accept, *, delay_s: Callable[[], float] | None = None
+    ) -> Listening:
+        """Take the address, or raise OSError. `delay_s()` is how long the next connection has to wait; 0 for not."""
+
+    def connect(self, host: str, port: int, receiver: OutgoingReceiver) -> OutgoingTransport:
+        """Begin to connect. There is no timeout: who has waited long enough closes the transport."""
