@@ -20,7 +20,6 @@ from strandline.codec.schema.parse import (  # noqa: E402
     VERSION_LAST,
     FieldSchema,
     MessageSchema,
-    Versions,
     load_schemas,
 )
 
@@ -39,7 +38,7 @@ ZERO_VALUES = {
     "float64": "0.0",
     "string": '""',
     "bytes": 'b""',
-    "records": "None",
+    "records": 'b""',
     "uuid": "ZERO_UUID",
 }
 
@@ -206,7 +205,7 @@ def annotation(spec: FieldSchema) -> str:
 
 
 def may_be_none(spec: FieldSchema) -> bool:
-    return spec.nullable is not None or (spec.type == "records" and not spec.is_array)
+    return spec.nullable is not None
 
 
 def needs_factory(spec: FieldSchema) -> bool:
@@ -221,7 +220,8 @@ def default_value(spec: FieldSchema) -> str:
 
 def plain_default(spec: FieldSchema) -> str:
     if spec.default is None:
-        return ZERO_VALUES.get(spec.type, "0")
+        # Records that may be null are null unless somebody sets them, as in Kafka.
+        return "None" if spec.type == "records" and may_be_none(spec) else ZERO_VALUES.get(spec.type, "0")
     if spec.default == "null":
         return "None"
     if spec.type == "bool":
@@ -237,7 +237,7 @@ def field_fact(spec: FieldSchema) -> str:
     default = "()" if needs_factory(spec) else plain_default(spec)
     if default != "0":
         parts.append(f"default={default}")
-    nullable = spec.nullable or (Versions(0, VERSION_LAST) if may_be_none(spec) else None)
+    nullable = spec.nullable
     if nullable is not None:
         parts.append(f"nullable_first={nullable.first}")
         if nullable.last != VERSION_LAST:

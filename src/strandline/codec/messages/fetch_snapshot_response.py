@@ -48,7 +48,7 @@ class PartitionSnapshot(Message):
     current_leader: LeaderIdAndEpoch = field(default_factory=LeaderIdAndEpoch)
     size: int = 0
     position: int = 0
-    unaligned_records: bytes | None = None
+    unaligned_records: bytes = b""
 
     API_KEY = 59
     VERSION_MIN = 0
@@ -61,7 +61,7 @@ class PartitionSnapshot(Message):
         Field("current_leader", "struct", 0, default=(), tag=0, struct=LeaderIdAndEpoch),
         Field("size", "int64", 0),
         Field("position", "int64", 0),
-        Field("unaligned_records", "records", 0, default=None, nullable_first=0),
+        Field("unaligned_records", "records", 0, default=b""),
     )
 
 
