@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+from strandline.cluster_settings import ClusterSettings
 from strandline.settings import (
     CLUSTER_WIDE,
     INT_MAX,
     PER_BROKER,
-    Synonym,
     at_least,
-    between,
     boolean,
     integer,
     long,
@@ -24,47 +23,24 @@ MIB = 1024 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings:
+class BrokerSettings(ClusterSettings):
     """The settings themselves. Every attribute is the setting of that name with underscores for dots."""
-
-    # Who this node is.
-    node_id: int = integer(
-        "node.id", 1, at_least(0), "The id of this node in the cluster.", synonyms=(Synonym("broker.id"),)
-    )
-    process_roles: tuple[str, ...] = words(
-        "process.roles",
-        ("broker", "controller"),
-        one_of("broker", "controller"),
-        "What this node does; one node is both.",
-        effect=False,
-    )
-    log_dirs: tuple[str, ...] = words(
-        "log.dirs",
-        ("strandline-data",),
-        None,
-        "The data directory. Exactly one for now.",
-        synonyms=(Synonym("log.dir"),),
-    )
-    broker_rack: str | None = text("broker.rack", None, None, "The rack of this node, told to clients.")
 
     # The wire.
     listeners: tuple[str, ...] = words(
         "listeners",
         ("PLAINTEXT://127.0.0.1:9092",),
         None,
-        "Where clients connect, as `NAME://host:port`; port 0 takes a free one. One for clients, for now, beside those "
-        "of `controller.listener.names`. Apache Kafka listens on every interface by default; without TLS and "
-        "authentication we stay on loopback until told otherwise. Here they cannot be changed while the "
-        "node runs.",
+        "Where clients and other nodes connect, as `NAME://host:port`; port 0 takes a free one. One for clients and "
+        "brokers, for now, beside those of `controller.listener.names`. Apache Kafka listens on every interface by "
+        "default; without TLS and authentication we stay on loopback until told otherwise. Here they cannot be changed "
+        "while the node runs.",
     )
     advertised_listeners: tuple[str, ...] | None = words(
-        "advertised.listeners", None, None, "What clients are told to connect to; by default what `listeners` says."
-    )
-    controller_listener_names: tuple[str, ...] = words(
-        "controller.listener.names",
-        (),
+        "advertised.listeners",
         None,
-        "Listeners for the quorum. They are not opened yet: one node is its own quorum.",
+        None,
+        "What clients and other nodes are told to connect to; by default what `listeners` says.",
     )
     socket_request_max_bytes: int = integer(
         "socket.request.max.bytes", 100 * MIB, at_least(1), "The largest request; a longer frame closes the connection."
@@ -144,15 +120,11 @@ class BrokerSettings:
         "request.timeout.ms",
         30_000,
         at_least(1),
-        "The longest wait for an answer of another node; one node asks nobody.",
-        effect=False,
+        "The longest wait for an answer of another node.",
     )
 
     # Topics.
     num_partitions: int = integer("num.partitions", 1, at_least(1), "Partitions of a topic created without a number.")
-    default_replication_factor: int = integer(
-        "default.replication.factor", 1, between(1, 32_767), "Replicas of a topic created without a number."
-    )
     auto_create_topics_enable: bool = boolean(
         "auto.create.topics.enable", True, "Create a topic when a client asks for one that is not there."
     )
@@ -188,12 +160,6 @@ class BrokerSettings:
         at_least(0),
         "How often log start offsets are written.",
     )
-    replica_high_watermark_checkpoint_interval_ms: int = long(
-        "replica.high.watermark.checkpoint.interval.ms",
-        5_000,
-        at_least(1),
-        "How often high watermarks are written.",
-    )
     log_dir_failure_timeout_ms: int = long(
         "log.dir.failure.timeout.ms",
         30_000,
@@ -216,12 +182,6 @@ class BrokerSettings:
     log_retention_check_interval_ms: int = long(
         "log.retention.check.interval.ms", 300_000, at_least(1), "How often old segments are looked for.", effect=False
     )
-    metadata_log_segment_bytes: int = integer(
-        "metadata.log.segment.bytes",
-        1_073_741_824,
-        at_least(8 * MIB),
-        "Segment size of `__cluster_metadata`.",
-    )
 
     # Groups.
     group_min_session_timeout_ms: int = integer(
@@ -239,12 +199,6 @@ class BrokerSettings:
     )
     offsets_topic_num_partitions: int = integer(
         "offsets.topic.num.partitions", 50, at_least(1), "Partitions of `__consumer_offsets`; fixed once it exists."
-    )
-    offsets_topic_replication_factor: int = short(
-        "offsets.topic.replication.factor",
-        3,
-        between(1, 32_767),
-        "Replicas of `__consumer_offsets`; never more than there are nodes when it is created.",
     )
     offsets_topic_segment_bytes: int = integer(
         "offsets.topic.segment.bytes", 100 * MIB, at_least(MIB), "Segment size of `__consumer_offsets`."
@@ -313,7 +267,11 @@ class BrokerSettings:
         effect=False,
     )
     inter_broker_listener_name: str | None = text(
-        "inter.broker.listener.name", None, None, "The listener other brokers use.", effect=False
+        "inter.broker.listener.name",
+        None,
+        None,
+        "The listener other brokers use; there is one for clients, and it is that one.",
+        effect=False,
     )
     listener_security_protocol_map: str | None = text(
         "listener.security.protocol.map",
@@ -322,12 +280,6 @@ class BrokerSettings:
         "What each listener speaks, as `NAME:PROTOCOL`. Only PLAINTEXT is there yet: a listener for clients that is "
         "mapped to another, or named like one, stops the start.",
         update=PER_BROKER,
-    )
-    controller_quorum_voters: tuple[str, ...] = words(
-        "controller.quorum.voters", (), None, "The nodes of a static quorum.", effect=False
-    )
-    controller_quorum_bootstrap_servers: tuple[str, ...] = words(
-        "controller.quorum.bootstrap.servers", (), None, "Where a new node finds the quorum.", effect=False
     )
     transaction_state_log_replication_factor: int = short(
         "transaction.state.log.replication.factor", 3, at_least(1), "Replicas of `__transaction_state`.", effect=False

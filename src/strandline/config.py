@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from strandline.broker_settings import BrokerSettings
+from strandline.cluster_checks import check_cluster
 from strandline.errors import InvalidConfig
 from strandline.node_settings import (
     BROKER_SETTINGS,
@@ -30,6 +31,10 @@ from strandline.topic_config import TOPIC_SETTINGS, TopicConfig, other_topic_set
 
 __all__ = ["BROKER_SETTINGS", "BrokerConfig", "Listener", "TopicConfig", "TopicConfigEntry"]
 
+
+REPLICAS_OF_CLUSTER = 3
+IN_SYNC_OF_CLUSTER = 2
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 PLAINTEXT = "PLAINTEXT"
 SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -126,16 +131,11 @@ class BrokerConfig(BrokerSettings):
                 parse_listeners(raw, name=name, source=origin[name])
         if len(self.log_dirs) != 1:
             raise InvalidConfig(f"log.dirs={','.join(self.log_dirs)!r} is not allowed; expected exactly one directory")
-        given = ",".join(self.listeners)
-        if not self.client_listeners():
-            raise InvalidConfig(f"listeners={given!r} has no listener for clients")
-        if len(self.client_listeners()) > 1:
-            # One that nobody opened would be missed only by those who cannot connect.
-            raise InvalidConfig(f"listeners={given!r} has several listeners for clients; a node opens one for now")
+        check_cluster(self)
         self._check_protocols()
 
     def _check_protocols(self) -> None:
-        for listener in self.client_listeners():
+        for listener in self.client_listeners() + self.controller_listeners():
             protocol = self.security_protocol(listener.name)
             if protocol != PLAINTEXT:
                 raise InvalidConfig(
@@ -182,19 +182,80 @@ class BrokerConfig(BrokerSettings):
                 return protocol.strip().upper()
         return listener_name if listener_name in SECURITY_PROTOCOLS else PLAINTEXT
 
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.process_roles
+
     def client_listeners(self) -> list[Listener]:
-        """Where clients connect: every listener that is not the controller's."""
-        return [
-            each
-            for each in parse_listeners(",".join(self.listeners))
-            if each.name not in self.controller_listener_names
-        ]
+        """Where clients and brokers connect: every listener that is not the controller's. None without that role."""
+        return [each for each in parse_listeners(",".join(self.listeners)) if not self._is_for_quorum(each)]
+
+    def controller_listeners(self) -> list[Listener]:
+        """Where the quorum connects, in the order of `listeners`; none where the node is no controller."""
+        if not self.is_controller:
+            return []
+        return [each for each in parse_listeners(",".join(self.listeners)) if self._is_for_quorum(each)]
 
     def advertised(self) -> list[Listener]:
         """What clients are told, or nothing where that follows from `listeners` and the ports really taken."""
+        return [each for each in self._all_advertised() if not self._is_for_quorum(each)]
+
+    def advertised_controllers(self) -> list[Listener]:
+        """What other nodes are told of this controller, or nothing, likewise."""
+        return [each for each in self._all_advertised() if self._is_for_quorum(each)]
+
+    def _all_advertised(self) -> list[Listener]:
         if not self.advertised_listeners:
             return []
         return parse_listeners(",".join(self.advertised_listeners), name="advertised.listeners")
+
+    def _is_for_quorum(self, listener: Listener) -> bool:
+        return any(listener.name == name.upper() for name in self.controller_listener_names)
+
+    def quorum_voters(self) -> dict[int, tuple[str, int]]:
+        """`controller.quorum.voters`: address by node id, in the order they were given; empty where none were."""
+        voters = {}
+        for entry in self.controller_quorum_voters:
+            voter_id, _, address = entry.partition("@")
+            voters[int(voter_id)] = parse_address(address)
+        return voters
+
+    def quorum_bootstrap_servers(self) -> list[tuple[str, int]]:
+        """`controller.quorum.bootstrap.servers`."""
+        return [parse_address(entry) for entry in self.controller_quorum_bootstrap_servers]
+
+    def names_other_voters(self) -> bool:
+        """Whether the quorum, as far as it is configured, has a node besides this one.
+
+        Only the directory knows for sure: it may hold a set of voters.
+        """
+        voters = self.quorum_voters()
+        if voters:
+            return voters.keys() != {self.node_id}
+        own = {listener.port for listener in self.controller_listeners()}
+        hosts = {listener.host for listener in self.controller_listeners() + self.advertised_controllers()}
+        own |= {listener.port for listener in self.advertised_controllers()}
+        return any(
+            port not in own or host not in hosts | LOOPBACK_HOSTS for host, port in self.quorum_bootstrap_servers()
+        )
+
+    def replication_factor_of_new_topics(self, broker_count: int) -> int:
+        """What a topic gets that was created without a number of replicas."""
+        if "default.replication.factor" in self.given or broker_count < REPLICAS_OF_CLUSTER:
+            return self.default_replication_factor
+        return REPLICAS_OF_CLUSTER
+
+    def in_sync_min_of_new_topic(self, replication_factor: int) -> int | None:
+        """The `min.insync.replicas` that a new topic gets as its own setting; None where somebody set a default.
+
+        With two replicas it stays 1: else the loss of either would stop writers.
+        """
+        is_set = any("min.insync.replicas" in layer for _, layer in self.layers())
+        return None if is_set or replication_factor < REPLICAS_OF_CLUSTER else IN_SYNC_OF_CLUSTER
 
     def topic_config(self, overrides: Mapping[str, str | None]) -> TopicConfig:
         """What holds for a topic with these overrides; InvalidConfig for an unknown name or a bad value."""
@@ -257,6 +318,12 @@ def _resolved(values: Mapping[str, Value]) -> dict[str, object]:
                 break
     resolved["topic_defaults"] = TopicConfig(**defaults)  # type: ignore[arg-type]  # typed by their settings
     return resolved
+
+
+def parse_address(raw: str) -> tuple[str, int]:
+    """`host:port` of a value that its setting has let pass."""
+    host, _, port = raw.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def parse_listeners(raw: str, *, name: str = "listeners", source: str = "") -> list[Listener]:

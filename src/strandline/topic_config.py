@@ -190,7 +190,8 @@ class TopicConfig:
         "min.insync.replicas",
         1,
         at_least(1),
-        "With acks=all, an append is refused while fewer replicas than this are in sync.",
+        "With acks=all, an append is refused while fewer replicas than this are in sync. Where nobody set it, a topic "
+        "that is created with three or more replicas gets 2 as its own setting.",
         synonyms=_as("min.insync.replicas"),
     )
     preallocate: bool = boolean(
@@ -260,7 +261,6 @@ class TopicConfig:
         False,
         "Let a replica that was not in sync lead when no other lives, at the price of lost records.",
         synonyms=_as("unclean.leader.election.enable"),
-        effect=False,
     )
     leader_throttled_replicas: tuple[str, ...] = words(
         "leader.replication.throttled.replicas",

@@ -14,6 +14,8 @@ BASE = {
     "bounded_patterns",
     "_version",
     "broker_settings",
+    "cluster_checks",
+    "cluster_settings",
     "config",
     "config_entries",
     "errors",

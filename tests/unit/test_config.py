@@ -353,11 +353,16 @@ def test_entries_of_a_topic_tell_value_and_source() -> None:
 @pytest.mark.parametrize("config_class", [BrokerConfig, TopicConfig])
 def test_a_setting_without_a_reader_says_that_it_has_no_effect(config_class: type) -> None:
     tables = {"settings.py", "node_settings.py", "topic_config.py", "broker_settings.py", "config.py", "config_docs.py"}
+    tables |= {"cluster_settings.py", "cluster_checks.py"}
     sources = (path for path in (REPOSITORY / "src").rglob("*.py") if path.name not in tables)
     read = set(re.findall(r"\.([a-z0-9_]+)\b", "\n".join(path.read_text() for path in sources)))
     through = {
         "listeners": "client_listeners",
         "controller_listener_names": "client_listeners",
+        "process_roles": "is_controller",
+        "controller_quorum_voters": "quorum_voters",
+        "controller_quorum_bootstrap_servers": "quorum_bootstrap_servers",
+        "default_replication_factor": "replication_factor_of_new_topics",
         "advertised_listeners": "advertised",
         "listener_security_protocol_map": "client_listeners",
         "internal_segment_bytes": "segment_bytes",
@@ -383,6 +388,8 @@ def test_the_documentation_is_the_table() -> None:
         "listeners=sasl_plaintext://127.0.0.1:9093",
         "listeners=EXTERNAL://:9093\nlistener.security.protocol.map=EXTERNAL:SASL_SSL",
         "listeners=PLAINTEXT://:9092\nlistener.security.protocol.map=PLAINTEXT:SSL",
+        "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n"
+        "listener.security.protocol.map=CONTROLLER:SSL,PLAINTEXT:PLAINTEXT",
         "listener.name.external.ssl.keystore.location=/etc/keys.jks",
         "listener.name.external.scram-sha-256.sasl.jaas.config=secret",
     ],
@@ -398,9 +405,90 @@ def test_nothing_pretends_to_be_secure(content: str) -> None:
         "listeners=INSIDE://127.0.0.1:9092",
         "listeners=INSIDE://:9092\nlistener.security.protocol.map=INSIDE:plaintext,SSL:SSL",
         "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n"
-        "listener.security.protocol.map=CONTROLLER:SSL,PLAINTEXT:PLAINTEXT",
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "listener.name.external.ssl.client.auth=none",
     ],
 )
 def test_what_is_plain_starts(content: str) -> None:
     BrokerConfig.load(content)
+
+
+THREE = "controller.quorum.voters=1@a:9093,2@b:9093,3@[::1]:9093"
+COMBINED = f"listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n{THREE}\n"
+
+
+def test_a_node_of_a_cluster() -> None:
+    config = BrokerConfig.load(COMBINED + "node.id=2\nadvertised.listeners=PLAINTEXT://b:9092,CONTROLLER://b:9093")
+    assert (config.is_broker, config.is_controller) == (True, True)
+    assert config.quorum_voters() == {1: ("a", 9093), 2: ("b", 9093), 3: ("::1", 9093)}
+    assert config.names_other_voters()
+    assert config.client_listeners() == [Listener("PLAINTEXT", "", 9092)]
+    assert config.controller_listeners() == [Listener("CONTROLLER", "", 9093)]
+    assert config.advertised() == [Listener("PLAINTEXT", "b", 9092)]
+    assert config.advertised_controllers() == [Listener("CONTROLLER", "b", 9093)]
+
+
+def test_a_broker_alone_and_a_controller_alone() -> None:
+    broker = BrokerConfig.load(
+        "node.id=7\nprocess.roles=broker\ncontroller.quorum.bootstrap.servers=a:9093,b:9093\n"
+        "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER"
+    )
+    assert (broker.is_broker, broker.is_controller) == (True, False)
+    assert broker.quorum_bootstrap_servers() == [("a", 9093), ("b", 9093)]
+    assert broker.controller_listeners() == []
+    controller = BrokerConfig.load(
+        f"node.id=1\nprocess.roles=controller\nlisteners=C://:9093\ncontroller.listener.names=c\n{THREE}"
+    )
+    assert (controller.is_broker, controller.is_controller) == (False, True)
+    assert controller.client_listeners() == []
+    assert controller.controller_listeners() == [Listener("C", "", 9093)]
+
+
+@pytest.mark.parametrize(
+    ("content", "others"),
+    [
+        ("", False),
+        (STOCK, False),
+        (STOCK.replace("localhost:9093", "localhost:9093,localhost:9094", 1), True),
+        (STOCK.replace("controller.quorum.bootstrap.servers=localhost", "controller.quorum.bootstrap.servers=b"), True),
+        ("controller.quorum.voters=1@localhost:9093", False),
+        (COMBINED, True),
+    ],
+)
+def test_whether_the_quorum_has_others(content: str, others: bool) -> None:
+    assert BrokerConfig.load(content).names_other_voters() == others
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("process.roles=", "process.roles is empty"),
+        ("process.roles=broker", "is no controller and knows none"),
+        (THREE, "has no listener for them"),
+        ("controller.quorum.bootstrap.servers=a:9093", "has no listener for them"),
+        ("controller.listener.names=CONTROLLER", "has none of controller.listener.names"),
+        ("process.roles=controller", "has none of controller.listener.names"),
+        ("process.roles=controller\n" + COMBINED, "has a listener for clients"),
+        (COMBINED + "node.id=4", "not among controller.quorum.voters"),
+        (COMBINED + "process.roles=broker", "is among controller.quorum.voters"),
+        ("controller.quorum.voters=1@a:1,1@b:1", "twice"),
+        ("controller.quorum.voters=1@a:0", "port from 1 to 65535"),
+        ("controller.quorum.voters=a:1", "id@host:port"),
+        ("controller.quorum.bootstrap.servers=a", "host:port"),
+        ("broker.session.timeout.ms=2000", "fenced between two heartbeats"),
+        ("replica.lag.time.max.ms=500", "leave the in-sync set"),
+    ],
+)
+def test_settings_that_contradict_one_another(content: str, said: str) -> None:
+    with pytest.raises(InvalidConfig, match=re.escape(said)):
+        BrokerConfig.load(content)
+
+
+def test_three_brokers_keep_three_replicas_unless_somebody_said_otherwise() -> None:
+    config = BrokerConfig.load()
+    assert [config.replication_factor_of_new_topics(count) for count in (1, 2, 3, 9)] == [1, 1, 3, 3]
+    assert [config.in_sync_min_of_new_topic(count) for count in (1, 2, 3, 5)] == [None, None, 2, 2]
+    assert BrokerConfig.load("default.replication.factor=1").replication_factor_of_new_topics(3) == 1
+    assert BrokerConfig.load("default.replication.factor=4").replication_factor_of_new_topics(2) == 4
+    assert BrokerConfig.load("min.insync.replicas=1").in_sync_min_of_new_topic(3) is None
+    assert config.with_dynamic({"min.insync.replicas": "1"}, {}).in_sync_min_of_new_topic(3) is None

@@ -1,0 +1,96 @@
+"""What no single setting can tell about a node's place in a cluster: roles, listeners and quorum fit one another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from strandline.config import BrokerConfig
+
+PORT_MAX = 65_535
+
+
+def check_cluster(config: BrokerConfig) -> None:
+    """InvalidConfig, with what to write instead, where the settings contradict one another."""
+    _check_roles(config)
+    _check_listeners(config)
+    _check_quorum(config)
+    _check_times(config)
+
+
+def _check_roles(config: BrokerConfig) -> None:
+    if not config.process_roles:
+        raise InvalidConfig("process.roles is empty; expected broker, controller, or both")
+
+
+def _check_listeners(config: BrokerConfig) -> None:
+    given = ",".join(config.listeners)
+    clients = config.client_listeners()
+    if config.is_broker and not clients:
+        raise InvalidConfig(f"listeners={given!r} has no listener for clients")
+    if len(clients) > 1:
+        # One that nobody opened would be missed only by those who cannot connect.
+        raise InvalidConfig(f"listeners={given!r} has several listeners for clients; a node opens one for now")
+    if config.is_controller:
+        if not config.controller_listeners() and (config.controller_listener_names or not config.is_broker):
+            names = ",".join(config.controller_listener_names)
+            raise InvalidConfig(
+                f"listeners={given!r} has none of controller.listener.names={names!r}, and this node is a controller; "
+                "expected for example listeners=...,CONTROLLER://host:9093 and controller.listener.names=CONTROLLER"
+            )
+        if not config.controller_listeners() and config.names_other_voters():
+            raise InvalidConfig(
+                "the quorum has other nodes, and this controller has no listener for them; expected for example "
+                f"listeners={given},CONTROLLER://host:9093 and controller.listener.names=CONTROLLER"
+            )
+    if not config.is_broker and clients:
+        raise InvalidConfig(
+            f"listeners={given!r} has a listener for clients, and process.roles has no broker to serve them; expected "
+            "only those of controller.listener.names"
+        )
+
+
+def _check_quorum(config: BrokerConfig) -> None:
+    voters = config.quorum_voters()
+    if len(voters) < len(config.controller_quorum_voters):
+        raise InvalidConfig("controller.quorum.voters names a node twice")
+    for host, port in [*voters.values(), *config.quorum_bootstrap_servers()]:
+        if not 1 <= port <= PORT_MAX:
+            raise InvalidConfig(f"the quorum is to be found at {host}:{port}; expected a port from 1 to {PORT_MAX}")
+    if config.is_controller and voters and config.node_id not in voters:
+        raise InvalidConfig(
+            f"node.id={config.node_id} is a controller and not among controller.quorum.voters="
+            f"{','.join(config.controller_quorum_voters)}; expected {config.node_id}@host:port in that list, "
+            "on every node, or process.roles=broker here"
+        )
+    if not config.is_controller:
+        if config.node_id in voters:
+            raise InvalidConfig(
+                f"node.id={config.node_id} is among controller.quorum.voters, and process.roles has no controller; "
+                "expected another node.id, or process.roles=broker,controller"
+            )
+        if not voters and not config.controller_quorum_bootstrap_servers:
+            raise InvalidConfig(
+                "this node is no controller and knows none; expected "
+                "controller.quorum.bootstrap.servers=host:port,... with the controllers of its cluster"
+            )
+
+
+def _check_times(config: BrokerConfig) -> None:
+    pairs = (
+        (
+            ("broker.heartbeat.interval.ms", config.broker_heartbeat_interval_ms),
+            ("broker.session.timeout.ms", config.broker_session_timeout_ms),
+            "a broker would be fenced between two heartbeats",
+        ),
+        (
+            ("replica.fetch.wait.max.ms", config.replica_fetch_wait_max_ms),
+            ("replica.lag.time.max.ms", config.replica_lag_time_max_ms),
+            "an idle follower would leave the in-sync set",
+        ),
+    )
+    for (shorter, short_ms), (longer, long_ms), because in pairs:
+        if short_ms >= long_ms:
+            raise InvalidConfig(f"{shorter}={short_ms} is not below {longer}={long_ms}: {because}; expected less")
