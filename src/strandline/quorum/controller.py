@@ -4,6 +4,17 @@ The controller has an image of its own that already holds what it decided but th
 requests for the same topic, one right behind the other, are told apart before the first is on disk. An answer must
 wait until every record decided before it is flushed: hand the records (even an empty list) to the driver, and answer
 when it says so. If a write fails, `revert` returns the controller to what is really in the log.
+
+Only the active controller decides. Wiring (`broker/node.py`):
+
+    metadata.on_leading      controller.activate(metadata.image, runtime.monotonic())
+    metadata.on_not_leading  controller.deactivate(): from then on every command raises RequestError(NOT_CONTROLLER)
+    metadata.on_failed       controller.revert(image, pending)
+    by time                  records = controller.tick(now), written when there are any; again in the next turn of the
+                             loop while `controller.is_busy`, else at `controller.deadline` (None: nothing to wait for)
+
+What may concern thousands of partitions comes in shares: a `Steps` generator yields records, each list to be written
+before the next is asked for, and returns the outcome (`handlers/steps.py` runs it for the handlers).
 """
 
 from __future__ import annotations
@@ -11,10 +22,16 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from strandline.codec.messages.alter_partition_request import AlterPartitionRequest
+from strandline.codec.messages.alter_partition_response import AlterPartitionResponse
+from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from strandline.codec.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from strandline.codec.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from strandline.codec.messages.broker_registration_request import BrokerRegistrationRequest
+from strandline.codec.messages.controller_registration_request import ControllerRegistrationRequest
 from strandline.codec.messages.feature_level_record import FeatureLevelRecord
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.codec.messages.producer_ids_record import ProducerIdsRecord
@@ -103,6 +120,44 @@ class Controller:
     def bootstrap(self) -> list[Any]:
         """The first records of a fresh metadata log."""
         return self._decided([FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL)])
+
+    # The cluster: what the active controller does. Signatures first; what performs them follows.
+
+    is_active: bool
+    is_busy: bool
+    """Whether `tick` has more to do at once."""
+    deadline: float | None
+    """When `tick` has something to do next, in seconds of the monotonic clock."""
+
+    def activate(self, image: ClusterImage, now: float) -> None:
+        """Begin to decide; `image` holds everything that was committed. Every broker gets a fresh session."""
+        raise NotImplementedError
+
+    def deactivate(self) -> None:
+        """Another may lead: forget everything that was decided here."""
+        raise NotImplementedError
+
+    def tick(self, now: float) -> list[Any]:
+        """One share of what time brings: sessions that end, leaders to move, preferred leaders, unclean elections."""
+        raise NotImplementedError
+
+    def registration(
+        self, request: BrokerRegistrationRequest, *, cluster_id: str, now: float, next_offset: Callable[[], int]
+    ) -> Generator[list[Any], None, int]:
+        """BrokerRegistration; returns the broker epoch. `next_offset()` is the offset of the next record written."""
+        raise NotImplementedError
+
+    def heartbeat(self, request: BrokerHeartbeatRequest, *, now: float) -> Decision[BrokerHeartbeatResponse]:
+        raise NotImplementedError
+
+    def unregistration(self, broker_id: int) -> Generator[list[Any], None, None]:
+        raise NotImplementedError
+
+    def register_controller(self, request: ControllerRegistrationRequest) -> list[Any]:
+        raise NotImplementedError
+
+    def alter_partition(self, request: AlterPartitionRequest, *, version: int) -> Decision[AlterPartitionResponse]:
+        raise NotImplementedError
 
     def register_broker(
         self,
