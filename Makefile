@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-all check format crash clients interop bench bench-quick run generate docs clean
+.PHONY: help setup demo test test-all check format crash chaos mutations clients interop bench bench-quick run generate docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -43,6 +43,14 @@ format: setup ## format and fix what can be fixed
 
 crash: setup ## kill -9, power cut, full and failing disks, at full length
 	$(BIN)/python -m pytest -q tests/crash
+
+MINUTES ?= 5
+
+chaos: setup ## three brokers as processes under real faults for MINUTES=n; the checker judges (root for most faults)
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES)
+
+mutations: setup ## plant known bugs one by one in a copy of the tree: each must be noticed
+	$(BIN)/python -m tests.mutations
 
 clients: setup ## stock Kafka clients against a real broker
 	$(BIN)/python -m pytest -q tests/clients

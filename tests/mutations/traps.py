@@ -1,0 +1,106 @@
+"""What others fell into: the rows that every replicated log must prove it does not repeat.
+
+Each row names who met the trap first and what we must do. A row applies as soon as the code that could fall into it
+exists; one that does not apply yet says why. `tests/tidy` holds that every row that applies has a planted bug.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Trap(NamedTuple):
+    trap: str
+    source: str
+    we_must: str
+    not_yet: str = ""
+    """Why the trap cannot be met here yet; empty if it applies."""
+
+
+TRAPS: dict[str, Trap] = {
+    "truncation": Trap(
+        "truncation to the high watermark loses or forks data",
+        "KIP-101, KIP-279",
+        "truncate only by leader epoch and its end offset; the epoch file is flushed and truncated with the log",
+    ),
+    "client-epoch": Trap(
+        "a client does not see a truncation",
+        "KIP-320",
+        "fence old and unknown leader epochs on Fetch, ListOffsets and OffsetForLeaderEpoch",
+    ),
+    "offset-not-available": Trap(
+        "offsets go back after an election",
+        "KIP-207",
+        "OFFSET_NOT_AVAILABLE until the new leader's high watermark has passed the start of its epoch",
+    ),
+    "last-replica": Trap(
+        "the last replica standing comes back from an unclean shutdown",
+        "KIP-966",
+        "a clean-shutdown marker; the high watermark does not move while the in-sync set is below the minimum",
+    ),
+    "rebooted-broker": Trap(
+        "a rebooted empty broker enters the in-sync set by a late AlterPartition",
+        "KIP-903, KIP-841",
+        "broker epoch of each member; fenced and shutting-down brokers are refused",
+    ),
+    "isr-race": Trap(
+        "leader and controller disagree on the in-sync set",
+        "KIP-497",
+        "compare-and-set of the partition epoch; the leader counts the maximal set (committed and pending)",
+    ),
+    "zombie": Trap(
+        "a broker or leader that was fenced goes on",
+        "KIP-631, KIP-570",
+        "reject old broker and leader epochs; a fenced leader acknowledges nothing with acks=all",
+    ),
+    "stale-answer": Trap(
+        "an answer that is late or came twice is taken for the present one",
+        "our own simulation",
+        "match an answer to the offset and epoch that were asked; one fetch in flight",
+    ),
+    "fetch-session": Trap(
+        "a fetch session of somebody else, or an old turn of it",
+        "KIP-227",
+        "check the session epoch, bound the slots, prefer followers",
+    ),
+    "unclean-election": Trap(
+        "a replica outside the in-sync set leads",
+        "unclean.leader.election.enable",
+        "only where a topic says so",
+    ),
+    "follower-reads": Trap(
+        "a reader at a follower sees what an election could take back",
+        "KIP-392",
+        "never above the high watermark",
+    ),
+    "recreated-topic": Trap(
+        "a topic is made again under the same name",
+        "KIP-516",
+        "topic id in every path and directory; strays are removed",
+    ),
+    "raft-vote": Trap(
+        "a voter votes twice in one epoch, or for a candidate whose log is behind",
+        "Raft 5.2, 5.4.1",
+        "one vote per epoch, on disk before the answer leaves; the log of the candidate must reach as far",
+    ),
+    "raft-commit": Trap(
+        "entries of an older epoch count as committed",
+        "Raft 5.4.2, figure 8",
+        "the high watermark moves only past an entry of the leader's own epoch",
+    ),
+    "raft-flush": Trap(
+        "an entry counts before it is on disk",
+        "KIP-595",
+        "the leader counts its flushed end; a follower flushes before its next Fetch",
+    ),
+    "raft-divergence": Trap(
+        "a follower goes on from a log that has forked",
+        "KIP-595",
+        "last fetched epoch in every Fetch; truncate to where both agree",
+    ),
+    "raft-resign": Trap(
+        "a leader without a majority goes on",
+        "KAFKA-15489",
+        "resign when no majority has fetched within the timeout",
+    ),
+}
