@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import time
@@ -15,6 +16,10 @@ from tests.mutations import scratch
 from tests.mutations.planted import BadPatch, Planted
 
 LAST_LINES = 6
+_SLIP = re.compile(
+    r"^(?:E\s+)?(?:ImportError|ModuleNotFoundError|SyntaxError|IndentationError|NameError)\b", re.MULTILINE
+)
+"""A patch with a slip in it proves nothing, even if the words that are expected stand in the source that it shows."""
 
 
 class Outcome(StrEnum):
@@ -97,7 +102,7 @@ def _judge_one(bug: Planted, tree: Path, unsound: dict[tuple[str, ...], str]) ->
         if done.status == 0:
             continue
         found = bug.expect.search(done.output)
-        if found:
+        if found and not _SLIP.search(done.output):
             return verdict(Outcome.CAUGHT, line_around(done.output, found.start()))
         if done.status is None:
             return verdict(Outcome.HUNG, f"{' '.join(catcher)} did not end within {bug.timeout_s:g} s")
