@@ -310,6 +310,10 @@ class Connection:
             meter.at_once_ns += took_ns
             meter.at_once[took_ns.bit_length()] += 1
 
+    def on_congested(self) -> None:
+        # The peer took some and not all: who takes bytes, however slowly, is not idle.
+        self.used_at = self.dispatcher.ticks
+
     def on_drained(self) -> None:
         """The transport has sent everything."""
         self.go_on()

@@ -91,9 +91,11 @@ async def _serve(data: Path, config: BrokerConfig) -> int:
 
 def node_on(loop: asyncio.AbstractEventLoop, data: Path, config: BrokerConfig, *, takes_telemetry: bool = True) -> Node:
     """A node on this machine: its clock, its threads, its sockets and its disk."""
+    from strandline.broker.network import SocketNetwork
     from strandline.broker.node import Node
 
-    return Node(data, config, LoopRuntime(loop), takes_telemetry=takes_telemetry)
+    runtime = LoopRuntime(loop)
+    return Node(data, config, runtime, SocketNetwork.of(runtime, config), takes_telemetry=takes_telemetry)
 
 
 async def stop(node: Node) -> None:

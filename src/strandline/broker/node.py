@@ -16,11 +16,12 @@ from strandline.broker.deadlines import Deadlines
 from strandline.broker.descriptors import descriptors_max, share_out
 from strandline.broker.dispatch import Dispatcher
 from strandline.broker.dynamic_config import DynamicConfig
-from strandline.broker.listener import Listener, SocketOptions
+from strandline.broker.listener import Listener
 from strandline.broker.metadata_log import Done, MetadataLog
 from strandline.broker.preloading import import_rest
 from strandline.broker.replicas import Replicas
 from strandline.broker.routes import TELEMETRY_APIS, routes
+from strandline.broker.transport import Network
 from strandline.broker.watchdog import Watchdog
 from strandline.config import BrokerConfig
 from strandline.errors import CorruptLog, InvalidConfig
@@ -57,12 +58,14 @@ class Node:
         data: Path,
         config: BrokerConfig,
         runtime: Runtime,
+        network: Network,
         *,
         disk: Disk | None = None,
         takes_telemetry: bool = True,
     ) -> None:
         self.config = config
         self.runtime = runtime
+        self.network = network
         self.flusher = Flusher(self.runtime)
         self.reencoder = Reencoder(self.runtime)
         self.started_ms = self.runtime.now_ms()
@@ -97,12 +100,7 @@ class Node:
             creations_per_s_max=config.max_connection_creation_rate,
             connections_room=share.connections_max,
         )
-        options = SocketOptions(
-            backlog=config.socket_listen_backlog_size,
-            send_buffer_bytes=config.socket_send_buffer_bytes,
-            receive_buffer_bytes=config.socket_receive_buffer_bytes,
-        )
-        self.listener = Listener(runtime.loop, runtime, self.dispatcher, admission, options)  # type: ignore[attr-defined]
+        self.listener = Listener(network, runtime, self.dispatcher, admission)
         self.sessions = FetchSessions(
             self.runtime.random, sessions_max=config.max_incremental_fetch_session_cache_slots
         )

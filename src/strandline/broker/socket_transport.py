@@ -14,9 +14,9 @@ from collections import deque
 from functools import partial
 from typing import Final
 
-from strandline.broker.connection import Connection, release
+from strandline.broker.connection import release
 from strandline.broker.hangups import Hangups
-from strandline.broker.transport import Piece
+from strandline.broker.transport import Piece, Receiver
 from strandline.log.log_slice import LogSlice
 from strandline.runtime import Runtime
 
@@ -31,11 +31,11 @@ MISSES_MAX: Final = 3
 
 
 class ReceiveBuffer:
-    """The one buffer of a loop. A view of it is good until the callback that got it returns."""
+    """What may be used of the one piece of memory of a loop. A view is good until the callback that got it returns."""
 
-    def __init__(self) -> None:
-        self._whole = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
-        self.view = self._whole
+    def __init__(self, whole: memoryview) -> None:
+        self._whole = whole
+        self.view = whole
 
     def on_pressure(self, is_high: bool) -> None:
         """While requests fill the memory set aside for them, take little at a time: what is left over is kept."""
@@ -67,9 +67,9 @@ class SocketTransport:
         "_writing",
         "buffer",
         "closed",
-        "connection",
         "is_congested",
         "peer_host",
+        "receiver",
     )
 
     def __init__(
@@ -91,7 +91,7 @@ class SocketTransport:
         self._filling = False
         self._hangups = hangups
         self.buffer = buffer
-        self.connection: Connection | None = None
+        self.receiver: Receiver | None = None
         self.closed = False
         self.is_congested = False
         self.peer_host = host
@@ -104,16 +104,16 @@ class SocketTransport:
         except OSError:
             return 0
 
-    def attach(self, connection: Connection) -> None:
-        self.connection = connection
+    def attach(self, receiver: Receiver) -> None:
+        self.receiver = receiver
         self._hangups.watch(self._fd, self)
         self.resume()
 
     # In
 
     def _on_readable(self) -> None:
-        connection = self.connection
-        if connection is None:
+        receiver = self.receiver
+        if receiver is None:
             return
         try:
             size = self._socket.recv_into(self.buffer.view)
@@ -126,7 +126,7 @@ class SocketTransport:
             self.pause()
             self._hangups.leave(self)
             return
-        connection.receive(self.buffer.view[:size])
+        receiver.receive(self.buffer.view[:size])
 
     def on_hangup(self) -> None:
         """The peer is gone for good. What it sent before is still read, if anybody reads."""
@@ -135,10 +135,10 @@ class SocketTransport:
         self.let_go()
 
     def let_go(self) -> None:
-        connection = self.connection
-        if connection is not None:
+        receiver = self.receiver
+        if receiver is not None:
             self.close()
-            connection.on_closed()
+            receiver.on_closed()
 
     def pause(self) -> None:
         if self._reading:
@@ -182,9 +182,8 @@ class SocketTransport:
 
     def _congest(self) -> None:
         self.is_congested = True
-        if self.connection is not None:
-            # We come here whenever the socket took some and not all: who takes bytes, however slowly, is not idle.
-            self.connection.used_at = self.connection.dispatcher.ticks
+        if self.receiver is not None:
+            self.receiver.on_congested()
         if not self._writing:
             self._writing = True
             self._loop.add_writer(self._fd, self._drain)
@@ -228,8 +227,8 @@ class SocketTransport:
             self._loop.remove_writer(self._fd)
         if self.is_congested:
             self.is_congested = False
-            if self.connection is not None:
-                self.connection.on_drained()
+            if self.receiver is not None:
+                self.receiver.on_drained()
 
     def _send_file(self, head: FileBytes) -> int:
         """Send a part of a slice; -1 if a thread must bring it into memory first."""
@@ -289,10 +288,10 @@ class SocketTransport:
 
     def _lost(self) -> None:
         """The peer is gone. Told on a turn of its own: whoever called us is in the middle of something."""
-        connection = self.connection
-        if connection is not None:
+        receiver = self.receiver
+        if receiver is not None:
             self.close()
-            self._loop.call_soon(connection.on_closed)
+            self._loop.call_soon(receiver.on_closed)
 
     def close(self) -> None:
         if self.closed:
@@ -312,7 +311,7 @@ class SocketTransport:
         self._hangups.forget(self._fd)
         self._socket.close()
         # Both are freed now, and ten thousand that leave at once are no work for the garbage collector.
-        self.connection = None
+        self.receiver = None
 
 
 def _gather(pieces: list[Piece]) -> list[bytes | memoryview | FileBytes]:

@@ -4,8 +4,8 @@ Four roles. A `Network` gives addresses and connections. A `Transport` is one co
 `Receiver`. All calls happen on the loop, and none of them calls back before it has returned: what a `send` meets on the
 way is told on a later turn.
 
-After `Transport.close` nothing more is told to its receiver. A connection that ends otherwise, because the peer closed
-it or could not be reached, is told once, by `on_closed`.
+After `Transport.close` nothing more is told to its receiver, save an `on_closed` that was on its way. A connection that
+ends otherwise, because the peer closed it or could not be reached, is told once, by `on_closed`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ Piece = bytes | LogSlice
 
 
 class Transport(Protocol):
-    peer_host: str
+    @property
+    def peer_host(self) -> str: ...
 
     @property
     def peer_port(self) -> int:
         """0 if the peer is gone."""
 
-    is_congested: bool
-    """Whether bytes wait to be sent; no further request is started meanwhile."""
+    @property
+    def is_congested(self) -> bool:
+        """Whether bytes wait to be sent; no further request is started meanwhile."""
 
     def send(self, data: bytes) -> None: ...
 
@@ -45,8 +47,9 @@ class Transport(Protocol):
 class OutgoingTransport(Transport, Protocol):
     """A connection that was asked for. Before `on_connected` nothing may be sent."""
 
-    failure: str
-    """Why it could not be made, for people; empty if it was, or if nobody knows."""
+    @property
+    def failure(self) -> str:
+        """Why it could not be made, for people; empty if it was, or if nobody knows."""
 
 
 class Receiver(Protocol):
@@ -77,9 +80,12 @@ Accept = Callable[[Transport], Receiver | None]
 class Listening(Protocol):
     """An address that is taken. Peers are welcome after `open`."""
 
-    host: str
-    port: int
-    """What was really bound: port 0 asks for any that is free."""
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int:
+        """What was really bound: port 0 asks for any that is free."""
 
     def open(self) -> None: ...
 
