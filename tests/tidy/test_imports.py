@@ -39,7 +39,8 @@ MAY_IMPORT = {
     "observability": {"codec"} | BASE,
     "handlers": {"codec", "log", "partition", "quorum", "coordinators", "observability"} | BASE,
     "broker": {"codec", "log", "partition", "quorum", "coordinators", "handlers", "observability"} | BASE,
-    "testing": {"codec"} | BASE,
+    # The simulation runs whole nodes on a loop, a network and disks of its own.
+    "testing": {"codec", "log", "partition", "quorum", "broker"} | BASE,
     # Tools are clients: they speak the Kafka protocol. Only the commands that run a node know one, and `log dump`
     # reads files.
     "cli": {"codec", "log", "broker", "testing", "coordinators", "quorum"} | BASE,
