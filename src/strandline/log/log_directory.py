@@ -225,6 +225,12 @@ class LogDirectory:
         self._files_made += 1
         return {path: (self._files_made, content)}
 
+    def lower_recovery_point(self, name: TopicPartition, offset: int) -> None:
+        """Before a log is cut to `offset`: it may end there after a crash, and that is no damage. Blocks."""
+        if self.recovery_points.get(name, 0) > offset:
+            self.recovery_points[name] = offset
+            self.save(self._changed(checkpoints.RECOVERY_POINTS, self.recovery_points))
+
     def forget_checkpoints(self) -> None:
         """What was to be written may not be there: write it all the next time."""
         self._written.clear()

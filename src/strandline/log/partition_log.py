@@ -100,8 +100,13 @@ class PartitionLog:
         if header[2] > self.leader_epochs.latest and self.leader_epochs.note(header[2], header[0]):
             self.save_leader_epochs()
 
-    def save_leader_epochs(self) -> None:
-        self.disk.write_whole(self.directory / epoch_file.FILE_NAME, self.leader_epochs.format().encode())
+    def save_leader_epochs(self, *, sync: bool = False) -> None:
+        """Write the file of leader epochs; without `sync` the next flush makes it safe, along with the batches."""
+        path = self.directory / epoch_file.FILE_NAME
+        self.disk.write_whole(path, self.leader_epochs.format().encode(), sync=sync)
+        if not sync:
+            self.sync_with_next_flush(path)
+            self.unsynced_directories.append(self.directory)
 
     def close(self) -> None:
         """Write out indexes and a snapshot, sync, and close the files, whatever the disk says to that."""
@@ -404,10 +409,18 @@ class PartitionLog:
     # Cutting
 
     def truncate_to(self, offset: int) -> None:
-        """Forget everything from `offset` on; it must be the start of a batch or the end."""
+        """Forget everything from `offset` on; it must be the start of a batch or the end.
+
+        Whoever keeps the recovery point of this log has it written down first, if it is above `offset`: see
+        `LogDirectory.lower_recovery_point`. What was dropped is off the disk when this returns, so that no power cut
+        can bring a dropped segment, or a dropped epoch, back behind batches that are appended from now on.
+        """
         if offset >= self.log_end_offset:
             return
+        count = len(self.segments)
         self.drop_segments(max(1, bisect_left(self.base_offsets, offset)))
+        if len(self.segments) < count:
+            self.disk.sync_directory(self.directory)
         position = self.active.locate(offset, may_block=True)
         if position is not None:
             self.active.truncate(position, offset)
@@ -422,9 +435,38 @@ class PartitionLog:
             self._flushing.end_offset = min(self._flushing.end_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         if self.leader_epochs.truncate_end(offset):
-            self.save_leader_epochs()
+            self.save_leader_epochs(sync=True)
         self.snapshots.remove_beyond(offset)
         self.relearn(self.snapshots.restore(at_most=self.log_end_offset), None)
+
+    def restart_at(self, offset: int, now_ms: int) -> None:
+        """Forget everything, and go on at `offset` as a log that begins there.
+
+        For a follower whose leader no longer has what comes next, or that was given a snapshot in its place. A crash
+        on the way leaves a log that ends early, or none: as if it had fallen further behind. So its recovery point is
+        lowered to 0 first, by `LogDirectory.lower_recovery_point`.
+        """
+        if self.failure is not None:
+            raise self.refusal()
+        try:
+            while self.segments:
+                # The last one first: what a crash leaves is a log without its end, never one with a hole.
+                gone = self.segments.pop()
+                self.base_offsets.pop()
+                self._delete_segment(gone)
+            self.leader_epochs = LeaderEpochs()
+            self.save_leader_epochs(sync=True)
+            self.snapshots.remove_beyond(-1)
+            self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
+            if self._flushing is not None:
+                self._flushing.end_offset = min(self._flushing.end_offset, offset)
+            self.add_segment(offset, now_ms)
+            self.active.is_active = True
+            self.disk.sync_directory(self.directory)
+        except OSError as error:
+            self.fail(DiskFailed(f"{self.directory}: cannot begin at {offset}: {error.strerror}"))
+            raise self.refusal() from error
+        self.relearn(self.snapshots.restore(at_most=None), None)
 
     def drop_segments(self, first: int) -> None:
         """Delete the segments from the one at place `first` on."""

@@ -22,7 +22,7 @@ def test_one_sync_covers_all_that_a_turn_appends(tmp_path: Path) -> None:
         flusher.flush_soon(log)
     assert disk.calls["datasync"] == 0, "not before the turn ends"
     runtime.settle()
-    assert disk.calls["datasync"] == 1
+    assert disk.calls["datasync"] == 2, "the log, and beside it the file of leader epochs, which is new"
     assert log.flushed_offset == 100
     assert flusher.is_idle
     log.close()
@@ -50,7 +50,7 @@ def test_what_comes_while_a_sync_runs_is_covered_by_the_next(tmp_path: Path) -> 
     runtime.finish_job()
     assert log.flushed_offset == 51
     assert told == [1, 51]
-    assert (flusher.flushes_started, disk.calls["datasync"]) == (2, 2)
+    assert (flusher.flushes_started, disk.calls["datasync"]) == (2, 3), "leader epochs are synced once"
     assert flusher.is_idle
     log.close()
 
@@ -96,7 +96,7 @@ def test_a_roll_is_flushed_with_both_segments_and_the_old_indexes(tmp_path: Path
         fill(log, 1)
     flusher.flush(log)
     runtime.settle()
-    assert disk.calls["datasync"] == 2 + 2, "two segments, and the two indexes of the sealed one"
+    assert disk.calls["datasync"] == 2 + 2 + 1, "two segments, the two indexes of the sealed one, the leader epochs"
     assert log.flushed_offset == log.log_end_offset
     log.close()
 
@@ -116,7 +116,7 @@ async def test_on_a_real_loop_a_thousand_appends_share_few_syncs(tmp_path: Path)
     for _ in range(100):
         await asyncio.gather(*(append_one() for _ in range(10)))
     await done.wait()
-    assert disk.calls["datasync"] <= 101, "at most one sync for each turn of ten appends"
-    assert flusher.flushes_started == disk.calls["datasync"]
+    assert disk.calls["datasync"] <= 102, "at most one sync for each turn of ten appends, and one of the leader epochs"
+    assert flusher.flushes_started == disk.calls["datasync"] - 1
     log.close()
     runtime.close()

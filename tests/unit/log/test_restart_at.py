@@ -1,0 +1,99 @@
+"""A log that goes on elsewhere: a follower takes a snapshot in place of batches that its leader no longer has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.log.engine import NOON_MS, UnsyncedDisk, abandon, crash, fill, offsets_in, open_log
+from tests.unit.log.faulty_disk import FaultyDisk
+
+from strandline.errors import DiskFailed
+from strandline.ids import TopicPartition
+from strandline.log import checkpoints
+from strandline.log.log_directory import LogDirectory
+from strandline.topic_config import TopicConfig
+
+NAME = TopicPartition("orders", 0)
+
+
+def test_a_restarted_log_is_empty_and_takes_appends(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", segment_bytes=500)
+    fill(log, 30, leader_epoch=3)
+    assert len(log.segments) > 2
+    log.restart_at(100, NOON_MS)
+    assert (log.log_start_offset, log.log_end_offset, log.flushed_offset) == (100, 100, 100)
+    assert (log.leader_epochs.latest, offsets_in(log)) == (-1, [])
+    fill(log, 5, leader_epoch=7)
+    log.flush_now()
+    again = open_log(crash(log, tmp_path / "after"), segment_bytes=500)
+    assert offsets_in(again) == [100, 101, 102, 103, 104]
+    assert (again.leader_epochs.epochs, again.leader_epochs.start_offsets) == ([7], [100])
+    for each in (log, again):
+        abandon(each)
+
+
+def test_a_reader_of_the_old_records_goes_on_reading(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 3)
+    piece = log.read(0, size_bytes_max=1 << 20)
+    assert piece is not None
+    before = piece.read()
+    log.restart_at(50, NOON_MS)
+    assert piece.read() == before
+    piece.release()
+    abandon(log)
+
+
+def test_a_disk_that_refuses_takes_the_log_offline(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    log = open_log(tmp_path / "orders-0", disk=disk)
+    fill(log, 3)
+    disk.fail("sync_directory", 5, times=0)
+    with pytest.raises(DiskFailed):
+        log.restart_at(50, NOON_MS)
+    assert log.failure is not None
+    abandon(log)
+
+
+def test_a_flush_that_was_under_way_vouches_for_nothing_new(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 9)
+    job = log.begin_flush()
+    assert job is not None
+    log.restart_at(5, NOON_MS)
+    fill(log, 3)
+    job.run()
+    log.end_flush(job, None)
+    assert log.flushed_offset == 5
+    abandon(log)
+
+
+def test_after_a_cut_and_a_kill_the_log_may_end_where_it_was_cut(tmp_path: Path) -> None:
+    """The recovery point comes down first: a log that ends below it is taken for damaged."""
+    directory = LogDirectory(tmp_path / "data", disk=UnsyncedDisk(), open_files_max=10)
+    log = directory.open_log(NAME, TopicConfig(), now_ms=NOON_MS)
+    fill(log, 10)
+    log.flush_now()
+    directory.write_checkpoints({NAME: (log, 10)})
+    directory.lower_recovery_point(NAME, 4)
+    log.truncate_to(4)
+    copy = tmp_path / "killed"
+    crash(log, copy / str(NAME))
+    (copy / checkpoints.RECOVERY_POINTS).write_bytes((directory.path / checkpoints.RECOVERY_POINTS).read_bytes())
+    after = LogDirectory(copy, disk=UnsyncedDisk(), open_files_max=10)
+    again = after.open_log(NAME, TopicConfig(), now_ms=NOON_MS)
+    assert offsets_in(again) == [0, 1, 2, 3]
+    for each in (log, again):
+        abandon(each)
+
+
+def test_a_recovery_point_below_stays(tmp_path: Path) -> None:
+    directory = LogDirectory(tmp_path / "data", disk=UnsyncedDisk(), open_files_max=10)
+    log = directory.open_log(NAME, TopicConfig(), now_ms=NOON_MS)
+    fill(log, 10)
+    log.flush_now()
+    directory.write_checkpoints({NAME: (log, 10)})
+    directory.lower_recovery_point(NAME, 11)
+    assert directory.recovery_points == {NAME: 10}
+    abandon(log)
