@@ -16,20 +16,21 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from strandline.codec.columns import Record, columns_of, encode_batch
 from strandline.codec.internal_records import decode_metadata_record, encode_metadata_record
-from strandline.codec.message import Buffer, Message, decode_exact, encode
+from strandline.codec.message import Message, decode_exact, encode
 from strandline.codec.messages.feature_level_record import FeatureLevelRecord
 from strandline.codec.messages.kraft_version_record import KRaftVersionRecord
 from strandline.codec.messages.leader_change_message import LeaderChangeMessage
 from strandline.codec.messages.snapshot_footer_record import SnapshotFooterRecord
 from strandline.codec.messages.snapshot_header_record import SnapshotHeaderRecord
 from strandline.codec.messages.voters_record import VotersRecord
-from strandline.codec.record_batch import PREFIX, PREFIX_SIZE
+from strandline.codec.record_batch import PREFIX, PREFIX_SIZE, Buffer
 from strandline.errors import CorruptLog, PeerError
 from strandline.quorum.cluster_image import METADATA_VERSION
+from strandline.quorum.raft_log import SnapshotId
 
 RECORDS_PER_BATCH: Final = 256
 """What is decoded, or encoded, in one go."""
@@ -47,13 +48,6 @@ _CONTROL_RECORDS: Final[dict[int, type[Message]]] = {
     KRAFT_VERSION: KRaftVersionRecord,
     KRAFT_VOTERS: VotersRecord,
 }
-
-
-class SnapshotId(NamedTuple):
-    """Which part of the log a snapshot stands for: everything below `end_offset`, whose last record has `epoch`."""
-
-    end_offset: int
-    epoch: int
 
 
 BOOTSTRAP: Final = SnapshotId(0, 0)
@@ -120,10 +114,17 @@ class SnapshotReader:
     def batches(self) -> Iterator[list[Any]]:
         """The records of each batch, decoded. CorruptLog if the snapshot is damaged, or was never finished."""
         has_header = has_footer = False
-        size = 0
+        size = next_offset = 0
+        epoch: int | None = None
         try:
             for columns in columns_of(self._data):
-                size += columns.header.size_bytes
+                header = columns.header
+                epoch = header.leader_epoch if epoch is None else epoch
+                # Both lie outside of the CRC, so this is the check they get.
+                if header.base_offset != next_offset or header.leader_epoch != epoch:
+                    raise CorruptLog(f"a snapshot has offset {header.base_offset} in the place of {next_offset}")
+                size += header.size_bytes
+                next_offset = header.last_offset + 1
                 if has_footer or (not has_header and not columns.is_control):
                     raise CorruptLog("a snapshot begins with its header and ends with its footer")
                 if columns.is_control:
