@@ -20,7 +20,7 @@ from strandline.codec.message import Message, decode, decode_exact, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse
 from strandline.codec.messages.response_header import ResponseHeader
-from strandline.errors import MalformedMessage
+from strandline.errors import ErrorCode, MalformedMessage
 
 # A broker that claims more is broken or no broker at all; its claim must not fill the memory of a person's machine.
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
@@ -132,6 +132,14 @@ class Conversation:
                 raise ConnectionResetError(0, "the connection was closed by the broker")
             pieces += piece
         return bytes(pieces)
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code; a number that we do not know stays one."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
 
 
 def is_plain(cluster: Cluster) -> bool:

@@ -63,7 +63,7 @@ def doctor(
             if as_json:
                 output.json_line(finding.as_json())
             else:
-                _show(output, finding)
+                show(output, finding)
             output.flush()
 
     tell("this machine", machine_findings(None if no_cluster else _local_node(bootstrap)))
@@ -76,7 +76,7 @@ def doctor(
             metadata = _look_at_cluster(cluster, tell, grouped=not as_json)
     if data is not None:
         tell("the data directory", data_findings(data, None if metadata is None else metadata.cluster_id))
-    _conclude(output, seen, strict)
+    conclude(output, seen, strict)
 
 
 def _local_node(bootstrap: str) -> int | None:
@@ -161,7 +161,7 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _show(output: Output, finding: Finding) -> None:
+def show(output: Output, finding: Finding) -> None:
     label = f"{finding.level:7}"
     if output.is_terminal and colours_wanted(sys.stdout):
         label = f"\033[{_COLOURS[finding.level]}m{label}\033[0m"
@@ -170,7 +170,7 @@ def _show(output: Output, finding: Finding) -> None:
         output.hanging(f"{' ' * 11}do: ", " " * 15, finding.advice)
 
 
-def _conclude(output: Output, seen: list[Finding], strict: bool) -> None:
+def conclude(output: Output, seen: list[Finding], strict: bool) -> None:
     problems = sum(finding.level is Level.PROBLEM for finding in seen)
     warnings = sum(finding.level is Level.WARNING for finding in seen)
     output.flush()

@@ -56,8 +56,17 @@ COMMANDS: dict[str, Entry] = {
     "produce": Entry("Write records: lines or JSON, from files or stdin.", "produce:produce"),
     "consume": Entry("Read records: from an offset, a time, the last n; filter; follow.", "consume:consume"),
     "cluster": Entry(
-        "Look at the cluster.",
-        verbs=(("info", "cluster:info", "Brokers, controller, features, and how the partitions are."),),
+        "Look at the cluster, move replicas and leaders.",
+        verbs=(
+            ("info", "cluster:info", "Brokers, controller, features, and how the partitions are."),
+            ("status", "cluster_status:status", "Nodes, leaders, replicas, disks; what is not whole, and why."),
+            ("health", "cluster_health:health", "Say whether the cluster is well; exit code 5 if not."),
+            ("quorum", "cluster_quorum:quorum", "Who leads the metadata, who votes, who is behind."),
+            ("elect", "cluster_elect:elect", "Give leadership back to preferred replicas."),
+            ("drain", "cluster_drain:drain", "Move every replica of a broker to others."),
+            ("reassign", "cluster_reassign:reassign", "Move replicas, change their number, show what is under way."),
+            ("forget", "cluster_drain:forget", "Take a broker that is gone out of the cluster."),
+        ),
     ),
     "doctor": Entry("Say what is wrong with a node or this machine, and what to do.", "doctor:doctor"),
     "log": Entry(
@@ -126,7 +135,7 @@ def tell(failure: CommandFailed) -> None:
 _HELP = """A distributed log that speaks the Kafka protocol.
 
 Data goes to stdout, talk to stderr.
-Exit codes: 0 done, 1 error, 2 wrong usage, 3 not found, 4 unreachable or timed out, 5 doctor found something.
+Exit codes: 0 done, 1 error, 2 wrong usage, 3 not found, 4 unreachable or timed out, 5 doctor or health found something.
 """
 
 
