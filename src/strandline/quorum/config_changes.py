@@ -60,9 +60,11 @@ class ConfigAlteration:
 
 
 def config_records(
-    asked: ConfigAlteration, *, image: ClusterImage, config: BrokerConfig, node_id: int
+    asked: ConfigAlteration, *, image: ClusterImage, config: BrokerConfig, node_id: int | None
 ) -> list[ConfigRecord]:
     """The records of one alteration, none where nothing changes; RequestError with Kafka's code if it may not be.
+
+    A broker takes settings for all brokers and for itself, `node_id`; a controller, None, those of every broker.
 
     Levels of loggers are asked for in the same way, and it is for the node to set them: no record tells of them.
     """
@@ -121,16 +123,17 @@ def _check_operations(asked: ConfigAlteration) -> None:
             raise _bad_request(f"Unknown operations type {each.operation}")
 
 
-def _checked_broker_name(asked: ConfigAlteration, node_id: int) -> str:
-    """Empty for the defaults of all brokers, or this node's id."""
+def _checked_broker_name(asked: ConfigAlteration, node_id: int | None) -> str:
+    """Empty for the defaults of all brokers, or the id of one."""
     name = asked.resource_name
     if not name:
         return name
-    if broker_id_of(name) is None:
+    broker_id = broker_id_of(name)
+    if broker_id is None:
         raise _bad_request(f"Node id must be an integer, but it is: {name}")
-    if broker_id_of(name) != node_id:
+    if node_id is not None and broker_id != node_id:
         raise _bad_request(f"Unexpected broker id, expected {node_id}, but received {name}")
-    return str(node_id)
+    return str(broker_id)
 
 
 def broker_id_of(name: str) -> int | None:
@@ -195,7 +198,7 @@ def _check_resource(
 
 
 def _check_broker(
-    name: str, settings: dict[str, str], *, image: ClusterImage, config: BrokerConfig, node_id: int
+    name: str, settings: dict[str, str], *, image: ClusterImage, config: BrokerConfig, node_id: int | None
 ) -> None:
     for key in settings:
         refusal = refusal_of_change(key, for_one_broker=bool(name))

@@ -301,7 +301,7 @@ class Controller:
         self._config = config
 
     def decide_configs(
-        self, asked: Sequence[ConfigAlteration], *, node_id: int, validate_only: bool = False
+        self, asked: Sequence[ConfigAlteration], *, node_id: int | None, validate_only: bool = False
     ) -> Iterator[Decision[RequestError | None]]:
         """For each resource in order its records and None, or why its settings stay; one at a time, as above."""
         times = Counter((each.resource_type, each.resource_name) for each in asked)
