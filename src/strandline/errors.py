@@ -150,6 +150,7 @@ class ErrorCode(IntEnum):
     TELEMETRY_TOO_LARGE = 118
     INVALID_REGISTRATION = 119
     TRANSACTION_ABORTABLE = 120
+    INVALID_VOTER_KEY = 125
 
 
 class StrandlineError(Exception):

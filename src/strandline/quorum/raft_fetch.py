@@ -52,7 +52,30 @@ class FetchAnswer:
     snapshot: SnapshotId | None = None
     may_wait: bool = False
 
+    @property
+    def has_records(self) -> bool:
+        return self.error == ErrorCode.NONE and self.diverging is None and self.snapshot is None
+
 
 def check_position(log: RaftLog, offset: int, epoch: int) -> EpochEnd | SnapshotId | None:
     """None if the entry before `offset` is of `epoch` here too; else where to cut, or the snapshot to take instead."""
-    raise NotImplementedError
+    earliest = log.earliest_snapshot
+    if earliest is not None:
+        start = log.start_offset
+        is_before = offset < start or epoch < earliest.epoch
+        # Right at the start there is no entry to compare with but the last one in the snapshot.
+        is_other = offset == start != 0 and offset == earliest.end_offset and epoch != earliest.epoch
+        if is_before or is_other:
+            return log.latest_snapshot
+    end = log.end_of_epoch(epoch)
+    if end.epoch != epoch or end.end_offset < offset:
+        return end
+    return None
+
+
+def truncation_point(log: RaftLog, diverging: EpochEnd) -> int:
+    """How far our log can agree with a leader's in which `diverging.epoch` ends where it says."""
+    own = log.end_of_epoch(diverging.epoch)
+    if own.epoch == diverging.epoch:
+        return min(own.end_offset, diverging.end_offset, log.end_offset)
+    return min(own.end_offset, log.end_offset)
