@@ -33,19 +33,21 @@ BASE = {
 MAY_IMPORT = {
     "codec": {"errors", "ids"},
     "log": {"codec"} | BASE,
-    "partition": {"codec", "log"} | BASE,
+    "replication": {"codec"} | BASE,
+    "partition": {"codec", "log", "replication"} | BASE,
     "quorum": {"codec"} | BASE,
     "coordinators": {"codec"} | BASE,
     "observability": {"codec"} | BASE,
-    "handlers": {"codec", "log", "partition", "quorum", "coordinators", "observability"} | BASE,
-    "broker": {"codec", "log", "partition", "quorum", "coordinators", "handlers", "observability"} | BASE,
+    "handlers": {"codec", "log", "partition", "replication", "quorum", "coordinators", "observability"} | BASE,
+    "broker": {"codec", "log", "partition", "replication", "quorum", "coordinators", "handlers", "observability"}
+    | BASE,
     # The simulation runs whole nodes on a loop, a network and disks of its own.
     "testing": {"codec", "log", "partition", "quorum", "broker"} | BASE,
     # Tools are clients: they speak the Kafka protocol. Only the commands that run a node know one, and `log dump`
     # reads files.
     "cli": {"codec", "log", "broker", "testing", "coordinators", "quorum"} | BASE,
 }
-PURE = ("codec", "partition", "quorum", "coordinators")
+PURE = ("codec", "partition", "replication", "quorum", "coordinators")
 IMPURE = {
     "asyncio",
     "io",

@@ -1,7 +1,8 @@
 """Fetch, versions 4 to 18, by hand: the answer is a list of byte strings and slices of files, never the records.
 
 Held equal to the compiled messages (`codec.messages.fetch_*`) by property tests. Version 7 brought sessions, 12 is
-flexible, 13 names topics by id, 15 moved the replica id into a tagged field.
+flexible, 13 names topics by id, 15 moved the replica id into a tagged field, 18 brought a follower's high watermark.
+Requests are written here too, and answers read, for the one client that is a broker: a follower, from version 17 on.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from strandline.codec.current_leader import FETCH_DIVERGING_TAG, NO_TAGS
 from strandline.codec.primitives import read_uvarint
 from strandline.codec.wire import (
     ELEMENTS_MAX,
@@ -25,6 +27,8 @@ from strandline.errors import ErrorCode, MalformedMessage
 FLEXIBLE_FROM: Final = 12
 TOPIC_ID_FROM: Final = 13
 REPLICA_STATE_FROM: Final = 15
+ENDPOINTS_FROM: Final = 16
+HIGH_WATERMARK_FROM: Final = 18
 INT32_MAX: Final = 2**31 - 1
 ABSENT_CODES: Final = frozenset((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID))
 
@@ -39,6 +43,12 @@ _PARTITION_12 = Struct(">iiqiqi")
 _RESULT_4 = Struct(">ihqq")
 _RESULT_5 = Struct(">ihqqq")
 _RESPONSE_HEAD_7 = Struct(">ihi")
+_REPLICA_STATE = Struct(">iq")
+_REPLICA_TAG = Struct(">BBBiqB")
+_HIGH_WATERMARK_TAG = Struct(">BBBq")
+_EPOCH_END = Struct(">iq")
+KNOWS_ALL: Final = 2**63 - 1
+"""The high watermark of a reader that says nothing of it: nobody need tell it."""
 
 
 class PartitionFetch(NamedTuple):
@@ -50,6 +60,8 @@ class PartitionFetch(NamedTuple):
     last_fetched_epoch: int
     log_start_offset: int
     size_bytes_max: int
+    high_watermark: int = KNOWS_ALL
+    """What a follower knows of it (18+)."""
 
 
 class FetchRequest(NamedTuple):
@@ -62,6 +74,8 @@ class FetchRequest(NamedTuple):
     session_epoch: int
     partitions: list[PartitionFetch]
     forgotten: list[tuple[str | bytes, int]]
+    replica_epoch: int = -1
+    """The broker epoch of a follower (15+)."""
 
 
 class Records(Protocol):
@@ -80,6 +94,8 @@ class PartitionData(NamedTuple, Generic[R]):
     last_stable_offset: int
     log_start_offset: int
     records: R | None
+    tags: bytes = NO_TAGS
+    """Tagged fields, from version 12 on: see `codec.current_leader`."""
 
 
 def parse_fetch(view: memoryview, at: int, version: int) -> FetchRequest:
@@ -91,7 +107,7 @@ def parse_fetch(view: memoryview, at: int, version: int) -> FetchRequest:
 
 def _parse(view: memoryview, at: int, version: int) -> FetchRequest:
     flexible = version >= FLEXIBLE_FROM
-    replica_id = -1
+    replica_id = replica_epoch = -1
     if version < REPLICA_STATE_FROM:
         (replica_id,) = _INT32.unpack_from(view, at)
         at += 4
@@ -132,11 +148,20 @@ def _parse(view: memoryview, at: int, version: int) -> FetchRequest:
             raise MalformedMessage("a rack id that is null")
     if flexible:
         if version >= REPLICA_STATE_FROM:
-            replica_id = _read_request_tags(view, at)
+            replica_id, replica_epoch = _read_request_tags(view, at)
         else:
             skip_tags(view, at)
     return FetchRequest(
-        replica_id, wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, partitions, forgotten
+        replica_id,
+        wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation,
+        session_id,
+        session_epoch,
+        partitions,
+        forgotten,
+        replica_epoch,
     )
 
 
@@ -155,8 +180,12 @@ def _read_partition(view: memoryview, at: int, version: int, topic: str | bytes)
     epoch = last_epoch = start = -1
     if version >= FLEXIBLE_FROM:
         index, epoch, offset, last_epoch, start, max_bytes = _PARTITION_12.unpack_from(view, at)
-        # Tags: a follower's directory id and high watermark (17, 18); consumers send none.
-        at = skip_tags(view, at + 32)
+        at += 32
+        if view[at]:
+            # A follower's directory id and high watermark (17, 18); consumers send none.
+            high_watermark, at = _read_partition_tags(view, at, version)
+            return PartitionFetch(topic, index, epoch, offset, last_epoch, start, max_bytes, high_watermark), at
+        at += 1
     elif version >= 9:
         index, epoch, offset, start, max_bytes = _PARTITION_9.unpack_from(view, at)
         at += 28
@@ -169,9 +198,26 @@ def _read_partition(view: memoryview, at: int, version: int, topic: str | bytes)
     return PartitionFetch(topic, index, epoch, offset, last_epoch, start, max_bytes), at
 
 
-def _read_request_tags(view: memoryview, at: int) -> int:
-    """The replica id of a follower, tag 1; consumers send no tags."""
-    replica_id = -1
+def _read_partition_tags(view: memoryview, at: int, version: int) -> tuple[int, int]:
+    """The high watermark that a follower knows, tag 1 from version 18 on."""
+    high_watermark = KNOWS_ALL
+    count, at = read_uvarint(view, at)
+    if count > TAGGED_FIELDS_MAX:
+        raise MalformedMessage(f"{count} tagged fields; {TAGGED_FIELDS_MAX} are allowed")
+    for _ in range(count):
+        tag, at = read_uvarint(view, at)
+        size, at = read_uvarint(view, at)
+        if size > len(view) - at:
+            raise MalformedMessage("a tagged field goes beyond the message")
+        if tag == 1 and version >= HIGH_WATERMARK_FROM:
+            (high_watermark,) = _INT64.unpack_from(view, at)
+        at += size
+    return high_watermark, at
+
+
+def _read_request_tags(view: memoryview, at: int) -> tuple[int, int]:
+    """The replica id and broker epoch of a follower, tag 1; consumers send no tags."""
+    replica_id = replica_epoch = -1
     count, at = read_uvarint(view, at)
     if count > TAGGED_FIELDS_MAX:
         raise MalformedMessage(f"{count} tagged fields; {TAGGED_FIELDS_MAX} are allowed")
@@ -181,15 +227,24 @@ def _read_request_tags(view: memoryview, at: int) -> int:
         if size > len(view) - at:
             raise MalformedMessage("a tagged field goes beyond the message")
         if tag == 1:
-            (replica_id,) = _INT32.unpack_from(view, at)
+            replica_id, replica_epoch = _REPLICA_STATE.unpack_from(view, at)
         at += size
-    return replica_id
+    return replica_id, replica_epoch
 
 
 def encode_fetch_response(
-    results: list[PartitionData[R]], version: int, *, session_id: int, error_code: int = 0, isolation_level: int = 0
+    results: list[PartitionData[R]],
+    version: int,
+    *,
+    session_id: int,
+    error_code: int = 0,
+    isolation_level: int = 0,
+    endpoints: bytes = NO_TAGS,
 ) -> tuple[list[bytes | R], int]:
-    """The body as a list of byte strings and records to be sent in between, and its size."""
+    """The body as a list of byte strings and records to be sent in between, and its size.
+
+    `endpoints` is the section of tagged fields that names leaders; it is left out below version 16.
+    """
     flexible = version >= FLEXIBLE_FROM
     head = _RESPONSE_HEAD_7.pack(0, error_code, session_id) if version >= 7 else b"\x00\x00\x00\x00"
     # Aborted transactions: null where nobody asked, else none (transactions are not there yet), and none of a partition
@@ -205,7 +260,7 @@ def encode_fetch_response(
         topic = of_topic[0].topic
         text.append(topic if isinstance(topic, bytes) else string(topic, flexible))
         text.append(uvarint(len(of_topic) + 1) if flexible else _INT32.pack(len(of_topic)))
-        for _, partition, error, high_watermark, stable, start, records in of_topic:
+        for _, partition, error, high_watermark, stable, start, records, tags in of_topic:
             if version >= 5:
                 text.append(_RESULT_5.pack(partition, error, high_watermark, stable, start))
             else:
@@ -220,11 +275,11 @@ def encode_fetch_response(
                 pieces.append(records)
                 size += len(block) + length
             if flexible:
-                text.append(b"\x00")
+                text.append(tags)
         if flexible:
             text.append(b"\x00")
     if flexible:
-        text.append(b"\x00")
+        text.append(endpoints if version >= ENDPOINTS_FROM else NO_TAGS)
     block = b"".join(text)
     pieces.append(block)
     return pieces, size + len(block)
@@ -237,3 +292,118 @@ def _by_topic(results: list[PartitionData[R]]) -> list[list[PartitionData[R]]]:
     for result in results:
         grouped.setdefault(result.topic, []).append(result)
     return list(grouped.values())
+
+
+# What a follower sends and is answered.
+
+
+class FetchedPartition(NamedTuple):
+    topic: bytes
+    partition: int
+    error_code: int
+    high_watermark: int
+    log_start_offset: int
+    diverging: tuple[int, int] | None
+    """(epoch, its end at the leader) if the follower's log is not a part of the leader's."""
+    records: memoryview
+
+
+class FetchAnswer(NamedTuple):
+    error_code: int
+    session_id: int
+    partitions: list[FetchedPartition]
+
+
+def encode_follower_fetch(
+    version: int,
+    *,
+    replica_id: int,
+    replica_epoch: int,
+    wait_ms_max: int,
+    size_bytes_max: int,
+    session_id: int,
+    session_epoch: int,
+    partitions: list[PartitionFetch],
+    forgotten: list[tuple[bytes, int]],
+) -> bytes:
+    """The body of a follower's Fetch, version 17 or 18: at least one byte is wanted, whatever the isolation level."""
+    parts = [_HEAD_7.pack(wait_ms_max, 1, size_bytes_max, 0, session_id, session_epoch)]
+    by_topic: dict[str | bytes, list[PartitionFetch]] = {}
+    for fetch in partitions:
+        by_topic.setdefault(fetch[0], []).append(fetch)
+    parts.append(uvarint(len(by_topic) + 1))
+    for topic, of_topic in by_topic.items():
+        assert isinstance(topic, bytes), "a follower names topics by their ids"
+        parts += (topic, uvarint(len(of_topic) + 1))
+        for _, index, epoch, offset, last_epoch, start, max_bytes, high_watermark in of_topic:
+            parts.append(_PARTITION_12.pack(index, epoch, offset, last_epoch, start, max_bytes))
+            if version >= HIGH_WATERMARK_FROM and high_watermark != KNOWS_ALL:
+                parts.append(_HIGH_WATERMARK_TAG.pack(1, 1, 8, high_watermark))
+            else:
+                parts.append(NO_TAGS)
+        parts.append(NO_TAGS)
+    left: dict[bytes, list[int]] = {}
+    for topic_id, index in forgotten:
+        left.setdefault(topic_id, []).append(index)
+    parts.append(uvarint(len(left) + 1))
+    for topic_id, indexes in left.items():
+        parts += (topic_id, uvarint(len(indexes) + 1), *map(_INT32.pack, indexes), NO_TAGS)
+    # No rack; the one tagged field is the replica's id and epoch.
+    parts += (b"\x01", _REPLICA_TAG.pack(1, 1, 13, replica_id, replica_epoch, 0))
+    return b"".join(parts)
+
+
+def parse_fetch_answer(view: memoryview, at: int, version: int) -> FetchAnswer:
+    """The answer to a follower's Fetch, version 17 or 18; records are views."""
+    try:
+        return _parse_answer(view, at)
+    except (StructError, IndexError) as error:
+        raise MalformedMessage("a Fetch answer that ends too early") from error
+
+
+def _parse_answer(view: memoryview, at: int) -> FetchAnswer:
+    _, error_code, session_id = _RESPONSE_HEAD_7.unpack_from(view, at)
+    at += 10
+    partitions: list[FetchedPartition] = []
+    topics, at = read_count(view, at, True, 18)
+    for _ in range(topics):
+        topic = bytes(view[at : at + 16])
+        count, at = read_count(view, at + 16, True, 37)
+        for _ in range(count):
+            index, error, high_watermark, _, start = _RESULT_5.unpack_from(view, at)
+            at += 30
+            aborted, at = read_uvarint(view, at)
+            for _ in range(aborted - 1):
+                at = skip_tags(view, at + 16)
+            size, at = read_uvarint(view, at + 4)
+            size = max(0, size - 1)
+            if size > len(view) - at:
+                raise MalformedMessage(f"records of {size} bytes with {len(view) - at} left")
+            records = view[at : at + size]
+            at += size
+            diverging = None
+            if view[at]:
+                diverging, at = _read_diverging(view, at)
+            else:
+                at += 1
+            partitions.append(FetchedPartition(topic, index, error, high_watermark, start, diverging, records))
+        at = skip_tags(view, at)
+    skip_tags(view, at)
+    return FetchAnswer(error_code, session_id, partitions)
+
+
+def _read_diverging(view: memoryview, at: int) -> tuple[tuple[int, int] | None, int]:
+    diverging = None
+    count, at = read_uvarint(view, at)
+    if count > TAGGED_FIELDS_MAX:
+        raise MalformedMessage(f"{count} tagged fields; {TAGGED_FIELDS_MAX} are allowed")
+    for _ in range(count):
+        tag, at = read_uvarint(view, at)
+        size, at = read_uvarint(view, at)
+        if size > len(view) - at:
+            raise MalformedMessage("a tagged field goes beyond the message")
+        if tag == FETCH_DIVERGING_TAG:
+            epoch, end_offset = _EPOCH_END.unpack_from(view, at)
+            diverging = (epoch, end_offset)
+        at += size
+    return diverging, at

@@ -4,7 +4,8 @@ Held equal to the compiled messages (`codec.messages.produce_*`) by property tes
 
     request    transactional id, acks int16, timeout int32, [topic name | id, [partition int32, records]]
     response   [topic name | id, [partition, error, base offset, append time, log start (5+), record errors and
-               message (8+)]], throttle time;  version 9+ is flexible, 13 names topics by id
+               message (8+), who leads instead (10+)]], throttle time, where those are (10+);
+               version 9+ is flexible, 13 names topics by id
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
+from strandline.codec.current_leader import NO_TAGS, PRODUCE_LEADER_TAG, leader_section
 from strandline.codec.primitives import read_uvarint
 from strandline.codec.wire import ELEMENTS_MAX, read_count, read_name, skip_tags, string, uvarint
 from strandline.errors import MalformedMessage
 
 FLEXIBLE_FROM: Final = 9
 TOPIC_ID_FROM: Final = 13
+LEADER_FROM: Final = 10
 TEMPLATES_MAX: Final = 4096
 _ACKS_TIMEOUT = Struct(">hi")
 _PARTITION_SIZE = Struct(">ii")
@@ -50,6 +53,8 @@ class PartitionResult(NamedTuple):
     log_append_time_ms: int
     log_start_offset: int
     message: str | None = None
+    leader: tuple[int, int] | None = None
+    """Who leads instead, and in which epoch (10+)."""
 
 
 def parse_produce(view: memoryview, at: int, version: int) -> ProduceRequest:
@@ -105,9 +110,12 @@ def parse_produce(view: memoryview, at: int, version: int) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
 
 
-def encode_produce_response(results: list[PartitionResult], version: int) -> bytes:
-    """The body. Results of one topic stand together, as they did in the request."""
-    if len(results) == 1:
+def encode_produce_response(results: list[PartitionResult], version: int, *, endpoints: bytes = NO_TAGS) -> bytes:
+    """The body. Results of one topic stand together, as they did in the request.
+
+    `endpoints` is the section of tagged fields that names leaders; it is left out below version 10.
+    """
+    if len(results) == 1 and endpoints is NO_TAGS:
         # Only what is known to be there is kept: a peer may make up names without end.
         around = _around_one_result.__wrapped__ if results[0].error_code else _around_one_result
         prefix, suffix = around(results[0].topic, version)
@@ -122,7 +130,7 @@ def encode_produce_response(results: list[PartitionResult], version: int) -> byt
         parts.extend([_encode_result(result, version) for result in of_topic])
         if flexible:
             parts.append(b"\x00")
-    parts.append(_tail(flexible))
+    parts.append(b"\x00\x00\x00\x00" + endpoints if version >= LEADER_FROM else _tail(flexible))
     return b"".join(parts)
 
 
@@ -147,7 +155,7 @@ def _tail(flexible: bool) -> bytes:
 
 
 def _encode_result(result: PartitionResult, version: int) -> bytes:
-    _, partition, error_code, base_offset, append_time_ms, log_start_offset, message = result
+    _, partition, error_code, base_offset, append_time_ms, log_start_offset, message, leader = result
     if version < 5:
         return _RESULT_BEFORE_5.pack(partition, error_code, base_offset, append_time_ms)
     fixed = _RESULT.pack(partition, error_code, base_offset, append_time_ms, log_start_offset)
@@ -155,6 +163,7 @@ def _encode_result(result: PartitionResult, version: int) -> bytes:
         return fixed
     if version < FLEXIBLE_FROM:
         return fixed + b"\x00\x00\x00\x00" + (b"\xff\xff" if message is None else string(message, False))
-    if message is None:
+    if message is None and leader is None:
         return fixed + _NO_ERRORS
-    return fixed + b"\x01" + string(message, True) + b"\x00"
+    tags = NO_TAGS if leader is None or version < LEADER_FROM else leader_section(PRODUCE_LEADER_TAG, *leader)
+    return fixed + b"\x01" + (b"\x00" if message is None else string(message, True)) + tags

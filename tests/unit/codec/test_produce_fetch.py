@@ -13,6 +13,14 @@ from hypothesis import strategies as st
 from tests.unit.codec.message_values import random_message
 
 from strandline.codec import fetch, produce
+from strandline.codec.current_leader import (
+    FETCH_LEADER_TAG,
+    NO_TAGS,
+    NodeEndpoint,
+    diverging_section,
+    endpoints_section,
+    leader_section,
+)
 from strandline.codec.message import decode_exact, encode
 from strandline.codec.messages import fetch_request, fetch_response, produce_request, produce_response
 from strandline.codec.wire import ELEMENTS_MAX, TAGGED_FIELDS_MAX, read_uvarint, string, uvarint
@@ -235,6 +243,7 @@ def flat_fetch(request: fetch_request.FetchRequest, version: int) -> fetch.Fetch
                 each.last_fetched_epoch,
                 each.log_start_offset,
                 each.partition_max_bytes,
+                each.high_watermark,
             )
             for topic in request.topics
             for each in topic.partitions
@@ -244,6 +253,7 @@ def flat_fetch(request: fetch_request.FetchRequest, version: int) -> fetch.Fetch
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ],
+        request.replica_state.replica_epoch,
     )
 
 
@@ -280,6 +290,7 @@ FETCHED = st.builds(
     high_watermark=INT64,
     last_stable_offset=INT64,
     log_start_offset=INT64,
+    tags=st.just(NO_TAGS),
     records=st.none() | st.binary(min_size=1, max_size=300).map(Bytes),
 )
 
@@ -311,7 +322,7 @@ def compiled_fetch_response(
     results: list[fetch.PartitionData[Bytes]], version: int, session_id: int, error_code: int, isolation_level: int
 ) -> fetch_response.FetchResponse:
     topics: dict[str | bytes, fetch_response.FetchableTopicResponse] = {}
-    for topic, partition, code, high_watermark, stable, start, records in results:
+    for topic, partition, code, high_watermark, stable, start, records, _ in results:
         of_topic = topics.setdefault(topic, fetch_response.FetchableTopicResponse())
         if isinstance(topic, bytes):
             of_topic.topic_id = uuid.UUID(bytes=topic)
@@ -333,6 +344,121 @@ def compiled_fetch_response(
     if version >= 7:
         response.session_id, response.error_code = session_id, error_code
     return response
+
+
+# Who leads instead, and what a follower says and is told
+
+LEADERS = st.tuples(INT32, INT32)
+ENDPOINTS = st.lists(st.builds(NodeEndpoint, INT32, NAMES, INT32, st.none() | NAMES), min_size=1, max_size=3)
+
+
+@EVERY_FETCH
+@given(leader=LEADERS, diverging=st.tuples(INT32, INT64), endpoints=ENDPOINTS, topic=IDS)
+def test_a_fetch_answer_says_who_leads_and_where_logs_part(
+    leader: tuple[int, int], diverging: tuple[int, int], endpoints: list[NodeEndpoint], topic: uuid.UUID
+) -> None:
+    results: list[fetch.PartitionData[Bytes]] = [
+        fetch.PartitionData(topic.bytes, 0, 6, -1, -1, -1, None, leader_section(FETCH_LEADER_TAG, *leader)),
+        fetch.PartitionData(topic.bytes, 1, 0, 5, 5, 0, None, diverging_section(*diverging)),
+    ]
+    pieces, _ = fetch.encode_fetch_response(results, 17, session_id=1, endpoints=endpoints_section(endpoints))
+    written = b"".join(piece for piece in pieces if isinstance(piece, bytes))
+    answer = decode_exact(fetch_response.FetchResponse, 17, written)
+    first, second = answer.responses[0].partitions
+    assert (first.current_leader.leader_id, first.current_leader.leader_epoch) == leader
+    assert (second.diverging_epoch.epoch, second.diverging_epoch.end_offset) == diverging
+    assert [(each.node_id, each.host, each.port, each.rack) for each in answer.node_endpoints] == endpoints
+    read = fetch.parse_fetch_answer(memoryview(written), 0, 17)
+    assert [each.diverging for each in read.partitions] == [None, diverging]
+    assert [each.error_code for each in read.partitions] == [6, 0]
+
+
+@EVERY_PRODUCE
+@given(leader=LEADERS, endpoints=ENDPOINTS, message=st.none() | st.text(max_size=20))
+def test_a_produce_answer_says_who_leads(
+    leader: tuple[int, int], endpoints: list[NodeEndpoint], message: str | None
+) -> None:
+    results = [produce.PartitionResult("t", 0, 6, -1, -1, -1, message, leader)]
+    written = produce.encode_produce_response(results, 12, endpoints=endpoints_section(endpoints))
+    answer = decode_exact(produce_response.ProduceResponse, 12, written)
+    told = answer.responses[0].partition_responses[0]
+    assert (told.current_leader.leader_id, told.current_leader.leader_epoch) == leader
+    assert told.error_message == message
+    assert [(each.node_id, each.host, each.port, each.rack) for each in answer.node_endpoints] == endpoints
+    before = produce.encode_produce_response(results, 9, endpoints=endpoints_section(endpoints))
+    decode_exact(produce_response.ProduceResponse, 9, before)
+
+
+FOLLOWED = st.builds(
+    fetch.PartitionFetch,
+    topic=IDS.map(lambda topic: topic.bytes),
+    partition=INT32,
+    current_leader_epoch=INT32,
+    fetch_offset=INT64,
+    last_fetched_epoch=INT32,
+    log_start_offset=INT64,
+    size_bytes_max=INT32,
+    high_watermark=INT64,
+)
+
+
+@pytest.mark.parametrize("version", [17, 18])
+@EVERY_FETCH
+@given(
+    partitions=st.lists(FOLLOWED, max_size=4),
+    forgotten=st.lists(st.tuples(IDS.map(lambda topic: topic.bytes), INT32), max_size=4),
+    replica=st.tuples(INT32.filter(lambda number: number != -1), INT64),
+)
+def test_a_followers_fetch_is_read_as_it_was_written(
+    version: int, partitions: list[fetch.PartitionFetch], forgotten: list[tuple[bytes, int]], replica: tuple[int, int]
+) -> None:
+    written = fetch.encode_follower_fetch(
+        version,
+        replica_id=replica[0],
+        replica_epoch=replica[1],
+        wait_ms_max=500,
+        size_bytes_max=10_000,
+        session_id=7,
+        session_epoch=8,
+        partitions=partitions,
+        forgotten=forgotten,
+    )
+    compiled = decode_exact(fetch_request.FetchRequest, version, written)
+    assert (compiled.replica_state.replica_id, compiled.replica_state.replica_epoch) == replica
+    read = fetch.parse_fetch(memoryview(written), 0, version)
+    assert read == flat_fetch(compiled, version)
+    if version < 18:
+        partitions = [each._replace(high_watermark=fetch.KNOWS_ALL) for each in partitions]
+    assert sorted(read.partitions) == sorted(partitions)
+    assert sorted(read.forgotten) == sorted(forgotten)
+    assert (read.size_bytes_min, read.session_id, read.session_epoch) == (1, 7, 8)
+
+
+@EVERY_FETCH
+@given(data=st.data())
+def test_an_answer_to_a_follower_is_read_as_it_was_written(data: st.DataObject) -> None:
+    topic = data.draw(IDS).bytes
+    results = [each._replace(topic=topic, partition=index) for index, each in enumerate(data.draw(st.lists(FETCHED)))]
+    pieces, _ = fetch.encode_fetch_response(results, 18, session_id=9, isolation_level=data.draw(st.integers(0, 1)))
+    written = b"".join(piece if isinstance(piece, bytes) else piece.data for piece in pieces)
+    read = fetch.parse_fetch_answer(memoryview(written), 0, 18)
+    assert (read.error_code, read.session_id) == (0, 9)
+    assert [
+        (each.partition, each.error_code, each.high_watermark, each.log_start_offset, bytes(each.records))
+        for each in read.partitions
+    ] == [
+        (
+            each.partition,
+            each.error_code,
+            each.high_watermark,
+            each.log_start_offset,
+            each.records.data if each.records else b"",
+        )
+        for each in results
+    ]
+    for size in range(0, len(written), 7):
+        with pytest.raises(MalformedMessage):
+            fetch.parse_fetch_answer(memoryview(written[:size]), 0, 18)
 
 
 # Bytes of any size, and bytes that are none

@@ -1,0 +1,293 @@
+"""The leader's view of the replicas of one partition: who is in sync, and how far everybody is.
+
+A follower acknowledges by fetching: whoever asks for offset n holds everything below n. Three sets matter.
+
+    isr             what the controller last decided (the metadata log, or its answer to a proposal)
+    proposed        what was proposed and is not answered yet; at most one proposal is out
+    maximal set     both together: a member of either may be elected, so the high watermark waits for all of them
+
+Proposals are compare-and-set on the partition epoch. If an answer is lost, the proposal is made again; the metadata log
+tells what became of it, whatever comes first. Nobody is proposed with a broker epoch other than that of the process
+which fetched: a broker that was restarted with an empty disk must not come in by what its predecessor held (KIP-903).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from strandline.errors import ErrorCode
+
+UNKNOWN_OFFSET: Final = -1
+NO_BROKER_EPOCH: Final = -1
+
+_STAYS_AS_IT_WAS: Final = frozenset((ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA))
+"""The controller refused and says that nothing changed: the proposal is forgotten."""
+_NEWS_WILL_TELL: Final = frozenset(
+    (
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.NEW_LEADER_ELECTED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
+)
+"""The controller knows something newer than we do. Until the metadata log has told it, the proposal counts as if it
+were under way: it may be what was decided."""
+
+IsEligible = Callable[[int, int], bool]
+"""Whether the broker of this id, in this broker epoch, may be in sync: registered with it, unfenced, not leaving."""
+
+
+class Proposal(NamedTuple):
+    """What an AlterPartition says of one partition."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    broker_epochs: tuple[int, ...]
+    """Of each member, in the same order; -1 for one that has not fetched from this leader yet."""
+
+
+class FollowerState:
+    """One follower, as its fetches show it."""
+
+    __slots__ = (
+        "behind_since",
+        "broker_epoch",
+        "caught_up_at",
+        "end_offset",
+        "fetched_at",
+        "id",
+        "leader_end_then",
+        "log_start_offset",
+    )
+
+    def __init__(self, replica_id: int, now: float) -> None:
+        self.id = replica_id
+        self.end_offset = UNKNOWN_OFFSET
+        """Everything below is there. Unknown until it fetches from this leader in this epoch."""
+        self.log_start_offset = UNKNOWN_OFFSET
+        self.broker_epoch = NO_BROKER_EPOCH
+        self.caught_up_at = now
+        """When it last held all that the leader had; a new leader gives everybody its time to be heard of."""
+        self.fetched_at = now
+        self.leader_end_then = 1 << 62
+        """The leader's end when it fetched last: who asks for it next was caught up then."""
+        self.behind_since: float | None = None
+
+
+class InSyncReplicas:
+    __slots__ = (
+        "_counted",
+        "_is_awaiting_news",
+        "_is_eligible",
+        "_outsiders",
+        "epoch_start_offset",
+        "followers",
+        "isr",
+        "lag_max_s",
+        "leader_epoch",
+        "node_id",
+        "now",
+        "partition_epoch",
+        "proposed",
+        "replicas",
+    )
+
+    def __init__(
+        self,
+        node_id: int,
+        *,
+        replicas: Iterable[int],
+        isr: Iterable[int],
+        leader_epoch: int,
+        partition_epoch: int,
+        epoch_start_offset: int,
+        lag_max_s: float,
+        is_eligible: IsEligible,
+        now: float,
+    ) -> None:
+        self.node_id = node_id
+        self.replicas = tuple(replicas)
+        self.isr = tuple(isr)
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self.epoch_start_offset = epoch_start_offset
+        """The log end at which this leader began; below it are records of others."""
+        self.lag_max_s = lag_max_s
+        self._is_eligible = is_eligible
+        self.now = now
+        self.proposed: Proposal | None = None
+        self._is_awaiting_news = False
+        self.followers = {each: FollowerState(each, now) for each in self.replicas if each != node_id}
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """The high watermark is asked for with every fetch of a follower: decide beforehand whom it waits for."""
+        maximal = set(self.isr)
+        if self.proposed is not None:
+            maximal.update(self.proposed.isr)
+        self._counted = [each for each in self.followers.values() if each.id in maximal]
+        self._outsiders = [each for each in self.followers.values() if each.id not in maximal]
+
+    # What the metadata log says
+
+    def on_metadata(self, *, replicas: Iterable[int], isr: Iterable[int], partition_epoch: int, now: float) -> bool:
+        """The controller's decision, as the metadata log tells it; whether it was news. Older ones are passed over."""
+        if partition_epoch <= self.partition_epoch:
+            return False
+        self.replicas = tuple(replicas)
+        for each in self.replicas:
+            if each != self.node_id and each not in self.followers:
+                self.followers[each] = FollowerState(each, now)
+        for gone in [each for each in self.followers if each not in self.replicas]:
+            del self.followers[gone]
+        self._commit(isr, partition_epoch)
+        return True
+
+    def _commit(self, isr: Iterable[int], partition_epoch: int) -> None:
+        self.isr = tuple(isr)
+        self.partition_epoch = partition_epoch
+        # Whatever was proposed was for an older partition epoch: it was decided by this, or never will be.
+        self.proposed = None
+        self._is_awaiting_news = False
+        self._arrange()
+
+    # What followers show
+
+    def on_fetch(
+        self, follower: FollowerState, offset: int, *, log_start_offset: int, broker_epoch: int, end_offset: int
+    ) -> None:
+        """A follower, in `broker_epoch`, asked for `offset` while the leader's log ends at `end_offset`; see `now`.
+
+        The caller has checked the offset against the leader's log by epoch: only then it is an acknowledgement.
+        """
+        if offset >= end_offset:
+            follower.caught_up_at = self.now
+            follower.behind_since = None
+        elif offset >= follower.leader_end_then and follower.fetched_at > follower.caught_up_at:
+            follower.caught_up_at = follower.fetched_at
+        follower.end_offset = offset
+        follower.log_start_offset = log_start_offset
+        follower.broker_epoch = broker_epoch
+        follower.fetched_at = self.now
+        follower.leader_end_then = end_offset
+
+    def high_watermark(self, own_end_offset: int) -> int:
+        """Up to where every replica that might be elected holds the records; -1 while one has not been heard of.
+
+        A follower that is about to join is waited for, too: else a leader with much to do would run away from it, and
+        it could never come in.
+        """
+        for follower in self._counted:
+            if follower.end_offset < own_end_offset:
+                own_end_offset = follower.end_offset
+        for follower in self._outsiders:
+            if follower.end_offset < own_end_offset and self._is_about_to_join(follower):
+                own_end_offset = follower.end_offset
+        return own_end_offset
+
+    def _is_about_to_join(self, follower: FollowerState) -> bool:
+        return (
+            follower.end_offset >= 0
+            and self.now - follower.caught_up_at <= self.lag_max_s
+            and self._is_eligible(follower.id, follower.broker_epoch)
+        )
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other replica is in sync, nor may be soon: the leader's copy is the only one that counts."""
+        return not self._counted
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a replica is not in sync."""
+        return len(self.isr) < len(self.replicas)
+
+    def low_watermark(self, own_start_offset: int, is_alive: Callable[[int], bool]) -> int:
+        """Below it no live replica has records; -1 while one has not told."""
+        return min(
+            (each.log_start_offset for each in self.followers.values() if is_alive(each.id)), default=own_start_offset
+        )
+
+    def is_behind(self, end_offset: int) -> bool:
+        """Whether a replica in sync does not hold everything below `end_offset`."""
+        return any(each.end_offset < end_offset for each in self._counted)
+
+    # Proposals
+
+    def maybe_expand(self, high_watermark: int) -> Proposal | None:
+        """A proposal to take in who has caught up: with what is committed and with the beginning of this epoch."""
+        if self.proposed is not None or not self._outsiders:
+            return None
+        joining = [
+            each.id
+            for each in self._outsiders
+            if each.end_offset >= high_watermark
+            and each.end_offset >= self.epoch_start_offset
+            and self._is_eligible(each.id, each.broker_epoch)
+        ]
+        return self._propose([*self.isr, *joining]) if joining else None
+
+    def maybe_shrink(self, end_offset: int, now: float) -> Proposal | None:
+        """A proposal to leave out who did not keep up for `lag_max_s`. Asked from time to time."""
+        self.now = now
+        if self.proposed is not None:
+            return None
+        lagging = []
+        for follower in self._counted:
+            if follower.end_offset >= end_offset:
+                follower.behind_since = None
+            elif follower.behind_since is None:
+                # Where nothing was written for an hour, nobody has fallen behind in that hour.
+                follower.behind_since = now
+            elif now - max(follower.behind_since, follower.caught_up_at) > self.lag_max_s:
+                lagging.append(follower.id)
+        return self._propose([each for each in self.isr if each not in lagging]) if lagging else None
+
+    def _propose(self, isr: list[int]) -> Proposal:
+        epochs = {each.id: each.broker_epoch for each in self.followers.values()}
+        self.proposed = Proposal(
+            self.leader_epoch,
+            self.partition_epoch,
+            tuple(isr),
+            tuple(epochs.get(each, NO_BROKER_EPOCH) for each in isr),
+        )
+        self._arrange()
+        return self.proposed
+
+    def on_proposal_answered(
+        self,
+        proposal: Proposal,
+        error_code: int,
+        *,
+        leader_epoch: int = -1,
+        partition_epoch: int = -1,
+        isr: Iterable[int] = (),
+    ) -> bool:
+        """The controller's answer to `proposal`; whether to ask it again.
+
+        The answer to another proposal than the one that is out is of the past, and nothing is learnt from it.
+        """
+        if proposal is not self.proposed or self._is_awaiting_news:
+            return False
+        if error_code == ErrorCode.NONE:
+            if leader_epoch == self.leader_epoch and partition_epoch > self.partition_epoch:
+                self._commit(isr, partition_epoch)
+            elif leader_epoch == self.leader_epoch and partition_epoch == self.partition_epoch:
+                # The controller had nothing to change: what we know is what it knows.
+                self.proposed = None
+                self._arrange()
+            else:
+                self._is_awaiting_news = True
+            return False
+        if error_code in _STAYS_AS_IT_WAS:
+            self.proposed = None
+            self._arrange()
+            return False
+        if error_code in _NEWS_WILL_TELL:
+            self._is_awaiting_news = True
+            return False
+        return True
