@@ -17,12 +17,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any, Final
 
 from strandline.broker.answer_stream import AnswerStream, Asked, OnBody
 from strandline.broker.connection import FRAME_HEADER
 from strandline.broker.transport import Network
+from strandline.codec.answers import response_class
 from strandline.codec.message import Message, decode, encode
 from strandline.errors import Disconnected, MalformedMessage, TimedOut
 from strandline.observability.log_lines import fields
@@ -248,16 +248,3 @@ class Channel:
 def _tell(lost: Sequence[Asked], error: BaseException) -> None:
     for asked in lost:
         asked.on_answer(None, error)
-
-
-_response_classes: dict[type[Message], type[Message]] = {}
-
-
-def response_class(request_class: type[Message]) -> type[Message]:
-    """The class of the answer to such a request."""
-    found = _response_classes.get(request_class)
-    if found is None:
-        module = import_module(request_class.__module__.removesuffix("_request") + "_response")
-        found = getattr(module, request_class.__name__.removesuffix("Request") + "Response")
-        _response_classes[request_class] = found
-    return found

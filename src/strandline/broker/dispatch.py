@@ -9,16 +9,18 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.connection import Connection, Exchange
 from strandline.broker.deadlines import Deadlines
-from strandline.broker.routes import Route
-from strandline.codec.message import decode, encode
+from strandline.broker.routes import BROKER, CONTROLLER, Route
+from strandline.codec.message import Message, decode, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.wire import skip_tags
-from strandline.errors import PeerError
+from strandline.errors import ErrorCode, PeerError
 from strandline.handlers.context import EncodedResponse
+from strandline.handlers.refusals import refusal
 from strandline.observability.log_lines import fields
 from strandline.observability.request_meter import RequestMeter
 from strandline.observability.response_errors import count_errors
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from strandline.broker.node import Node
 
 API_VERSIONS: Final = 18
+REQUEST_HEADER: Final = Struct(">hhih")
+"""API key, version, correlation id, length of the client id."""
 REFUSALS_LOGGED_MAX: Final = 10
 """Lines a second about connections that were hung up on: fourteen bytes of a peer are not to cost a line each."""
 FAVOUR_S_MAX: Final = 30
@@ -68,6 +72,14 @@ class RequestContext:
         return self._exchange.connection
 
     @property
+    def routes(self) -> dict[int, Route]:
+        return self._exchange.connection.dispatcher.routes
+
+    @property
+    def is_at_controller(self) -> bool:
+        return self._exchange.connection.dispatcher.listener == CONTROLLER
+
+    @property
     def client_port(self) -> int:
         return self._exchange.connection.transport.peer_port
 
@@ -87,6 +99,10 @@ class RequestContext:
         self._exchange.reply(encode(response, self.api_version))
 
 
+Forward = Callable[[RequestContext, Message, bytes], None]
+"""Takes a request that was begun, as a message and as the bytes that came, header and body."""
+
+
 class Dispatcher:
     def __init__(
         self,
@@ -96,8 +112,14 @@ class Dispatcher:
         frame_size_max: int,
         inbox_bytes_max: int,
         clock_ns: Callable[[], int] | None = None,
+        listener: str = BROKER,
     ) -> None:
         self.node = node
+        self.listener = listener
+        self.is_active: Callable[[], bool] = lambda: True
+        """Whether this node is the active controller."""
+        self.forward: Forward | None = None
+        """Hands a request on to the one that is. Without it, whoever asks is told that this is the wrong one."""
         self.clock_ns = clock_ns
         """What requests are timed by; without a clock nothing is counted."""
         self.window_clock_ns = clock_ns
@@ -198,11 +220,24 @@ class Dispatcher:
             correlation_id, flexible_header=version >= route.flexible_from and route.api_key != API_VERSIONS
         )
         context = RequestContext(self.node, route, exchange, version, client_id, connection.transport.peer_host)
-        response = handler.handle(context, request)
-        if response is not None:
+        if route.for_active and not self.is_active():
+            header = REQUEST_HEADER.pack(route.api_key, version, correlation_id, client_id_size)
+            self._hand_on(context, request, header, view)
+        elif (response := handler.handle(context, request)) is not None:
             context.reply(response)
         if self.clock_ns is not None and (took_ns := self.clock_ns() - began_ns) > SLOW_NS:
             self.slow = took_ns, route.name, context.client_host, client_id
+
+    def _hand_on(self, context: RequestContext, request: Message, header: bytes, view: memoryview) -> None:
+        """What only the active controller can answer has come to another node."""
+        if self.forward is not None:
+            self.forward(context, request, header + view)
+            return
+        answer = refusal(request, context.api_version, ErrorCode.NOT_CONTROLLER)
+        if answer is None:
+            self.refuse(context.connection, f"{context.route.name} is for the active controller")
+        else:
+            context.reply(answer)
 
     def _refuse_version(self, connection: Connection, route: Route, version: int, correlation_id: int) -> None:
         if route.api_key != API_VERSIONS:

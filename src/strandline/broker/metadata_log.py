@@ -46,6 +46,8 @@ Done = Callable[[BaseException | None], object]
 
 
 class MetadataLog:
+    is_leader = True
+
     def __init__(
         self,
         directory: LogDirectory,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.admission import Admission, parse_overrides
 from strandline.broker.checkpoint_writer import CheckpointWriter
+from strandline.broker.controller_channel import ControllerChannel, LocalController
 from strandline.broker.deadlines import Deadlines
 from strandline.broker.descriptors import descriptors_max, share_out
 from strandline.broker.dispatch import Dispatcher
@@ -20,7 +21,7 @@ from strandline.broker.listener import Listener
 from strandline.broker.metadata_log import Done, MetadataLog
 from strandline.broker.preloading import import_rest
 from strandline.broker.replicas import Replicas
-from strandline.broker.routes import TELEMETRY_APIS, routes
+from strandline.broker.routes import CONTROLLER, TELEMETRY_APIS, routes
 from strandline.broker.transport import Network
 from strandline.broker.watchdog import Watchdog
 from strandline.config import BrokerConfig
@@ -111,6 +112,13 @@ class Node:
             self.flusher,
             node_id=self.node_id,
             segment_bytes=config.metadata_log_segment_bytes,
+        )
+        self.controller_channel = ControllerChannel(
+            runtime,
+            network,
+            local=LocalController(self, routes(CONTROLLER), client_id=f"broker-{self.node_id}"),  # type: ignore[arg-type]
+            where=lambda: None,
+            client_id=f"broker-{self.node_id}",
         )
         self.controller = Controller(self.metadata.image, config=config, rng=self.runtime.random)
         self.dynamic_config = DynamicConfig(self)

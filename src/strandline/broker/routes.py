@@ -1,4 +1,8 @@
-"""The table of what is served: API key, name, versions, and the module that answers.
+"""The table of what is served: API key, name, versions, the module that answers, and on which listeners.
+
+Clients come by the `BROKER` listener; brokers and controllers that want a controller come by the `CONTROLLER` one. What
+only the active controller can answer is `for_active`: a broker hands such a request of a client on to it, in an
+Envelope (`is_forwarded`), and a controller that is not active says so.
 
 Modules and message classes are imported at the first request of their kind, so that a node starts in a fraction of a
 second. `tests/tidy` holds the table equal to what the modules say of themselves.
@@ -6,6 +10,7 @@ second. `tests/tidy` holds the table equal to what the modules say of themselves
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final, NamedTuple
@@ -18,6 +23,10 @@ Hot = Callable[..., None]
 
 GROUP_ELEMENTS_MAX: Final = 8_000
 """Members or protocols that one request about a group may name: a group decides about all of them in one step."""
+
+BROKER: Final = "broker"
+CONTROLLER: Final = "controller"
+BOTH: Final = (BROKER, CONTROLLER)
 
 TELEMETRY_APIS = (71, 72)
 """Advertised where somebody can see what clients push about themselves."""
@@ -38,8 +47,11 @@ class Route:
         "api_key",
         "elements_max",
         "flexible_from",
+        "for_active",
         "hot",
         "is_advertised",
+        "is_forwarded",
+        "listeners",
         "meter",
         "name",
         "requests",
@@ -58,6 +70,9 @@ class Route:
         hot: Hot | None = None,
         advertised_min: int | None = None,
         elements_max: int = ELEMENTS_MAX,
+        listeners: tuple[str, ...] = (BROKER,),
+        is_forwarded: bool = False,
+        for_active: bool | None = None,
     ) -> None:
         self.api_key = api_key
         self.name = name
@@ -67,6 +82,9 @@ class Route:
         self.flexible_from = flexible_from
         self.hot = hot
         self.elements_max = elements_max
+        self.listeners = listeners
+        self.is_forwarded = is_forwarded
+        self.for_active = is_forwarded if for_active is None else for_active
         self.requests = 0
         """All that were begun."""
         self.meter: RequestMeter | None = None
@@ -84,16 +102,21 @@ class Route:
 
     def load(self) -> Handler:
         if self._handler is None:
-            message = import_module(f"strandline.codec.messages.{self.snake_name}_request")
+            snake = re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
+            message = import_module(f"strandline.codec.messages.{snake}_request")
             handle = import_module(self.module_name).handle
             self._handler = Handler(getattr(message, f"{self.name}Request"), handle)
         return self._handler
 
 
-def routes() -> dict[int, Route]:
-    """A fresh table: it counts requests, so every node has its own."""
+def routes(listener: str = BROKER) -> dict[int, Route]:
+    """A fresh table of what such a listener serves: it counts requests, so every listener of a node has its own."""
+    return {route.api_key: route for route in _table() if listener in route.listeners}
+
+
+def _table() -> list[Route]:
     # Produce is advertised from version 0 because librdkafka takes its absence for a broker without compression.
-    table = [
+    return [
         Route(0, "Produce", (3, 13), 9, "k00_produce", hot=k00_produce.start, advertised_min=0),
         Route(1, "Fetch", (4, 18), 12, "k01_fetch", hot=k01_fetch.start),
         Route(2, "ListOffsets", (1, 11), 6, "k02_list_offsets"),
@@ -105,23 +128,25 @@ def routes() -> dict[int, Route]:
         Route(12, "Heartbeat", (0, 4), 4, "k12_heartbeat"),
         Route(13, "LeaveGroup", (0, 5), 4, "k13_leave_group", elements_max=GROUP_ELEMENTS_MAX),
         Route(14, "SyncGroup", (0, 5), 4, "k14_sync_group", elements_max=GROUP_ELEMENTS_MAX),
-        Route(18, "ApiVersions", (0, 4), 3, "k18_api_versions"),
-        Route(19, "CreateTopics", (2, 7), 5, "k19_create_topics"),
-        Route(20, "DeleteTopics", (1, 6), 4, "k20_delete_topics"),
+        Route(18, "ApiVersions", (0, 4), 3, "k18_api_versions", listeners=BOTH),
+        Route(19, "CreateTopics", (2, 7), 5, "k19_create_topics", listeners=BOTH, is_forwarded=True),
+        Route(20, "DeleteTopics", (1, 6), 4, "k20_delete_topics", listeners=BOTH, is_forwarded=True),
         Route(21, "DeleteRecords", (0, 2), 2, "k21_delete_records"),
         Route(22, "InitProducerId", (0, 5), 2, "k22_init_producer_id"),
         Route(23, "OffsetForLeaderEpoch", (2, 4), 4, "k23_offset_for_leader_epoch"),
-        Route(32, "DescribeConfigs", (1, 4), 4, "k32_describe_configs"),
-        Route(33, "AlterConfigs", (0, 2), 2, "k33_alter_configs"),
+        Route(32, "DescribeConfigs", (1, 4), 4, "k32_describe_configs", listeners=BOTH),
+        Route(33, "AlterConfigs", (0, 2), 2, "k33_alter_configs", listeners=BOTH, is_forwarded=True),
         Route(35, "DescribeLogDirs", (1, 5), 2, "k35_describe_log_dirs"),
-        Route(37, "CreatePartitions", (0, 3), 2, "k37_create_partitions"),
-        Route(44, "IncrementalAlterConfigs", (0, 1), 1, "k44_incremental_alter_configs"),
-        Route(57, "UpdateFeatures", (0, 2), 0, "k57_update_features"),
-        Route(60, "DescribeCluster", (0, 2), 0, "k60_describe_cluster"),
+        Route(37, "CreatePartitions", (0, 3), 2, "k37_create_partitions", listeners=BOTH, is_forwarded=True),
+        Route(
+            44, "IncrementalAlterConfigs", (0, 1), 1, "k44_incremental_alter_configs", listeners=BOTH, is_forwarded=True
+        ),
+        Route(57, "UpdateFeatures", (0, 2), 0, "k57_update_features", listeners=BOTH, is_forwarded=True),
+        Route(58, "Envelope", (0, 0), 0, "k58_envelope", listeners=(CONTROLLER,), for_active=True),
+        Route(60, "DescribeCluster", (0, 2), 0, "k60_describe_cluster", listeners=BOTH),
         Route(61, "DescribeProducers", (0, 0), 0, "k61_describe_producers"),
         Route(71, "GetTelemetrySubscriptions", (0, 0), 0, "k71_get_telemetry_subscriptions"),
         Route(72, "PushTelemetry", (0, 0), 0, "k72_push_telemetry"),
         Route(74, "ListConfigResources", (0, 1), 0, "k74_list_config_resources"),
         Route(75, "DescribeTopicPartitions", (0, 0), 0, "k75_describe_topic_partitions"),
     ]
-    return {route.api_key: route for route in table}

@@ -38,10 +38,11 @@ def alter(
         return encode(outcome, version)
 
     def decisions() -> Iterator[tuple[list[Any], bytes]]:
-        decided = node.controller.decide_configs(asked, node_id=node.node_id, validate_only=validate_only)
+        node_id = None if context.is_at_controller else node.node_id
+        decided = node.controller.decide_configs(asked, node_id=node_id, validate_only=validate_only)
         for each, (records, refusal) in zip(asked, decided, strict=True):
             if each.resource_type == RESOURCE_BROKER_LOGGER and refusal is None:
-                yield records, part(each, _alter_loggers(each, node.node_id, validate_only=validate_only))
+                yield records, part(each, alter_loggers(each, node.node_id, validate_only=validate_only))
             else:
                 yield records, part(each, refusal)
 
@@ -55,7 +56,7 @@ def alter(
     decide(node, decisions(), on_done)
 
 
-def _alter_loggers(asked: ConfigAlteration, node_id: int, *, validate_only: bool) -> PeerError | None:
+def alter_loggers(asked: ConfigAlteration, node_id: int, *, validate_only: bool) -> PeerError | None:
     """All of the levels, or none and why."""
     try:
         _check_loggers(asked, node_id)

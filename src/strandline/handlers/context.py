@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from strandline.codec.message import Message
 from strandline.config import BrokerConfig
 from strandline.log.log_directory import LogDirectory
 from strandline.log.log_slice import LogSlice
@@ -39,8 +40,33 @@ class ApiRange(Protocol):
     api_key: int
     name: str
     is_advertised: bool
+    is_forwarded: bool
     advertised_min: int
+    version_min: int
     version_max: int
+
+
+class Metadata(Protocol):
+    """The metadata log, as far as handlers ask about it."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node is the active controller."""
+
+
+class ControllerChannel(Protocol):
+    def ask(
+        self,
+        request: Message,
+        version: int,
+        on_answer: Callable[[Any, BaseException | None], object],
+        *,
+        timeout_s: float,
+    ) -> None:
+        """Ask the active controller, wherever it is; `on_answer(response, error)` once, and not before this returns."""
 
 
 class Node(Protocol):
@@ -50,6 +76,7 @@ class Node(Protocol):
     runtime: Runtime
     image: ClusterImage
     controller: Controller
+    controller_channel: ControllerChannel
     producer_ids: ProducerIds
     sessions: FetchSessions
     groups: Any
@@ -60,6 +87,9 @@ class Node(Protocol):
     """Partitions led here, by topic name and by topic id (16 bytes); None where a log is offline."""
     produce_waits: deque[ProduceWait]
     reencoder: Reencoder
+
+    @property
+    def metadata(self) -> Metadata: ...
 
     def partition(self, topic: str, index: int) -> Partition | None: ...
 
@@ -105,6 +135,14 @@ class RequestContext(Protocol):
     api_version: int
     client_id: str | None
     client_host: str
+
+    @property
+    def routes(self) -> Mapping[int, ApiRange]:
+        """What is served where the request came in."""
+
+    @property
+    def is_at_controller(self) -> bool:
+        """Whether it was sent to a controller: then no broker in particular is meant."""
 
     @property
     def client_port(self) -> int: ...

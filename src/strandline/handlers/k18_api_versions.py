@@ -1,4 +1,5 @@
-"""ApiVersions (18), versions 0-4: what this node speaks, told from the table that dispatches.
+"""ApiVersions (18), versions 0-4: what this node speaks, told from the table that dispatches, of the listener
+that is asked.
 
 Honoured: every version; features that are supported (`quorum/features`) and finalised in the metadata log.
 Traps: the table advertises Produce from version 0 although 0-2 are refused, because librdkafka will not talk to a
@@ -9,6 +10,7 @@ UNSUPPORTED_VERSION and the list, so that the client can ask again.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import (
@@ -18,7 +20,7 @@ from strandline.codec.messages.api_versions_response import (
     SupportedFeatureKey,
 )
 from strandline.errors import ErrorCode
-from strandline.handlers.context import Node, RequestContext
+from strandline.handlers.context import ApiRange, RequestContext
 from strandline.quorum.features import SUPPORTED_FEATURES
 
 API_KEY = 18
@@ -40,7 +42,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         context.remember_software(request.client_software_name, request.client_software_version)
     node = context.node
     return ApiVersionsResponse(
-        api_keys=_api_keys(node),
+        api_keys=_api_keys(context.routes),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in SUPPORTED_FEATURES.items()
@@ -53,9 +55,9 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
     )
 
 
-def _api_keys(node: Node) -> list[ApiVersion]:
+def _api_keys(routes: Mapping[int, ApiRange]) -> list[ApiVersion]:
     return [
         ApiVersion(api_key=key, min_version=route.advertised_min, max_version=route.version_max)
-        for key, route in sorted(node.routes.items())
+        for key, route in sorted(routes.items())
         if route.is_advertised
     ]

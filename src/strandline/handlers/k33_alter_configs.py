@@ -16,8 +16,8 @@ API_KEY = 33
 VERSIONS = (0, 2)
 
 
-def handle(context: RequestContext, request: AlterConfigsRequest) -> None:
-    asked = [
+def alterations(request: AlterConfigsRequest) -> list[ConfigAlteration]:
+    return [
         ConfigAlteration(
             resource.resource_type,
             resource.resource_name,
@@ -26,9 +26,12 @@ def handle(context: RequestContext, request: AlterConfigsRequest) -> None:
         )
         for resource in request.resources
     ]
+
+
+def handle(context: RequestContext, request: AlterConfigsRequest) -> None:
     alter(
         context,
-        asked,
+        alterations(request),
         validate_only=request.validate_only,
         response=AlterConfigsResponse(),
         part_class=AlterConfigsResourceResponse,

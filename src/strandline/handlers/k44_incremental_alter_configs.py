@@ -19,8 +19,8 @@ API_KEY = 44
 VERSIONS = (0, 1)
 
 
-def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
-    asked = [
+def alterations(request: IncrementalAlterConfigsRequest) -> list[ConfigAlteration]:
+    return [
         ConfigAlteration(
             resource.resource_type,
             resource.resource_name,
@@ -28,9 +28,12 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> 
         )
         for resource in request.resources
     ]
+
+
+def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
     alter(
         context,
-        asked,
+        alterations(request),
         validate_only=request.validate_only,
         response=IncrementalAlterConfigsResponse(),
         part_class=AlterConfigsResourceResponse,

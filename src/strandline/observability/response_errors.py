@@ -14,10 +14,26 @@ _plans: dict[type[Message], Plan] = {}
 
 
 def count_errors(meter: RequestMeter, response: Message) -> None:
+    _count(meter, response, _plan_of(response))
+
+
+def carries_error(response: Message, code: int) -> bool:
+    """Whether the answer, or a part of it, has this code."""
+    return _carries(response, _plan_of(response), int(code))
+
+
+def _carries(message: Any, plan: Plan, code: int) -> bool:
+    has_code, arrays = plan
+    return (has_code and message.error_code == code) or any(
+        _carries(element, inner, code) for name, inner in arrays for element in getattr(message, name) or ()
+    )
+
+
+def _plan_of(response: Message) -> Plan:
     plan = _plans.get(type(response))
     if plan is None:
         plan = _plans[type(response)] = _plan(type(response))
-    _count(meter, response, plan)
+    return plan
 
 
 def _count(meter: RequestMeter, message: Any, plan: Plan) -> None:

@@ -155,6 +155,11 @@ class Context:
     client_host: str = "127.0.0.1"
     replies: list[Any] = field(default_factory=list)
     client_software: tuple[str, str] | None = None
+    is_at_controller: bool = False
+
+    @property
+    def routes(self) -> dict[int, Any]:
+        return self.node.routes
 
     def remember_software(self, name: str, version: str) -> None:
         self.client_software = (name, version)

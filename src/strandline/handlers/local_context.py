@@ -1,0 +1,46 @@
+"""A request that did not come by a connection of its own: asked within this process, or wrapped in an Envelope.
+
+The handler is the one that a request from outside would meet, and its answer is handed to `on_reply` as a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from strandline.handlers.context import ApiRange, Connection, Node
+
+
+class LocalContext:
+    def __init__(
+        self,
+        node: Node,
+        routes: Mapping[int, ApiRange],
+        api_version: int,
+        on_reply: Callable[[Any], object],
+        *,
+        client_id: str | None,
+        client_host: str = "",
+    ) -> None:
+        self.node = node
+        self.routes = routes
+        self.api_version = api_version
+        self.client_id = client_id
+        self.client_host = client_host
+        self.client_port = 0
+        self.client_software: tuple[str, str] | None = None
+        self.is_at_controller = True
+        self._on_reply = on_reply
+        self._is_answered = False
+
+    @property
+    def connection(self) -> Connection:
+        raise AssertionError("no connection belongs to this request")
+
+    def remember_software(self, name: str, version: str) -> None:
+        """Of brokers nobody asks."""
+
+    def reply(self, response: Any) -> None:
+        assert not self._is_answered, "a request is answered once"
+        self._is_answered = True
+        self._on_reply(response)

@@ -1,0 +1,78 @@
+"""The answer that refuses a whole request, whatever it asked for: one error code, in every place where one belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from strandline.codec.answers import response_class
+from strandline.codec.message import Message
+
+
+def refusal(request: Message, version: int, code: int, message: str | None = None) -> Any:
+    """An answer of the kind that `request` expects. Where its topics or resources have an outcome each, all have this.
+
+    None where an answer has no room for an error: then the connection must be closed.
+    """
+    answer_class = response_class(type(request))
+    answer: Any = answer_class()
+    has_parts = request.API_KEY in _PARTS
+    if has_parts:
+        array, parts = _PARTS[request.API_KEY]
+        part_class = _element_class(answer_class, array)
+        setattr(answer, array, [part_class(**facts) for facts in parts(request)])
+    return answer if _tell(answer, version, code, message) or has_parts else None
+
+
+def _tell(answer: Any, version: int, code: int, message: str | None) -> bool:
+    names = {field.name for field in answer.FIELDS if field.present(version)}
+    if "error_message" in names:
+        answer.error_message = message
+    if "error_code" in names:
+        answer.error_code = int(code)
+    for field in answer.FIELDS:
+        if field.struct is not None and field.name in names:
+            for element in getattr(answer, field.name) or ():
+                _tell(element, version, code, message)
+    return "error_code" in names
+
+
+def _element_class(message_class: type[Message], array: str) -> type[Message]:
+    found = next(field.struct for field in message_class.FIELDS if field.name == array)
+    assert found is not None
+    return found
+
+
+def _topics(request: Any) -> list[dict[str, Any]]:
+    return [{"name": topic.name} for topic in request.topics]
+
+
+def _deletions(request: Any) -> list[dict[str, Any]]:
+    return [
+        *({"name": topic.name, "topic_id": topic.topic_id} for topic in request.topics),
+        *({"name": name} for name in request.topic_names),
+    ]
+
+
+def _resources(request: Any) -> list[dict[str, Any]]:
+    return [{"resource_type": each.resource_type, "resource_name": each.resource_name} for each in request.resources]
+
+
+def _elections(request: Any) -> list[dict[str, Any]]:
+    from strandline.codec.messages.elect_leaders_response import PartitionResult
+
+    return [
+        {"topic": each.topic, "partition_result": [PartitionResult(partition_id=index) for index in each.partitions]}
+        for each in request.topic_partitions or ()
+    ]
+
+
+_PARTS: Final[dict[int, tuple[str, Callable[[Any], list[dict[str, Any]]]]]] = {
+    19: ("topics", _topics),
+    20: ("responses", _deletions),
+    33: ("responses", _resources),
+    37: ("results", _topics),
+    43: ("replica_election_results", _elections),
+    44: ("responses", _resources),
+}
+"""By API key: the array of outcomes, and what names each of them."""
