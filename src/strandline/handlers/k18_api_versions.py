@@ -26,6 +26,9 @@ from strandline.quorum.features import SUPPORTED_FEATURES
 API_KEY = 18
 VERSIONS = (0, 4)
 
+LEVEL_0_FROM = 4
+"""Clients of older versions take a feature that may be off (level 0) for a malformed answer (KAFKA-17011)."""
+
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -46,6 +49,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in SUPPORTED_FEATURES.items()
+            if lowest > 0 or context.api_version >= LEVEL_0_FROM
         ],
         finalized_features_epoch=node.image.applied_offset,
         finalized_features=[

@@ -29,6 +29,7 @@ from strandline.codec.messages.topic_record import TopicRecord
 from strandline.codec.messages.unfence_broker_record import UnfenceBrokerRecord
 from strandline.codec.messages.unregister_broker_record import UnregisterBrokerRecord
 from strandline.errors import CorruptLog
+from strandline.ids import ZERO_UUID
 from strandline.quorum.kept_records import KeptRecords
 
 # ConfigResource of the protocol: what a setting belongs to.
@@ -42,6 +43,13 @@ NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
 
 METADATA_VERSION: Final = "metadata.version"
+ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
+
+# Directory ids that name no directory: in use but not told, to be chosen by the broker, gone.
+MIGRATING_DIRECTORY: Final = ZERO_UUID
+UNASSIGNED_DIRECTORY: Final = uuid.UUID(int=1)
+LOST_DIRECTORY: Final = uuid.UUID(int=2)
+RESERVED_DIRECTORY_IDS: Final = 100
 
 PARTITIONS_PER_TOPIC_MAX: Final = 100_000
 """A record that names a partition beyond this is damage, not a topic."""
@@ -49,7 +57,10 @@ PARTITIONS_PER_TOPIC_MAX: Final = 100_000
 
 @dataclasses.dataclass(slots=True)
 class PartitionImage:
-    """One partition as the controller last decided it. `replicas` is empty only while its record is still to come."""
+    """One partition as the controller last decided it. `replicas` is empty only while its record is still to come.
+
+    Never changed in place: a change makes a new one. So images share them, and who holds one holds one state.
+    """
 
     replicas: list[int] = dataclasses.field(default_factory=list)
     isr: list[int] = dataclasses.field(default_factory=list)
@@ -101,6 +112,12 @@ class BrokerImage:
         return self.registration.rack
 
     @property
+    def host(self) -> str:
+        """Where clients find it: brokers of one host fail together."""
+        endpoints = self.registration.end_points
+        return endpoints[0].host if endpoints else ""
+
+    @property
     def is_active(self) -> bool:
         """Whether partitions may be led here: neither fenced nor about to leave."""
         return not self.registration.fenced and not self.registration.in_controlled_shutdown
@@ -141,6 +158,32 @@ class ClusterImage:
         if topic is None or not 0 <= index < len(topic.partitions):
             return None
         return topic.partitions[index]
+
+    def copy(self) -> ClusterImage:
+        """An image of its own that holds the same, and an unfinished transaction as well. Partitions are shared."""
+        copied = dataclasses.replace(
+            self,
+            brokers={
+                broker_id: BrokerImage(dataclasses.replace(broker.registration))
+                for broker_id, broker in self.brokers.items()
+            },
+            topics={},
+            features=dict(self.features),
+            configs={resource: dict(overrides) for resource, overrides in self.configs.items()},
+            kept=KeptRecords(dict(self.kept.by_identity)),
+            _topics_by_id={},
+            _transaction=None if self._transaction is None else list(self._transaction),
+        )
+        for name, topic in self.topics.items():
+            overrides = copied.configs.get((RESOURCE_TOPIC, name), {})
+            own = Topic(name, topic.id, list(topic.partitions), overrides, topic.version)
+            copied.topics[name] = copied._topics_by_id[topic.id] = own
+        return copied
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether records are held back because their transaction has not ended."""
+        return self._transaction is not None
 
     def active_brokers(self) -> list[BrokerImage]:
         return [broker for broker in self.brokers.values() if broker.is_active]
@@ -248,24 +291,37 @@ class ClusterImage:
         topic = self._topic(record.topic_id)
         if not 0 <= record.partition_id < len(topic.partitions):
             raise CorruptLog(f"metadata log: partition {record.partition_id} of topic {topic.name} changes, yet is not")
-        partition = topic.partitions[record.partition_id]
-        for name in _CHANGEABLE_LISTS:
-            value = getattr(record, name)
-            if value is not None:
-                setattr(partition, name, _own(value))
-        if record.leader_recovery_state >= 0:
-            partition.leader_recovery_state = record.leader_recovery_state
-        if record.leader != NO_LEADER_CHANGE:
-            partition.leader = record.leader
-            partition.leader_epoch += 1
-        partition.partition_epoch += 1
+        old = topic.partitions[record.partition_id]
+        is_led_anew = record.leader != NO_LEADER_CHANGE
+        topic.partitions[record.partition_id] = PartitionImage(
+            old.replicas if record.replicas is None else list(record.replicas),
+            old.isr if record.isr is None else list(record.isr),
+            record.leader if is_led_anew else old.leader,
+            old.leader_epoch + is_led_anew,
+            old.partition_epoch + 1,
+            old.leader_recovery_state if record.leader_recovery_state < 0 else record.leader_recovery_state,
+            old.removing_replicas if record.removing_replicas is None else list(record.removing_replicas),
+            old.adding_replicas if record.adding_replicas is None else list(record.adding_replicas),
+            old.directories if record.directories is None else list(record.directories),
+            old.eligible_leader_replicas
+            if record.eligible_leader_replicas is None
+            else list(record.eligible_leader_replicas),
+            old.last_known_elr if record.last_known_elr is None else list(record.last_known_elr),
+        )
 
     def _clear_elr(self, record: ClearElrRecord) -> None:
         # An empty name means every topic.
-        for topic in [self.topics[record.topic_name]] if record.topic_name else self.topics.values():
+        named = self.topics.get(record.topic_name)
+        if record.topic_name and named is None:
+            raise CorruptLog(f"metadata log: a record names topic {record.topic_name}, which is not there")
+        for topic in self.topics.values() if named is None else [named]:
             topic.changed(self.version)
-            for partition in topic.partitions:
-                partition.eligible_leader_replicas = partition.last_known_elr = None
+            topic.partitions[:] = [
+                dataclasses.replace(each, eligible_leader_replicas=None, last_known_elr=None)
+                if each.eligible_leader_replicas or each.last_known_elr
+                else each
+                for each in topic.partitions
+            ]
 
     def _topic(self, topic_id: uuid.UUID) -> Topic:
         topic = self._topics_by_id.get(topic_id)
@@ -352,15 +408,6 @@ def _topic_records(topic: Topic) -> Iterator[Any]:
         yield PartitionRecord(partition_id=index, topic_id=topic.id, **values)
 
 
-_CHANGEABLE_LISTS = (
-    "isr",
-    "replicas",
-    "removing_replicas",
-    "adding_replicas",
-    "directories",
-    "eligible_leader_replicas",
-    "last_known_elr",
-)
 _TRANSACTION_MARKERS = {BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord}
 _FOLDS: dict[type, Callable[[ClusterImage, Any], None]] = {
     RegisterBrokerRecord: ClusterImage._register_broker,

@@ -1,28 +1,35 @@
 """Features of the cluster: what this version supports, and what UpdateFeatures may make of it.
 
-Only what works is supported, and that is `metadata.version`: the level of the records in the metadata log. The features
-that Kafka has beside it (group, transaction, share, streams, eligible leader replicas) come with what they stand for.
-The log is always written in the newest level, so a level can be raised to it (a directory of an older Kafka) and never
-lowered: a reader of the lower level could not read what is there already.
+Only what works is supported: `metadata.version`, the level of the records in the metadata log, and
+`eligible.leader.replicas.version`, with which the controller remembers who may still lead when the in-sync set is
+empty. The features that Kafka has beside these (group, transaction, share, streams) come with what they stand for.
+The log is always written in the newest level of `metadata.version`, so it can be raised to it (a directory of an older
+Kafka) and never lowered: a reader of the lower level could not read what is there already.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
+from strandline.codec.messages.clear_elr_record import ClearElrRecord
+from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.feature_level_record import FeatureLevelRecord
+from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.cluster_image import METADATA_VERSION
+from strandline.quorum.cluster_image import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION, RESOURCE_BROKER
+from strandline.quorum.new_topics import IN_SYNC_MIN
 
 METADATA_VERSION_LEVEL: Final = 30
 """The records are those of Apache Kafka 4.3."""
 METADATA_VERSION_LEVEL_MIN: Final = 7
 """The oldest level that Apache Kafka 4.x reads."""
+ELIGIBLE_LEADER_REPLICAS_LEVEL: Final = 1
 
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (METADATA_VERSION_LEVEL_MIN, METADATA_VERSION_LEVEL),
+    ELIGIBLE_LEADER_REPLICAS: (0, ELIGIBLE_LEADER_REPLICAS_LEVEL),
 }
 
 # How a level may move, in the numbers of the protocol.
@@ -38,16 +45,37 @@ class FeatureUpdate:
     upgrade_type: int = UPGRADE
 
 
-def feature_records(updates: Sequence[FeatureUpdate], finalised: Mapping[str, int]) -> list[FeatureLevelRecord]:
+def bootstrap_records(config: BrokerConfig) -> list[Any]:
+    """The first records of a new cluster: the newest levels.
+
+    A `min.insync.replicas` of the node that makes the cluster becomes the cluster's, as in Kafka: leaders and
+    controller must agree on it, or an eligible leader replica is none.
+    """
+    records: list[Any] = [
+        FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL),
+        FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=ELIGIBLE_LEADER_REPLICAS_LEVEL),
+    ]
+    in_sync_min = config.given.get(IN_SYNC_MIN)
+    if in_sync_min is not None:
+        records.append(
+            ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="", name=IN_SYNC_MIN, value=in_sync_min)
+        )
+    return records
+
+
+def feature_records(updates: Sequence[FeatureUpdate], finalised: Mapping[str, int]) -> list[Any]:
     """The records that bring these levels about, all or none; INVALID_UPDATE_VERSION for the first that may not be.
 
     Of updates that name a feature twice the last counts, as in Kafka.
     """
-    records = []
+    records: list[Any] = []
     for update in {update.feature: update for update in updates}.values():
         _check(update, finalised.get(update.feature, 0))
         if finalised.get(update.feature, 0) != update.level:
             records.append(FeatureLevelRecord(name=update.feature, feature_level=update.level))
+            if update.feature == ELIGIBLE_LEADER_REPLICAS and update.level == 0:
+                # Nobody keeps them up to date any more.
+                records.append(ClearElrRecord(topic_name=""))
     return records
 
 
@@ -69,6 +97,8 @@ def _check(update: FeatureUpdate, current: int) -> None:
                 "Can't downgrade the version of this feature without setting the upgrade type to either safe or "
                 "unsafe downgrade.",
             )
+        if update.feature != METADATA_VERSION:
+            return
         raise _refusal(update, f"The metadata log holds records of version {current}, which cannot be taken back.")
     if update.level > current and update.upgrade_type != UPGRADE:
         raise _refusal(update, "Can't downgrade to a newer version.")

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.errors import ErrorCode, RequestError
 from strandline.quorum.cluster_image import ClusterImage, Topic
-from strandline.quorum.new_topics import bad_assignment, check_replicas, partition_record
+from strandline.quorum.new_topics import (
+    Usable,
+    active_in,
+    bad_assignment,
+    check_replicas,
+    check_usable,
+    partition_record,
+)
 from strandline.quorum.placement import place_replicas
 from strandline.quorum.topic_names import is_internal
 
@@ -32,7 +39,9 @@ def added_count(asked: MorePartitions, image: ClusterImage) -> int:
     return 0 if topic is None else max(0, asked.count - len(topic.partitions))
 
 
-def new_partition_records(asked: MorePartitions, *, image: ClusterImage, rng: random.Random) -> list[PartitionRecord]:
+def new_partition_records(
+    asked: MorePartitions, *, image: ClusterImage, rng: random.Random, is_usable: Usable | None = None
+) -> list[PartitionRecord]:
     """The records that add the partitions; RequestError with Kafka's code if they may not be."""
     topic = image.topic_by_name(asked.name)
     if topic is None:
@@ -50,11 +59,17 @@ def new_partition_records(asked: MorePartitions, *, image: ClusterImage, rng: ra
             ErrorCode.INVALID_PARTITIONS,
             f"The topic {asked.name} currently has {present} partition(s); {asked.count} would not be an increase.",
         )
-    replica_lists = _replica_lists(asked, topic, image, rng)
-    return [partition_record(topic.id, index, replicas, image) for index, replicas in enumerate(replica_lists, present)]
+    is_usable = is_usable or active_in(image)
+    replica_lists = _replica_lists(asked, topic, image, rng, is_usable)
+    return [
+        partition_record(topic.id, index, replicas, image, is_usable)
+        for index, replicas in enumerate(replica_lists, present)
+    ]
 
 
-def _replica_lists(asked: MorePartitions, topic: Topic, image: ClusterImage, rng: random.Random) -> list[list[int]]:
+def _replica_lists(
+    asked: MorePartitions, topic: Topic, image: ClusterImage, rng: random.Random, is_usable: Usable
+) -> list[list[int]]:
     additional = asked.count - len(topic.partitions)
     replication_factor = len(topic.partitions[0].replicas)
     if asked.assignments is None:
@@ -63,6 +78,7 @@ def _replica_lists(asked: MorePartitions, topic: Topic, image: ClusterImage, rng
             partition_count=additional,
             replication_factor=replication_factor,
             rng=rng,
+            is_usable=is_usable,
         )
     if len(asked.assignments) != additional:
         raise bad_assignment(
@@ -70,11 +86,12 @@ def _replica_lists(asked: MorePartitions, topic: Topic, image: ClusterImage, rng
             "were specified."
         )
     replica_lists = [list(replicas) for replicas in asked.assignments]
-    for replicas in replica_lists:
+    for index, replicas in enumerate(replica_lists, len(topic.partitions)):
         check_replicas(replicas, image)
         if len(replicas) != replication_factor:
             raise bad_assignment(
                 f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is "
                 f"not consistent with previous partitions, which have {replication_factor} replica(s)."
             )
+        check_usable(replicas, index, is_usable)
     return replica_lists

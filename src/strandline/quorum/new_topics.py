@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.topic_record import TopicRecord
 from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
-from strandline.ids import ZERO_UUID
-from strandline.quorum.cluster_image import RESOURCE_TOPIC, ClusterImage
+from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, UNASSIGNED_DIRECTORY, ClusterImage
 from strandline.quorum.placement import place_replicas
 from strandline.quorum.topic_names import CONSUMER_OFFSETS
 
 if TYPE_CHECKING:
     import random
+
+IN_SYNC_MIN: Final = "min.insync.replicas"
+
+Usable = Callable[[int], bool]
+"""Whether a broker may lead from now on."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,14 +53,19 @@ def partition_count_asked(topic: NewTopic, config: BrokerConfig) -> int:
 
 
 def new_topic_records(
-    topic: NewTopic, *, image: ClusterImage, config: BrokerConfig, rng: random.Random
+    topic: NewTopic, *, image: ClusterImage, config: BrokerConfig, rng: random.Random, is_usable: Usable | None = None
 ) -> tuple[list[Any], CreatedTopic]:
     """The records that create `topic`, whose name is free; RequestError with Kafka's code if it may not be."""
     overrides = _checked_configs(topic, config)
+    is_usable = is_usable or active_in(image)
     if topic.assignment:
-        replica_lists = _checked_assignment(topic, image)
+        replica_lists = _checked_assignment(topic, image, is_usable)
     else:
-        replica_lists = _placed(topic, image, config, rng)
+        replica_lists = _placed(topic, image, config, rng, is_usable)
+    if IN_SYNC_MIN not in overrides and IN_SYNC_MIN not in image.configs.get((RESOURCE_BROKER, ""), ()):
+        in_sync_min = config.in_sync_min_of_new_topic(len(replica_lists[0]))
+        if in_sync_min is not None:
+            overrides[IN_SYNC_MIN] = str(in_sync_min)
     topic_id = random_uuid(rng)
     records: list[Any] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     # The order is Kafka's: a reader of the log knows the configs when the first partition appears.
@@ -64,7 +73,9 @@ def new_topic_records(
         ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=topic.name, name=name, value=value)
         for name, value in overrides.items()
     ]
-    records += [partition_record(topic_id, index, replicas, image) for index, replicas in enumerate(replica_lists)]
+    records += [
+        partition_record(topic_id, index, replicas, image, is_usable) for index, replicas in enumerate(replica_lists)
+    ]
     return records, CreatedTopic(topic.name, topic_id, len(replica_lists), len(replica_lists[0]), overrides)
 
 
@@ -106,7 +117,9 @@ def _checked_configs(topic: NewTopic, config: BrokerConfig) -> dict[str, str]:
     return overrides
 
 
-def _placed(topic: NewTopic, image: ClusterImage, config: BrokerConfig, rng: random.Random) -> list[list[int]]:
+def _placed(
+    topic: NewTopic, image: ClusterImage, config: BrokerConfig, rng: random.Random, is_usable: Usable
+) -> list[list[int]]:
     if topic.replication_factor < -1 or topic.replication_factor == 0:
         raise RequestError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -120,13 +133,16 @@ def _placed(topic: NewTopic, image: ClusterImage, config: BrokerConfig, rng: ran
         image.brokers.values(),
         partition_count=partition_count_asked(topic, config),
         replication_factor=(
-            config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
+            config.replication_factor_of_new_topics(len(image.brokers))
+            if topic.replication_factor == -1
+            else topic.replication_factor
         ),
         rng=rng,
+        is_usable=is_usable,
     )
 
 
-def _checked_assignment(topic: NewTopic, image: ClusterImage) -> list[list[int]]:
+def _checked_assignment(topic: NewTopic, image: ClusterImage, is_usable: Usable) -> list[list[int]]:
     for number, name in ((topic.replication_factor, "replication factor"), (topic.partition_count, "numPartitions")):
         if number != -1:
             message = f"A manual partition assignment was specified, but {name} was not set to -1."
@@ -136,6 +152,7 @@ def _checked_assignment(topic: NewTopic, image: ClusterImage) -> list[list[int]]
         if index in assigned:
             raise bad_assignment(f"Found multiple manual partition assignments for partition {index}")
         check_replicas(list(replicas), image)
+        check_usable(list(replicas), index, is_usable)
         assigned[index] = list(replicas)
     if sorted(assigned) != list(range(len(assigned))):
         raise bad_assignment("partitions should be a consecutive 0-based integer sequence")
@@ -146,6 +163,7 @@ def _checked_assignment(topic: NewTopic, image: ClusterImage) -> list[list[int]]
 
 
 def check_replicas(replicas: list[int], image: ClusterImage) -> None:
+    """Whether a partition may have these replicas, as far as nobody has to lead it at once."""
     if not replicas:
         raise bad_assignment("The manual partition assignment includes an empty replica list.")
     for broker_id in replicas:
@@ -155,16 +173,25 @@ def check_replicas(replicas: list[int], image: ClusterImage) -> None:
             )
     if len(set(replicas)) < len(replicas):
         raise bad_assignment("The manual partition assignment includes a broker more than once.")
-    if not any(image.brokers[broker_id].is_active for broker_id in replicas):
-        raise bad_assignment("All brokers specified in the manual partition assignment are fenced or shutting down.")
+
+
+def check_usable(replicas: list[int], index: int, is_usable: Usable) -> None:
+    """Whether a new partition with these replicas would have a leader."""
+    if not any(map(is_usable, replicas)):
+        raise bad_assignment(
+            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+            "controlled shutdown."
+        )
 
 
 def bad_assignment(message: str) -> RequestError:
     return RequestError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
-def partition_record(topic_id: uuid.UUID, index: int, replicas: list[int], image: ClusterImage) -> PartitionRecord:
-    in_sync = [broker_id for broker_id in replicas if image.brokers[broker_id].is_active]
+def partition_record(
+    topic_id: uuid.UUID, index: int, replicas: list[int], image: ClusterImage, is_usable: Usable
+) -> PartitionRecord:
+    in_sync = [broker_id for broker_id in replicas if is_usable(broker_id)]
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,
@@ -177,7 +204,11 @@ def partition_record(topic_id: uuid.UUID, index: int, replicas: list[int], image
     )
 
 
+def active_in(image: ClusterImage) -> Usable:
+    return lambda broker_id: image.brokers[broker_id].is_active
+
+
 def _directory(broker_id: int, image: ClusterImage) -> uuid.UUID:
-    """The log directory a replica goes to: the broker's only one, or the zero id where the broker has to choose."""
+    """The log directory a replica goes to: the broker's only one, or the id that says it has to choose."""
     log_dirs = image.brokers[broker_id].registration.log_dirs
-    return log_dirs[0] if len(log_dirs) == 1 else ZERO_UUID
+    return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED_DIRECTORY

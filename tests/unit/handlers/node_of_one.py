@@ -10,10 +10,14 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from tests.unit.log.manual_runtime import ManualRuntime
 
+from strandline.broker.controller_channel import ControllerChannel, LocalController
+from strandline.broker.routes import CONTROLLER
+from strandline.broker.routes import routes as controller_routes
 from strandline.codec.message import Message, decode_exact, encode
 from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
@@ -80,6 +84,14 @@ class SlowRuntime(ManualRuntime):
         return self.now
 
 
+class NoNetwork:
+    def listen(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("nobody listens")
+
+    def connect(self, *_: Any) -> Any:
+        raise AssertionError("nobody is to be asked")
+
+
 class NodeOfOne:
     node_id = 1
     cluster_id = "a-cluster"
@@ -98,6 +110,16 @@ class NodeOfOne:
             0: Route(0, "Produce", 0, 13),
             3: Route(3, "Metadata", 0, 13),
         }
+        self.metadata = SimpleNamespace(is_leader=True, epoch=1)
+        routes: Any = controller_routes(CONTROLLER)
+        me: Any = self
+        self.controller_channel = ControllerChannel(
+            self.runtime,
+            NoNetwork(),
+            local=LocalController(me, routes, client_id="test"),
+            where=lambda: None,
+            client_id="test",
+        )
         self.log: list[Any] = []
         self.writes: list[tuple[list[Any], Done]] = []
         self.producer_ids = ProducerIds(self.controller, self.controller_write, broker_id=1, broker_epoch=1)
@@ -112,6 +134,7 @@ class NodeOfOne:
             epoch=len(self.log) + 1,
             incarnation_id=uuid.UUID(int=broker_id),
             endpoints=[("PLAINTEXT", f"host-{broker_id}", 9000 + broker_id)],
+            log_dirs=[uuid.UUID(int=1000 + broker_id)],
             rack=rack,
         )
         self.controller_write(records, lambda error: None)

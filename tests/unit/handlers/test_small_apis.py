@@ -26,9 +26,14 @@ def test_api_versions_come_from_the_table_that_dispatches(version: int) -> None:
     told = [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys]
     assert told == [(0, 0, 13), (3, 0, 13), (18, 0, 4)]
     if version >= 3:
-        assert [(f.name, f.max_version_level) for f in answer.finalized_features] == [("metadata.version", 30)]
+        assert [(f.name, f.max_version_level) for f in answer.finalized_features] == [
+            ("eligible.leader.replicas.version", 1),
+            ("metadata.version", 30),
+        ]
+        may_be_off = [("eligible.leader.replicas.version", 0, 1)] if version >= 4 else []
         assert [(f.name, f.min_version, f.max_version) for f in answer.supported_features] == [
-            ("metadata.version", 7, 30)
+            ("metadata.version", 7, 30),
+            *may_be_off,
         ]
         assert answer.finalized_features_epoch >= 0
 

@@ -286,7 +286,7 @@ def test_producer_id_blocks_never_overlap_and_survive_the_controller() -> None:
     seen: set[int] = set()
     for _ in range(3):
         for _ in range(3):
-            records, block = cluster.controller.allocate_producer_ids(1, 0)
+            records, block = cluster.controller.allocate_producer_ids(1, cluster.image.brokers[1].epoch)
             cluster.write(records)
             ids = set(range(block.first, block.end))
             assert len(ids) == 1000

@@ -1,0 +1,90 @@
+"""What the active controller knows of the brokers' heartbeats: soft state, lost with it and learnt again.
+
+A new active controller gives every broker a fresh session: it cannot know when the last one heard of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Final
+
+LATE_S: Final = 1.0
+"""A look at the sessions that comes so late means that this process was held up, not the brokers."""
+
+
+@dataclasses.dataclass(slots=True)
+class BrokerSession:
+    broker_id: int
+    heard_at: float
+    metadata_offset: int = -1
+    """The last offset of the metadata log that the broker has applied."""
+    shutdown_offset: int = -1
+    """Everything that moved leaders away from a broker that shuts down lies below; -1 while not all is moved."""
+    offline_dirs: frozenset[uuid.UUID] = frozenset()
+    is_extended: bool = False
+
+
+class BrokerSessions:
+    """Sessions of all registered brokers, in the order of their ids."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, BrokerSession] = {}
+
+    def reset(self, broker_ids: Iterable[int], now: float) -> None:
+        self._by_id = {broker_id: BrokerSession(broker_id, now) for broker_id in sorted(broker_ids)}
+
+    def get(self, broker_id: int) -> BrokerSession | None:
+        return self._by_id.get(broker_id)
+
+    def begin(self, broker_id: int, now: float) -> BrokerSession:
+        session = self._by_id[broker_id] = BrokerSession(broker_id, now)
+        return session
+
+    def touch(self, broker_id: int, metadata_offset: int, now: float) -> BrokerSession:
+        """A heartbeat came. Heartbeats may overtake each other: neither time nor offset goes back."""
+        session = self._by_id.get(broker_id)
+        if session is None:
+            session = self.begin(broker_id, now)
+        session.heard_at = max(session.heard_at, now)
+        session.metadata_offset = max(session.metadata_offset, metadata_offset)
+        session.is_extended = False
+        return session
+
+    def end(self, broker_id: int) -> None:
+        self._by_id.pop(broker_id, None)
+
+    def is_valid(self, broker_id: int, timeout_s: float, now: float) -> bool:
+        session = self._by_id.get(broker_id)
+        return session is not None and now < session.heard_at + timeout_s
+
+    def stale(self, counts: Callable[[int], bool], timeout_s: float, now: float) -> list[int]:
+        """Brokers that were not heard for a session, the oldest first, of those that `counts` is true for."""
+        ended = [
+            session
+            for session in self._by_id.values()
+            if now >= session.heard_at + timeout_s and counts(session.broker_id)
+        ]
+        ended.sort(key=lambda session: (session.heard_at, session.broker_id))
+        if ended and now - (ended[0].heard_at + timeout_s) > LATE_S:
+            # Nobody looked in time: this process stood still, and the heartbeats that came meanwhile wait in its
+            # sockets. Each session is given the time to read them, once.
+            for session in ended:
+                if not session.is_extended:
+                    session.is_extended = True
+                    session.heard_at = now - timeout_s + LATE_S
+            ended = [session for session in ended if now >= session.heard_at + timeout_s]
+        return [session.broker_id for session in ended]
+
+    def next_end(self, counts: Callable[[int], bool], timeout_s: float) -> float | None:
+        """When the first session ends, of brokers that `counts` is true for."""
+        return min(
+            (session.heard_at + timeout_s for session in self._by_id.values() if counts(session.broker_id)),
+            default=None,
+        )
+
+    def lowest_offset(self, broker_ids: Iterable[int]) -> int | None:
+        """How far each of these brokers has applied the metadata log at least; None if there are none."""
+        sessions = (self._by_id.get(broker_id) for broker_id in broker_ids)
+        return min((-1 if session is None else session.metadata_offset for session in sessions), default=None)

@@ -1,0 +1,187 @@
+"""One change of one partition: replicas, in-sync set, leader; the record that makes it so, or None if nothing changes.
+
+Whoever wants a partition changed says what shall hold (`PartitionChange`), and `record()` works out what follows from
+it, in this order: a reassignment that is complete ends, the eligible leader replicas (ELR, KIP-966) are brought up to
+date, a leader is elected.
+
+- A clean leader comes from the in-sync set, or from the ELR while that set is empty: both hold everything that was
+  acknowledged. With the ELR, the in-sync set may become empty; without, its last member stays listed.
+- An unclean leader may lack acknowledged records. There are two kinds: any live replica where the topic allows it, and
+  the last known leader where no member of the in-sync set or of the ELR is left, because all of them had an unclean
+  shutdown. The partition is marked as recovering.
+- Every record that is applied raises the partition epoch; only one that names a leader raises the leader epoch. The
+  leader is named when it changes or when a replica is removed, so that the removed one is fenced off. An in-sync set
+  that shrinks or grows under the same leader keeps its leader epoch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final
+
+from strandline.codec.messages.partition_change_record import PartitionChangeRecord
+from strandline.quorum.cluster_image import NO_LEADER, NO_LEADER_CHANGE, PartitionImage
+
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+
+
+class Election(Enum):
+    ONLINE = auto()
+    """Keep the leader if it may lead, else the first replica that is in sync."""
+    PREFERRED = auto()
+    """The first replica, if it is in sync; else as above."""
+    UNCLEAN = auto()
+    """As ONLINE, and any live replica if there is no such leader."""
+
+
+@dataclasses.dataclass(slots=True)
+class PartitionChange:
+    """What shall hold of a partition; None leaves as it is."""
+
+    topic_id: uuid.UUID
+    index: int
+    partition: PartitionImage
+    may_lead: Callable[[PartitionImage, int], bool]
+    """Whether a broker is active and the directory with its replica of this partition online."""
+    directory_of: Callable[[int], uuid.UUID]
+    """Where a broker puts a new replica."""
+    in_sync_min: int
+    """`min.insync.replicas`, at most the number of replicas."""
+    has_elr: bool
+    election: Election = Election.ONLINE
+    isr: list[int] | None = None
+    replicas: list[int] | None = None
+    removing: list[int] | None = None
+    adding: list[int] | None = None
+    leader_recovery_state: int | None = None
+    unclean_shutdown: int | None = None
+    """A broker that may have lost what it had acknowledged: it leaves in-sync set and ELR."""
+
+    def record(self) -> PartitionChangeRecord | None:
+        partition = self.partition
+        record = PartitionChangeRecord(partition_id=self.index, topic_id=self.topic_id)
+        isr = partition.isr if self.isr is None else self.isr
+        replicas = partition.replicas if self.replicas is None else self.replicas
+        removing = partition.removing_replicas if self.removing is None else self.removing
+        adding = partition.adding_replicas if self.adding is None else self.adding
+        if removing or adding:
+            completed = _completed(isr, replicas, removing)
+            if completed is not None:
+                isr, replicas = completed
+                removing = adding = []
+        elr = self._eligible(isr, replicas)
+        leader, is_unclean = self._elected(isr, replicas, elr)
+        if leader != partition.leader:
+            record.leader = leader
+            if is_unclean:
+                # Nobody else is known to agree with it.
+                isr, elr = [leader], []
+                record.leader_recovery_state = RECOVERING
+            elif leader in elr:
+                isr, elr = [leader], [each for each in elr if each != leader]
+        elif not set(partition.replicas) <= set(replicas):
+            record.leader = partition.leader
+        if isr != partition.isr and (isr or self.has_elr):
+            record.isr = isr
+        if elr != (partition.eligible_leader_replicas or []):
+            record.eligible_leader_replicas = elr
+        self._note_last_known_leader(record)
+        self._assign(record, replicas, removing, adding)
+        if record.leader_recovery_state < 0 and self.leader_recovery_state not in (
+            None,
+            partition.leader_recovery_state,
+        ):
+            record.leader_recovery_state = self.leader_recovery_state or RECOVERED
+        if record.leader_recovery_state == partition.leader_recovery_state:
+            record.leader_recovery_state = -1
+        return None if _is_empty(record) else record
+
+    def _eligible(self, isr: list[int], replicas: list[int]) -> list[int]:
+        """Who left the in-sync set when it was too small for anything to be acknowledged: they hold what it holds."""
+        if not self.has_elr or len(isr) >= self.in_sync_min:
+            return []
+        candidates = dict.fromkeys([*(self.partition.eligible_leader_replicas or ()), *self.partition.isr])
+        return [each for each in candidates if each not in isr and each in replicas and each != self.unclean_shutdown]
+
+    # Elections.
+
+    def _elected(self, isr: list[int], replicas: list[int], elr: list[int]) -> tuple[int, bool]:
+        """A leader, or none, and whether it may lack records."""
+        partition = self.partition
+        eligible = isr or elr
+        acceptable = [each for each in replicas if each in eligible and self._may_lead(each)]
+        if self.election is Election.PREFERRED and replicas[0] in acceptable:
+            return replicas[0], False
+        if partition.leader in acceptable:
+            return partition.leader, False
+        if acceptable:
+            return acceptable[0], False
+        if not eligible and self.has_elr:
+            last_known = partition.last_known_elr or ()
+            if len(last_known) == 1 and last_known[0] in replicas and self._may_lead(last_known[0]):
+                return last_known[0], True
+        if self.election is Election.UNCLEAN:
+            for each in replicas:
+                if self._may_lead(each):
+                    return each, True
+        return NO_LEADER, False
+
+    def _may_lead(self, broker_id: int) -> bool:
+        return broker_id != self.unclean_shutdown and self.may_lead(self.partition, broker_id)
+
+    def _note_last_known_leader(self, record: PartitionChangeRecord) -> None:
+        """When nobody is left to lead, remember who did."""
+        if not self.has_elr:
+            return
+        partition = self.partition
+        leader = partition.leader if record.leader == NO_LEADER_CHANGE else record.leader
+        if leader >= 0:
+            if partition.last_known_elr:
+                record.last_known_elr = []
+        elif record.isr == []:
+            last = partition.leader
+            if last < 0 and len(partition.isr) == 1:
+                # Written before the ELR was tracked: the only member stayed listed while nobody led.
+                last = partition.isr[0]
+            if last >= 0 and partition.last_known_elr != [last]:
+                record.last_known_elr = [last]
+
+    def _assign(
+        self, record: PartitionChangeRecord, replicas: list[int], removing: list[int], adding: list[int]
+    ) -> None:
+        partition = self.partition
+        if replicas != partition.replicas:
+            record.replicas = replicas
+            held = dict(zip(partition.replicas, partition.directories, strict=False))
+            directories = [held[each] if each in held else self.directory_of(each) for each in replicas]
+            if directories != partition.directories:
+                record.directories = directories
+        if removing != partition.removing_replicas:
+            record.removing_replicas = removing
+        if adding != partition.adding_replicas:
+            record.adding_replicas = adding
+
+
+def _completed(isr: list[int], replicas: list[int], removing: list[int]) -> tuple[list[int], list[int]] | None:
+    """In-sync set and replicas after a reassignment, if every replica that is to stay is in sync."""
+    staying = [each for each in replicas if each not in removing]
+    in_sync = [each for each in isr if each not in removing]
+    return (in_sync, staying) if staying and all(each in in_sync for each in staying) else None
+
+
+def _is_empty(record: PartitionChangeRecord) -> bool:
+    return (
+        record.leader == NO_LEADER_CHANGE
+        and record.isr is None
+        and record.replicas is None
+        and record.removing_replicas is None
+        and record.adding_replicas is None
+        and record.leader_recovery_state < 0
+        and record.directories is None
+        and record.eligible_leader_replicas is None
+        and record.last_known_elr is None
+    )
