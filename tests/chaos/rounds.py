@@ -1,0 +1,113 @@
+"""A run is a row of rounds: a new topic, clients, faults, healing, a full read, the verdict.
+
+Rounds keep the history small enough to judge in seconds, and a failure close to its cause; the cluster lives through
+all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bench.brokers import BrokerFailed
+from bench.wire import ServerRefused
+from tests.chaos.availability import acknowledgement_times, longest_silence_s
+from tests.chaos.clients import clients_of
+from tests.chaos.nemesis import Inflicted, Nemesis
+
+from strandline.ids import TopicPartition
+from strandline.testing.checker import Report, check
+from strandline.testing.final_read import read_to_the_end
+from strandline.testing.history import Op
+from strandline.testing.recorder import Recorder
+
+PARTITIONS = 6
+FINAL_READ_TIMEOUT_S = 120.0
+FIRST_ACKS = 100
+FIRST_ACKS_TIMEOUT_S = 60.0
+
+TOPIC_SETTINGS = {
+    "min.insync.replicas": "2",
+    # A node whose clock is two hours behind must not refuse what clients stamp with the true time.
+    "message.timestamp.after.max.ms": str(2**63 - 1),
+    # Small segments, so that recovery, truncation and catching up also cross their ends.
+    "segment.bytes": str(4 << 20),
+}
+
+
+@dataclass
+class Round:
+    """What one round came to."""
+
+    topic: str
+    ops: list[Op]
+    report: Report
+    faults: list[Inflicted]
+    silences_s: list[float]
+    """Per fault, how long some partition acknowledged nothing."""
+    fatal_errors: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def acknowledged(self) -> int:
+        return self.report.sends["ok"]
+
+    @property
+    def is_clean(self) -> bool:
+        return self.report.ok and not self.report.without_final_read and not self.fatal_errors
+
+
+def play(
+    nemesis: Nemesis,
+    number: int,
+    *,
+    seconds: float,
+    per_second: int,
+    seed: int,
+    stopping: threading.Event,
+    say: Callable[[str], None],
+) -> Round:
+    cluster = nemesis.ground.cluster
+    topic = f"chaos-{number}"
+    cluster.create_topic(topic, PARTITIONS, TOPIC_SETTINGS)
+    partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+    recorder = Recorder()
+    producers, consumers = clients_of(recorder, cluster.bootstrap, partitions, seed=seed, per_second=per_second)
+    clients = [*producers, *consumers]
+    first_fault = len(nemesis.done)
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        for client in clients:
+            client.start()
+            stack.callback(client.stop)
+        # A fault before the first acknowledgement would measure how long clients take to start.
+        recorder.wait_acknowledged(FIRST_ACKS, timeout_s=FIRST_ACKS_TIMEOUT_S)
+        nemesis.run(topic, until=began + seconds, stopping=stopping)
+        healed_acks = recorder.acknowledged + FIRST_ACKS
+        recorder.wait_acknowledged(healed_acks, timeout_s=FIRST_ACKS_TIMEOUT_S)
+        for client in clients:
+            client.stopping.set()
+    faults = nemesis.done[first_fault:]
+    read_to_the_end(recorder, cluster.bootstrap, partitions, timeout_s=FINAL_READ_TIMEOUT_S)
+    ops = recorder.ops()
+    report = check(ops)
+    fatal = [f"process {each.process}: {each.fatal_error.str()}" for each in producers if each.fatal_error is not None]
+    played = Round(topic, ops, report, faults, _silences(ops, faults), fatal, time.monotonic() - began)
+    # The topic has been judged; deleting it under way is one more thing that must not disturb the next round.
+    with contextlib.suppress(BrokerFailed, ServerRefused):
+        cluster.delete_topic(topic)
+    say(f"round {number}: {played.acknowledged:,} acknowledged, {len(faults)} faults, {_verdict(played)}")
+    return played
+
+
+def _verdict(played: Round) -> str:
+    return "clean" if played.is_clean else f"NOT CLEAN: {dict(played.report.counts)} {played.fatal_errors}"
+
+
+def _silences(ops: list[Op], faults: list[Inflicted]) -> list[float]:
+    times = acknowledgement_times(ops)
+    ends = [fault.began_ns for fault in faults[1:]] + [max((found[-1] for found in times.values()), default=0)]
+    return [longest_silence_s(times, fault.began_ns, end) for fault, end in zip(faults, ends, strict=True)]
