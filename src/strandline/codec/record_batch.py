@@ -136,6 +136,35 @@ def check_batch(batch: Buffer) -> HeaderFields:
     return header
 
 
+def check_run(run: memoryview, *, next_offset: int, leader_epoch: int) -> tuple[list[HeaderFields], int]:
+    """The headers of the whole batches in `run`, fetched from a leader in `leader_epoch`, and how many bytes they are.
+
+    A batch that is cut at the end is left out. CorruptBatch if one is not what a leader sends to a log that ends at
+    `next_offset`: nothing of it may be written. Records are not looked into, as nobody did when they were produced.
+    """
+    headers: list[HeaderFields] = []
+    at = 0
+    left = len(run)
+    while left >= HEADER_SIZE:
+        header = HEADER.unpack_from(run, at)
+        size = header[1] + PREFIX_SIZE
+        if header[3] != MAGIC or size < HEADER_SIZE or header[6] < 0:
+            raise CorruptBatch(f"no batch header where offset {next_offset} is expected")
+        if size > left:
+            break
+        if crc32c(run[at + CRC_START : at + size]) != header[4]:
+            raise CorruptBatch(f"batch {header[0]} was fetched with a wrong CRC")
+        if header[0] < next_offset:
+            raise CorruptBatch(f"batch {header[0]} was fetched where offset {next_offset} is expected")
+        if header[2] > leader_epoch:
+            raise CorruptBatch(f"batch {header[0]} is of epoch {header[2]}, fetched from the leader of {leader_epoch}")
+        headers.append(header)
+        next_offset = header[0] + header[6] + 1
+        at += size
+        left -= size
+    return headers, at
+
+
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return BatchHeader._make(HEADER.unpack_from(buffer, position))
 

@@ -44,7 +44,7 @@ def open_log(
     if not disk.exists(directory):
         disk.make_directory(directory)
         log.unsynced_directories.append(directory.parent)
-    _load_leader_epochs(log)
+    knows_epochs = _load_leader_epochs(log)
     _load_segments(log, now_ms)
     if not log.segments:
         if recovery_point > max(0, log_start_offset):
@@ -61,6 +61,8 @@ def open_log(
                 _trust(log)
             else:
                 _recover(log, recovery_point)
+            if not knows_epochs:
+                _learn_leader_epochs(log)
         except BaseException:
             for segment in log.segments:
                 segment.close()
@@ -74,14 +76,28 @@ def open_log(
     return log
 
 
-def _load_leader_epochs(log: PartitionLog) -> None:
+def _load_leader_epochs(log: PartitionLog) -> bool:
+    """Read the file of leader epochs; whether it was there and whole."""
     path = log.directory / epoch_file.FILE_NAME
     if log.disk.exists(path):
         try:
             log.leader_epochs = LeaderEpochs.parse(log.disk.read_whole(path).decode(errors="replace"))
+            return True
         except CorruptLog:
-            # Torn by a crash before it was ever synced; recovery learns the epochs again from the batches.
+            # Torn by a crash before it was ever synced.
             log.leader_epochs = LeaderEpochs()
+    return False
+
+
+def _learn_leader_epochs(log: PartitionLog) -> None:
+    """Learn the epochs from every batch there is: an epoch that is not known is one by which no fork would be seen."""
+    epochs = LeaderEpochs()
+    for segment in log.segments:
+        for header, _ in segment.headers(0, may_block=True):
+            epochs.note(header.leader_epoch, header.base_offset)
+    if epochs.epochs != log.leader_epochs.epochs or epochs.start_offsets != log.leader_epochs.start_offsets:
+        log.leader_epochs = epochs
+        log.save_leader_epochs()
 
 
 def _load_segments(log: PartitionLog, now_ms: int) -> None:

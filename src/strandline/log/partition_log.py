@@ -58,6 +58,8 @@ class PartitionLog:
         self.on_flushed: Callable[[], None] | None = None
         self.on_failed: Callable[[StrandlineError], None] | None = None
         self.on_flush_wanted: Callable[[], None] | None = None
+        self.on_write_failed: Callable[[OSError], None] | None = None
+        """Told that the disk refused an append (it is full, perhaps). The log is whole, and may be read."""
         self.unsynced_directories: list[Path] = []
         self._unsynced_indexes: list[Path] = []
         self.dirty_segments: list[Segment] = []
@@ -153,6 +155,8 @@ class PartitionLog:
             self.save_leader_epochs()
         except OSError as error:
             self.leader_epochs.truncate_end(start_offset)
+            if self.on_write_failed is not None:
+                self.on_write_failed(error)
             raise DiskFailed(f"{self.directory}: cannot append: {error.strerror}") from error
 
     def append_run(self, batches: Sequence[bytes], timestamps: Sequence[int], *, leader_epoch: int, now_ms: int) -> int:
@@ -178,6 +182,37 @@ class PartitionLog:
             self.dirty_segments.append(segment)
         self.log_end_offset = last_offset + 1
         return base_offset
+
+    def append_fetched(self, run: Buffer, headers: Sequence[HeaderFields], *, now_ms: int) -> None:
+        """Write batches that a leader sent, back to back in `run`, with one call; `headers` is what `check_run` found.
+
+        Nothing has changed if this raises.
+        """
+        first, last = headers[0], headers[-1]
+        if first[0] < self.log_end_offset:
+            raise CorruptLog(f"{self.directory}: batch {first[0]} follows {self.log_end_offset - 1}")
+        last_offset = last[0] + last[6]
+        try:
+            if last[2] > self.leader_epochs.latest:
+                for header in headers:
+                    if header[2] > self.leader_epochs.latest:
+                        self._begin_epoch(header[2], header[0])
+            segment = self._segment_for(len(run), last_offset, last[8], now_ms)
+            was_dirty = segment.dirty
+            try:
+                segment.append_batches(run, headers)
+            except OSError as error:
+                self._drop_partial_batch(segment, error)
+        except StrandlineError:
+            self.leader_epochs.truncate_end(self.log_end_offset)
+            raise
+        if not was_dirty:
+            self.dirty_segments.append(segment)
+        self.log_end_offset = last_offset + 1
+        if self.observer is not None:
+            for header in headers:
+                if header[9] >= 0:
+                    self.observer.note_header(header)
 
     def _write(self, batch: Buffer, base_offset: int, last_offset: int, max_timestamp_ms: int, now_ms: int) -> None:
         segment = self._segment_for(len(batch), last_offset, max_timestamp_ms, now_ms)
@@ -205,6 +240,8 @@ class PartitionLog:
 
     def _drop_partial_batch(self, segment: Segment, error: OSError) -> None:
         """A write failed, perhaps half way (a full disk): leave the log as it was, and say so."""
+        if self.on_write_failed is not None:
+            self.on_write_failed(error)
         try:
             segment.file().truncate(segment.size_bytes)
         except OSError as second:
@@ -243,6 +280,8 @@ class PartitionLog:
         except OSError as error:
             # The old segment stays the last one; what was made of the new one is found again or overwritten.
             self.active.is_active = True
+            if self.on_write_failed is not None:
+                self.on_write_failed(error)
             raise DiskFailed(f"{self.directory}: cannot roll: {error.strerror}") from error
 
     def seal(self, segment: Segment) -> None:
@@ -530,7 +569,7 @@ class PartitionLog:
             segment.abandon()
         # Whoever owns the log is let go of, so that all of it is freed now: the garbage of thousands of topics would
         # keep the loop for tenths of a second one day.
-        self.on_flushed = self.on_failed = self.on_flush_wanted = None
+        self.on_flushed = self.on_failed = self.on_flush_wanted = self.on_write_failed = None
 
     def sync_with_next_flush(self, path: Path) -> None:
         """A small file beside the log (`partition.metadata`) that must be safe before any record is."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from strandline.codec.record_batch import HEADER, HEADER_SIZE, PREFIX_SIZE, BatchHeader
+from strandline.codec.record_batch import HEADER, HEADER_SIZE, PREFIX_SIZE, BatchHeader, HeaderFields
 from strandline.errors import CorruptLog
 from strandline.log.disk import Buffer, Disk, File
 from strandline.log.index import OffsetIndex, TimeIndex
@@ -270,6 +270,16 @@ class Segment:
         (self._file or self.file()).write_at(position, data)
         for offset, (size, timestamp_ms) in enumerate(zip(sizes, timestamps, strict=True), base_offset):
             self.note_batch(offset, offset, timestamp_ms, position, size)
+            position += size
+        self.dirty = True
+
+    def append_batches(self, data: Buffer, headers: Iterable[HeaderFields]) -> None:
+        """Write batches that lie back to back in `data`, with one call. If this raises, none is there."""
+        position = self.size_bytes
+        (self._file or self.file()).write_at(position, data)
+        for header in headers:
+            size = header[1] + PREFIX_SIZE
+            self.note_batch(header[0], header[0] + header[6], header[8], position, size)
             position += size
         self.dirty = True
 

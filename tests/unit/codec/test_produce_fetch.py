@@ -139,7 +139,7 @@ def produce_results(draw: st.DrawFn, *, by_id: bool) -> list[produce.PartitionRe
 
 def compiled_produce_response(results: list[produce.PartitionResult], version: int) -> produce_response.ProduceResponse:
     topics: dict[str | bytes, produce_response.TopicProduceResponse] = {}
-    for topic, partition, code, base_offset, append_time_ms, log_start_offset, message in results:
+    for topic, partition, code, base_offset, append_time_ms, log_start_offset, message, _ in results:
         of_topic = topics.setdefault(topic, produce_response.TopicProduceResponse())
         if isinstance(topic, bytes):
             of_topic.topic_id = uuid.UUID(bytes=topic)
