@@ -141,7 +141,7 @@ def _on_fetch_error(state: RaftState, error: int, leader_id: int, epoch: int, no
 
 def _heard(state: RaftState, role: Follower, now: float) -> None:
     role.has_fetched = True
-    role.fetch_by = now + state.timing.fetch_timeout_s
+    role.fetch_by = now + state.timing.fetch_timeout(state.random)
     state.fetching.failures = 0
 
 
@@ -238,7 +238,7 @@ def on_snapshot_installed(state: RaftState, snapshot_id: SnapshotId, now: float)
     state.fetching.installing = None
     role = state.role
     if isinstance(role, Follower):
-        role.fetch_by = max(role.fetch_by, now + state.timing.fetch_timeout_s)
+        role.fetch_by = now + state.timing.fetch_timeout(state.random)
     state.raise_high_watermark(snapshot_id.end_offset)
     if isinstance(role, Follower | Unattached):
         maybe_fetch(state, now)

@@ -163,7 +163,7 @@ class RaftState:
         self.effects.append(Flush())
 
     def become_follower(self, epoch: int, leader: Peer, now: float, *, fetch_in_s: float | None = None) -> None:
-        fetch_by = now + (self.timing.fetch_timeout_s if fetch_in_s is None else fetch_in_s)
+        fetch_by = now + (self.timing.fetch_timeout(self.random) if fetch_in_s is None else fetch_in_s)
         self._enter(Follower(leader, fetch_by), epoch, leader_id=leader.node_id)
 
     def become_resigned(self, now: float) -> None:

@@ -34,6 +34,10 @@ class RaftTiming:
         """A voter that has not fetched for so long is told again who leads."""
         return self.fetch_timeout_s / 2
 
+    def fetch_timeout(self, random: Random) -> float:
+        """A bit less than the timeout, for each another: a leader's silence must not make all stand at once."""
+        return self.fetch_timeout_s * (0.8 + 0.2 * random.random())
+
     def election_timeout(self, random: Random) -> float:
         """Between one and two election timeouts, so that voters rarely stand at the same moment."""
         return self.election_timeout_s * (1 + random.random())
