@@ -17,15 +17,16 @@ from strandline.broker.deadlines import Deadlines
 from strandline.broker.descriptors import descriptors_max, share_out
 from strandline.broker.dispatch import Dispatcher
 from strandline.broker.dynamic_config import DynamicConfig
+from strandline.broker.identity import identify
 from strandline.broker.listener import Listener
-from strandline.broker.metadata_log import Done, MetadataLog
+from strandline.broker.metadata_quorum import Done, MetadataQuorum, QuorumSettings
 from strandline.broker.preloading import import_rest
 from strandline.broker.replicas import Replicas
 from strandline.broker.routes import CONTROLLER, TELEMETRY_APIS, routes
 from strandline.broker.transport import Network
 from strandline.broker.watchdog import Watchdog
 from strandline.config import BrokerConfig
-from strandline.errors import CorruptLog, InvalidConfig
+from strandline.errors import CorruptLog
 from strandline.handlers.k00_produce import ProduceWait
 from strandline.log.disk import Disk, RealDisk
 from strandline.log.flusher import Flusher
@@ -37,7 +38,6 @@ from strandline.partition.reencoding import Reencoder
 from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.controller import Controller
 from strandline.quorum.producer_ids import ProducerIds
-from strandline.quorum.quorum_state import MetaProperties, uuid_text
 from strandline.runtime import Runtime, TimerHandle
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class Node:
         self.gc_pauses = GcPauses()
         share = share_out(descriptors_max(), open_files_max=config.open_files_max)
         self.directory = LogDirectory(data, disk=disk or RealDisk(), open_files_max=share.open_files_max)
-        self.node_id = config.node_id
-        self.cluster_id, self.directory_id = self._identify()
+        meta = identify(self.directory, config, self._new_uuid)
+        self.node_id, self.cluster_id, self.directory_id = meta.node_id, meta.cluster_id, meta.directory_id
         self.routes = routes()
         if not takes_telemetry:
             # Nobody would see what clients push. As in Kafka they are not told that they could.
@@ -106,13 +106,15 @@ class Node:
             self.runtime.random, sessions_max=config.max_incremental_fetch_session_cache_slots
         )
         self.produce_waits: deque[ProduceWait] = deque()
-        self.metadata = MetadataLog(
+        self.metadata = MetadataQuorum(
             self.directory,
             self.runtime,
             self.flusher,
-            node_id=self.node_id,
-            segment_bytes=config.metadata_log_segment_bytes,
+            settings=QuorumSettings.of(
+                config, node_id=self.node_id, directory_id=self.directory_id, cluster_id=self.cluster_id
+            ),
         )
+        self.metadata.start()
         self.controller_channel = ControllerChannel(
             runtime,
             network,
@@ -134,24 +136,6 @@ class Node:
         self.has_failed = False
         self.on_failed: Callable[[], object] = lambda: None
         """Told that the node cannot go on and should be stopped."""
-
-    def _identify(self) -> tuple[str, uuid.UUID]:
-        """Whose directory this is; a fresh one is formatted for a new cluster."""
-        text = self.directory.read_meta_properties()
-        if text is None:
-            cluster_id = uuid_text(self._new_uuid())
-            directory_id = self._new_uuid()
-            self.directory.write_meta_properties(MetaProperties(cluster_id, self.node_id, directory_id).text())
-            return cluster_id, directory_id
-        meta = MetaProperties.parse(text)
-        if meta.node_id != self.node_id:
-            if "node.id" in self.config.given or "broker.id" in self.config.given:
-                raise InvalidConfig(
-                    f"{self.directory.path} belongs to node {meta.node_id}, and node.id is {self.node_id}: "
-                    "correct node.id, or choose another directory"
-                )
-            self.node_id = meta.node_id
-        return meta.cluster_id, meta.directory_id
 
     def _new_uuid(self) -> uuid.UUID:
         return uuid.UUID(int=self.runtime.random.getrandbits(128), version=4)

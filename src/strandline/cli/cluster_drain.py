@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from strandline.cli.client import TIMEOUT_S_DEFAULT, connect
-from strandline.cli.cluster_reading import read_state
+from strandline.cli.cluster_reading import conversation_with, read_state, require_quorum
 from strandline.cli.cluster_reassign import NoWait
 from strandline.cli.cluster_state import listed
 from strandline.cli.conversation import error_name
@@ -15,7 +15,7 @@ from strandline.cli.failures import CommandFailed, NotFound
 from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout, Yes
 from strandline.cli.output import Output
 from strandline.cli.plans import confirm
-from strandline.cli.reassigning import carry_out, plain, plan_lines
+from strandline.cli.reassigning import carry_out, plan_lines
 from strandline.cli.reassignment_plan import plan_drain
 from strandline.codec.messages.unregister_broker_request import UnregisterBrokerRequest
 from strandline.codec.messages.unregister_broker_response import UnregisterBrokerResponse
@@ -39,6 +39,7 @@ def drain(
     cluster = connect(bootstrap, properties, timeout)
     output = Output(as_json=as_json)
     state = read_state(cluster, with_disks=True)
+    require_quorum(state)
     moves = plan_drain(state, node)
     offline = [each for each in state.offline() if node in each.replicas]
     if offline:
@@ -69,6 +70,7 @@ def forget(
     cluster = connect(bootstrap, properties, timeout)
     output = Output(as_json=as_json)
     state = read_state(cluster)
+    require_quorum(state)
     broker = state.broker(node)
     if broker is None:
         known = ", ".join(str(each.node_id) for each in state.brokers)
@@ -82,7 +84,7 @@ def forget(
         )
     plan = [f"broker {node} at {broker.address} is taken out of the cluster"]
     confirm(output, plan, yes=yes, question="Forget it?", undone="nothing was changed")
-    with plain(cluster) as conversation:
+    with conversation_with(cluster) as conversation:
         answer = conversation.ask(UnregisterBrokerRequest(broker_id=node), UnregisterBrokerResponse)
     if answer is None:
         raise CommandFailed("this cluster does not offer UnregisterBroker")

@@ -8,9 +8,9 @@ import typer
 
 from strandline.cli import completion
 from strandline.cli.client import TIMEOUT_S_DEFAULT, Cluster, connect, kafka_api
-from strandline.cli.cluster_reading import read_state
+from strandline.cli.cluster_reading import read_state, require_quorum
 from strandline.cli.cluster_state import ClusterState, PartitionState
-from strandline.cli.failures import CommandFailed, UsageFailed, topic_not_found
+from strandline.cli.failures import CommandFailed, UsageFailed, no_answer, topic_not_found
 from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout, Yes
 from strandline.cli.output import Output
 from strandline.cli.plain_words import count
@@ -49,6 +49,7 @@ def elect(
     cluster = connect(bootstrap, properties, timeout)
     output = Output(as_json=as_json)
     state = read_state(cluster)
+    require_quorum(state)
     if topic is not None and all(each.topic != topic for each in state.partitions):
         raise topic_not_found(topic, {each.topic for each in state.partitions})
     chosen = [
@@ -86,10 +87,11 @@ def _elect(output: Output, cluster: Cluster, chosen: list[PartitionState], *, un
     wanted = [kafka_api().TopicPartition(each.topic, each.index) for each in chosen]
     admin: Any = cluster.admin()
     with cluster.errors("cannot elect leaders"):
-        future = admin.elect_leaders(
-            kind, wanted, request_timeout=cluster.timeout_s, operation_timeout=cluster.timeout_s
-        )
-        answers = future.result()
+        try:
+            # Its own timeouts cannot be given: confluent-kafka 2.16 counts its arguments wrongly then.
+            answers = admin.elect_leaders(kind, wanted).result(cluster.timeout_s)
+        except TimeoutError:
+            raise no_answer(cluster.bootstrap, "elections took longer than --timeout") from None
     failed = []
     elected = 0
     for place, error in answers.items():

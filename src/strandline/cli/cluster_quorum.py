@@ -7,7 +7,6 @@ from typing import Any
 from strandline.cli.client import TIMEOUT_S_DEFAULT, connect
 from strandline.cli.cluster_reading import read_quorum
 from strandline.cli.cluster_state import QuorumNode, QuorumState
-from strandline.cli.conversation import converse
 from strandline.cli.failures import CommandFailed
 from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
 from strandline.cli.output import Output
@@ -21,11 +20,7 @@ def quorum(
 ) -> None:
     """Show the quorum of the cluster's metadata: its leader and epoch, voters and observers, and who is behind."""
     cluster = connect(bootstrap, properties, timeout)
-    conversation = converse(cluster)
-    if conversation is None:
-        raise CommandFailed("the quorum is asked without TLS only, for now", hint="name a plain listener")
-    with conversation:
-        found = read_quorum(conversation)
+    found = read_quorum(cluster)
     if found is None:
         raise CommandFailed("this cluster does not offer DescribeQuorum")
     output = Output(as_json=as_json)

@@ -17,10 +17,12 @@ from strandline.cli.cluster_state import (
     QuorumState,
     Reassignment,
 )
-from strandline.cli.conversation import Conversation, converse, error_name
-from strandline.cli.failures import CommandFailed
+from strandline.cli.conversation import Conversation, converse, error_name, is_plain
+from strandline.cli.failures import CommandFailed, ExitCode, Unreachable
 from strandline.codec.messages.describe_cluster_request import DescribeClusterRequest
 from strandline.codec.messages.describe_cluster_response import DescribeClusterResponse
+from strandline.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from strandline.codec.messages.describe_configs_response import DescribeConfigsResponse
 from strandline.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from strandline.codec.messages.describe_log_dirs_response import DescribeLogDirsResponse
 from strandline.codec.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
@@ -31,9 +33,12 @@ from strandline.errors import ErrorCode
 from strandline.ids import ZERO_UUID
 
 METADATA_TOPIC = "__cluster_metadata"
+MIN_IN_SYNC = "min.insync.replicas"
 TOPICS_PER_REQUEST = 100
+QUORUM_TIMEOUT_S = 5.0
 DISK_TIMEOUT_S = 3.0
 """A broker that is down or hangs does not keep the others from being shown."""
+_TOPIC = 2
 
 
 def read_state(cluster: Cluster, *, with_disks: bool = False) -> ClusterState:
@@ -43,12 +48,10 @@ def read_state(cluster: Cluster, *, with_disks: bool = False) -> ClusterState:
         metadata = admin.list_topics(timeout=cluster.timeout_s)
     partitions = _partitions(metadata)
     state = ClusterState(metadata.cluster_id or "", _brokers(metadata), tuple(partitions))
-    conversation = converse(cluster)
-    if conversation is not None:
-        with conversation:
-            state = _told_plainly(conversation, state)
-    if with_disks and conversation is not None:
-        state = replace(state, brokers=tuple(_with_disk(cluster, broker) for broker in state.brokers))
+    if is_plain(cluster):
+        state = _told_plainly(cluster, state)
+        if with_disks:
+            state = replace(state, brokers=tuple(_with_disk(cluster, broker) for broker in state.brokers))
     return replace(state, partitions=tuple(_with_minimum(cluster, admin, state.partitions)))
 
 
@@ -70,9 +73,9 @@ def _partitions(metadata: Any) -> list[PartitionState]:
     ]
 
 
-def _told_plainly(conversation: Conversation, state: ClusterState) -> ClusterState:
-    asked = DescribeClusterRequest(include_fenced_brokers=True)
-    described = conversation.ask(asked, DescribeClusterResponse)
+def _told_plainly(cluster: Cluster, state: ClusterState) -> ClusterState:
+    with conversation_with(cluster) as conversation:
+        described = conversation.ask(DescribeClusterRequest(include_fenced_brokers=True), DescribeClusterResponse)
     if described is not None and described.error_code == 0:
         brokers = sorted(described.brokers, key=lambda each: each.broker_id)
         state = replace(
@@ -81,15 +84,37 @@ def _told_plainly(conversation: Conversation, state: ClusterState) -> ClusterSta
             brokers=tuple(BrokerState(b.broker_id, b.host, b.port, b.rack, is_up=not b.is_fenced) for b in brokers),
         )
     try:
-        state = replace(state, quorum=read_quorum(conversation))
+        state = replace(state, quorum=read_quorum(cluster))
     except CommandFailed as failure:
-        # Without a leader of the quorum everything else can still be said.
-        state = replace(state, quorum_failure=failure.message)
-    return replace(state, reassignments=read_reassignments(conversation))
+        # Without a leader of the quorum everything else can still be said, but for what only that leader knows.
+        return replace(state, quorum_failure=failure.message)
+    with conversation_with(cluster) as conversation:
+        return replace(state, reassignments=read_reassignments(conversation))
 
 
-def read_quorum(conversation: Conversation) -> QuorumState | None:
+def conversation_with(cluster: Cluster) -> Conversation:
+    conversation = converse(cluster)
+    if conversation is None:
+        raise CommandFailed("this is asked without TLS only, for now", hint="name a plain listener")
+    return conversation
+
+
+def read_quorum(cluster: Cluster) -> QuorumState | None:
     """The quorum as its leader sees it; None where the cluster does not offer DescribeQuorum."""
+    timeout_s = min(QUORUM_TIMEOUT_S, cluster.timeout_s)
+    with conversation_with(replace(cluster, timeout_s=timeout_s)) as conversation:
+        try:
+            return _ask_quorum(conversation)
+        except Unreachable:
+            # A broker passes the question on to the leader, and where there is none it waits for one.
+            raise CommandFailed(
+                f"nobody leads the quorum: no answer within {timeout_s:g} s",
+                hint="a majority of the controllers must run; look at their logs",
+                code=ExitCode.UNREACHABLE,
+            ) from None
+
+
+def _ask_quorum(conversation: Conversation) -> QuorumState | None:
     topic = TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])
     answer = conversation.ask(DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse)
     if answer is None:
@@ -175,26 +200,55 @@ def _with_disk(cluster: Cluster, broker: BrokerState) -> BrokerState:
 def _with_minimum(cluster: Cluster, admin: Any, partitions: Sequence[PartitionState]) -> Iterable[PartitionState]:
     """`min.insync.replicas` matters only where a replica is missing, so only those topics are asked about."""
     topics = sorted({each.topic for each in partitions if each.missing or each.leader is None})
-    minima = dict(_minima(cluster, admin, topics))
-    # Apache Kafka and we alike take the number of replicas where the setting asks for more than there are.
+    minima = _minima_plainly(cluster, topics) if is_plain(cluster) else _minima(cluster, admin, topics)
+    # Apache Kafka takes the number of replicas where the setting asks for more than there are, and so do we.
     return (
         replace(each, in_sync_min=min(minima[each.topic], len(each.replicas))) if each.topic in minima else each
         for each in partitions
     )
 
 
-def _minima(cluster: Cluster, admin: Any, topics: list[str]) -> Iterable[tuple[str, int]]:
+def _minima_plainly(cluster: Cluster, topics: list[str]) -> dict[str, int]:
+    """Asked of any broker. librdkafka would look for the controller first, and while there is none wait in vain."""
+    found: dict[str, int] = {}
+    if not topics:
+        return found
+    with conversation_with(cluster) as conversation:
+        for begin in range(0, len(topics), TOPICS_PER_REQUEST):
+            asked = [
+                DescribeConfigsResource(resource_type=_TOPIC, resource_name=name, configuration_keys=[MIN_IN_SYNC])
+                for name in topics[begin : begin + TOPICS_PER_REQUEST]
+            ]
+            answer = conversation.ask(DescribeConfigsRequest(resources=asked), DescribeConfigsResponse)
+            for result in answer.results if answer is not None else ():
+                for config in result.configs:
+                    if config.name == MIN_IN_SYNC and config.value is not None:
+                        found[result.resource_name] = int(config.value)
+    return found
+
+
+def _minima(cluster: Cluster, admin: Any, topics: list[str]) -> dict[str, int]:
     api, kafka = admin_api(), kafka_api()
+    found: dict[str, int] = {}
     for begin in range(0, len(topics), TOPICS_PER_REQUEST):
         some = topics[begin : begin + TOPICS_PER_REQUEST]
         resources = [api.ConfigResource(api.ResourceType.TOPIC, name) for name in some]
         with cluster.errors("cannot read the settings of topics"):
             for resource, future in admin.describe_configs(resources, request_timeout=cluster.timeout_s).items():
                 try:
-                    value = future.result()["min.insync.replicas"].value
+                    found[resource.name] = int(future.result()[MIN_IN_SYNC].value)
                 except kafka.KafkaException as error:
-                    if error.args[0].name() in ("UNKNOWN_TOPIC_OR_PART", "_UNSUPPORTED_FEATURE"):
-                        # Deleted meanwhile, or nobody can tell: then it stays 1.
-                        continue
-                    raise
-                yield resource.name, int(value)
+                    # Deleted meanwhile, or nobody can tell: then it stays 1.
+                    if error.args[0].name() not in ("UNKNOWN_TOPIC_OR_PART", "_UNSUPPORTED_FEATURE"):
+                        raise
+    return found
+
+
+def require_quorum(state: ClusterState) -> None:
+    """CommandFailed where nothing can be changed, before a plan is shown that could not be carried out."""
+    if state.quorum_failure is not None:
+        raise CommandFailed(
+            f"nothing can be changed: {state.quorum_failure}",
+            hint="a majority of the controllers must run; `strandline cluster health` says more",
+            code=ExitCode.UNREACHABLE,
+        )

@@ -9,7 +9,7 @@ import typer
 
 from strandline.cli import completion
 from strandline.cli.client import TIMEOUT_S_DEFAULT, Cluster, connect
-from strandline.cli.cluster_reading import read_state
+from strandline.cli.cluster_reading import read_state, require_quorum
 from strandline.cli.cluster_state import ClusterState, PartitionState, Reassignment
 from strandline.cli.failures import UsageFailed, topic_not_found
 from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout, Yes
@@ -77,6 +77,7 @@ def reassign(
         _cancel(output, cluster, [each for each in ongoing(cluster) if _is_named(each, topic, partitions)], yes=yes)
         return
     state = read_state(cluster, with_disks=True)
+    require_quorum(state)
     if file is not None:
         moves = plan_file(state, file.read_text(), file_name=str(file))
     else:

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable, Sequence
 
 from strandline.cli.client import Cluster
-from strandline.cli.cluster_reading import read_reassignments
+from strandline.cli.cluster_reading import conversation_with, read_reassignments
 from strandline.cli.cluster_state import ClusterState, Reassignment
-from strandline.cli.conversation import Conversation, converse, error_name
+from strandline.cli.conversation import Conversation, error_name
 from strandline.cli.failures import CommandFailed, Interrupted
 from strandline.cli.output import Output
 from strandline.cli.plain_words import count, size
@@ -63,7 +63,7 @@ def carry_out(output: Output, cluster: Cluster, moves: Sequence[Move], *, wait: 
 def send(cluster: Cluster, wanted: Sequence[Wanted]) -> None:
     """Ask the controller; CommandFailed with the first refusal, after all were asked for."""
     refused: list[str] = []
-    with plain(cluster) as conversation:
+    with conversation_with(cluster) as conversation:
         for begin in range(0, len(wanted), PARTITIONS_PER_REQUEST):
             refused += _send_some(conversation, wanted[begin : begin + PARTITIONS_PER_REQUEST], cluster.timeout_s)
     if refused:
@@ -119,15 +119,8 @@ def follow(cluster: Cluster, places: set[tuple[str, int]]) -> None:
 
 
 def ongoing(cluster: Cluster) -> tuple[Reassignment, ...]:
-    with plain(cluster) as conversation:
+    with conversation_with(cluster) as conversation:
         found = read_reassignments(conversation)
     if found is None:
         raise CommandFailed("the cluster does not say what is being moved")
     return found
-
-
-def plain(cluster: Cluster) -> Conversation:
-    conversation = converse(cluster)
-    if conversation is None:
-        raise CommandFailed("replicas are moved without TLS only, for now", hint="name a plain listener")
-    return conversation

@@ -31,6 +31,7 @@ class Entry:
 
 
 COMMANDS: dict[str, Entry] = {
+    "format": Entry("Make a directory the data directory of a node of a cluster.", "format_command:format_"),
     "serve": Entry("Run a node.", "serve_command:serve"),
     "dev": Entry("Run a node for development and print what to paste.", "dev:dev"),
     "topic": Entry(
