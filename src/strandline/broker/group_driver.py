@@ -15,6 +15,7 @@ from strandline.coordinators.group_config import GroupConfig
 from strandline.coordinators.group_shard import GroupShard
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
 from strandline.errors import ErrorCode
+from strandline.handlers.auto_creation import create_missing
 from strandline.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -140,10 +141,9 @@ class OffsetsTopicOfNode:
         return self._node.partition(CONSUMER_OFFSETS_TOPIC, index)
 
     def create(self) -> None:
-        records, _ = self._node.controller.create_internal_topic(CONSUMER_OFFSETS_TOPIC)
-        self._node.controller_write(records, _log_failure)
+        create_missing(self._node, [CONSUMER_OFFSETS_TOPIC], _log_failure)  # type: ignore[arg-type]
 
 
-def _log_failure(error: BaseException | None) -> None:
-    if error is not None:
-        log.error("%s could not be created: %s", CONSUMER_OFFSETS_TOPIC, error)
+def _log_failure(refused: dict[str, int]) -> None:
+    for name, code in refused.items():
+        log.error("%s could not be created: error code %d", name, code)

@@ -11,8 +11,7 @@ it changes; an answer is these bytes, joined.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
 from strandline.codec.message import encode
 from strandline.codec.messages.metadata_request import MetadataRequest
@@ -22,15 +21,14 @@ from strandline.codec.messages.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from strandline.errors import ErrorCode, RequestError
+from strandline.errors import ErrorCode
+from strandline.handlers.auto_creation import create_missing
 from strandline.handlers.broker_endpoints import endpoint_of
 from strandline.handlers.context import EncodedResponse, RequestContext
-from strandline.handlers.shares import Outcomes, decide, gradually, joined
+from strandline.handlers.shares import gradually, joined
 from strandline.ids import ZERO_UUID
 from strandline.quorum.cluster_image import ClusterImage, PartitionImage, Topic
-from strandline.quorum.controller import Controller
-from strandline.quorum.new_topics import NewTopic
-from strandline.quorum.topic_names import CLUSTER_METADATA, INTERNAL_TOPICS, is_internal, why_invalid
+from strandline.quorum.topic_names import CLUSTER_METADATA, is_internal, why_invalid
 
 API_KEY = 3
 VERSIONS = (0, 13)
@@ -64,26 +62,13 @@ def handle(context: RequestContext, request: MetadataRequest) -> EncodedResponse
 
 
 def _create(context: RequestContext, answer: _Answer, names: list[str], creatable: list[str]) -> None:
-    """Create what is missing, and answer when it is there."""
+    """Have what is missing created, and answer when it is there."""
 
-    def on_decided(outcomes: Outcomes[tuple[str, object]]) -> None:
-        for (name, outcome), _ in outcomes:
-            # That another request is creating the topic is no error: it is there when our turn comes. If the write
-            # failed, the topic is not there, and that is what the answer says.
-            if isinstance(outcome, RequestError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                answer.refused[name] = int(outcome.code)
+    def on_done(refused: dict[str, int]) -> None:
+        answer.refused = refused
         gradually(context.node.runtime, map(answer.by_name, names), lambda parts: context.reply(answer.of(parts)))
 
-    decide(context.node, _creations(context.node.controller, creatable), on_decided)
-
-
-def _creations(controller: Controller, names: list[str]) -> Iterator[tuple[list[Any], tuple[str, object]]]:
-    asked = [NewTopic(name) for name in names if name not in INTERNAL_TOPICS]
-    for topic, (records, outcome) in zip(asked, controller.decide_topics(asked), strict=True):
-        yield records, (topic.name, outcome)
-    for name in sorted(INTERNAL_TOPICS.intersection(names)):
-        # What is not created by this version is simply unknown.
-        yield controller.create_internal_topic(name)[0], (name, None)
+    create_missing(context.node, creatable, on_done)
 
 
 class _Answer:

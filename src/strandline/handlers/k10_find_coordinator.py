@@ -13,6 +13,7 @@ from strandline.codec.messages.find_coordinator_request import FindCoordinatorRe
 from strandline.codec.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from strandline.coordinators.partitioning import partition_of_group
 from strandline.errors import ErrorCode
+from strandline.handlers.auto_creation import create_missing
 from strandline.handlers.broker_endpoints import endpoint_of
 from strandline.handlers.context import Node, RequestContext
 from strandline.handlers.shares import gradually, joined_response
@@ -40,14 +41,12 @@ def handle(context: RequestContext, request: FindCoordinatorRequest) -> None:
 
 
 def _create_offsets_topic(context: RequestContext, request: FindCoordinatorRequest) -> None:
-    node = context.node
-    # A refusal needs no look here: either another request is creating the topic, or the look-up below fails.
-    records, _ = node.controller.create_internal_topic(CONSUMER_OFFSETS)
-
-    def on_done(error: BaseException | None) -> None:
-        _answer(context, request, lambda key: _find_group(node, key))
-
-    node.controller_write(records, on_done)
+    # Whether it was refused needs no look: then the look-up fails.
+    create_missing(
+        context.node,
+        [CONSUMER_OFFSETS],
+        lambda _: _answer(context, request, lambda key: _find_group(context.node, key)),
+    )
 
 
 def _find_group(node: Node, group_id: str) -> Found:

@@ -164,10 +164,12 @@ class NodeOfOne:
 
     def fail(self, error: BaseException) -> None:
         """The disk refuses everything that waits."""
+        self.runtime.settle()
         writes, self.writes = self.writes, []
         self.controller.revert(self.image)
         for _, on_done in writes:
             on_done(error)
+        self.runtime.settle()
 
 
 @dataclass

@@ -36,6 +36,9 @@ class ManualRuntime:
     def monotonic(self) -> float:
         return self.now
 
+    def monotonic_ns(self) -> int:
+        return int(self.now * 1e9)
+
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self.ready.append(lambda: callback(*args))
 
