@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.crash.sync_fault import sync_fault, why_not_available
@@ -19,7 +20,7 @@ from tests.unit.log.manual_runtime import ManualRuntime
 
 import strandline
 from strandline.broker.main import node_on, stop
-from strandline.broker.metadata_log import MetadataLog
+from strandline.broker.metadata_quorum import MetadataQuorum, QuorumSettings
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from strandline.codec.messages.topic_record import TopicRecord
 from strandline.config import BrokerConfig
@@ -150,14 +151,17 @@ def test_silent_producers_are_looked_for_when_the_setting_says(tmp_path: Path) -
 
 
 def test_the_metadata_log_rolls(tmp_path: Path) -> None:
-    def open_metadata() -> MetadataLog:
+    def open_metadata() -> MetadataQuorum:
         runtime = ManualRuntime()
         directory = LogDirectory(tmp_path, disk=RealDisk(), open_files_max=100)
-        return MetadataLog(directory, runtime, Flusher(runtime), node_id=1, segment_bytes=2_000)
+        settings = QuorumSettings(node_id=1, directory_id=UUID(int=1), cluster_id="here", segment_bytes=2_000)
+        metadata = MetadataQuorum(directory, runtime, Flusher(runtime), settings=settings)
+        metadata.start()
+        return metadata
 
     metadata = open_metadata()
     for number in range(50):
-        metadata.write_now([TopicRecord(name=f"topic-{number}")])
+        metadata.write_now([TopicRecord(name=f"topic-{number}", topic_id=UUID(int=number))])
     topics = {name: topic.id for name, topic in metadata.image.topics.items()}
     assert all(segment.size_bytes <= 2_000 for segment in metadata.log.segments)
     assert len(metadata.log.segments) > 1

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from strandline.broker import metadata_log
+from strandline.broker import metadata_quorum
 from strandline.ids import TopicPartition
 from strandline.log.checkpoints import ALL, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 
@@ -80,7 +80,7 @@ class CheckpointWriter:
                 wanted.add(LOG_START_OFFSETS)
             return directory.changed_checkpoints(replicas.logs(), replicas.offline, wanted)
         logs = {TopicPartition(each.topic, each.index): each.log for each in replicas.all() if each.log_start_offset}
-        logs[metadata_log.NAME] = self._node.metadata.log
+        logs[metadata_quorum.NAME] = self._node.metadata.log
         return directory.changed_start_offsets(logs, replicas.offline)
 
     def _on_written(self, waiting: list[Done], _: None, error: BaseException | None) -> None:

@@ -1,6 +1,8 @@
 """`__cluster_metadata-0` on this node: drives the Raft core, and folds what is committed into the image.
 
-The interface comes first; what stands here is agreed, what performs it follows.
+Records are appended as one batch, flushed here and by a majority, folded into the image, and then whoever asked is
+told. So nothing is answered, and no producer id leaves, that a crash or another leader could take back. A quorum of one
+is the same with nobody else to wait for.
 
 Wiring (`broker/node.py`):
 
@@ -9,95 +11,251 @@ Wiring (`broker/node.py`):
     metadata.on_not_leading = ...        the controller forgets what it decided
     metadata.on_applied = replicas.on_metadata
     metadata.on_image_replaced = ...     a snapshot was loaded: everything made from the image is made anew
+    metadata.on_caught_up = ...          for the first time all that is known to be committed is folded
+    metadata.on_stop = ...               this node must not go on, and why
     metadata.start()                     a quorum of one leads when this returns; others begin to ask around
 
-`connect(host, port)` gives a `Channel` to a controller listener. A quorum of one needs none.
+`connect(host, port)` gives a `Channel` to a controller listener. A quorum of one needs none. The handlers of the
+quorum's own requests (52, 53, 54, 55, 59, and Fetch on the controller listener) ask this class.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import logging
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
+from strandline.broker.metadata_fold import Done, MetadataFold, Write
+from strandline.broker.metadata_snapshots import MetadataSnapshots
+from strandline.broker.quorum_log import QuorumLog
+from strandline.broker.quorum_peers import Connect, QuorumPeers, Strangers
+from strandline.broker.quorum_settings import QuorumSettings
+from strandline.broker.snapshot_loading import SnapshotInstall, load_snapshot
+from strandline.broker.snapshot_making import SnapshotMaker
+from strandline.broker.voters_known import voters_known
+from strandline.codec.columns import Record, encode_batch
+from strandline.codec.internal_records import encode_metadata_record
+from strandline.codec.message import Message
+from strandline.codec.messages.voters_record import VotersRecord
+from strandline.errors import CorruptLog, DiskFailed, ErrorCode, RequestError, StrandlineError
 from strandline.ids import TopicPartition
+from strandline.log.flusher import Flusher
+from strandline.log.log_directory import LogDirectory
+from strandline.observability.log_lines import fields
+from strandline.quorum.cluster_image import ClusterImage
+from strandline.quorum.quorum_state import QuorumState
+from strandline.quorum.raft import Raft
+from strandline.quorum.raft_effects import (
+    Effect,
+    Flush,
+    HighWatermark,
+    Inconsistent,
+    InstallSnapshot,
+    LeaderKnown,
+    Leading,
+    NoLongerLeading,
+    Save,
+    Send,
+    SnapshotChunk,
+    Truncated,
+    WrongCluster,
+)
+from strandline.quorum.raft_fetch import FetchAnswer, ReplicaFetch
+from strandline.quorum.raft_voters import Peer, ReplicaKey, VoterSet
 from strandline.quorum.topic_names import CLUSTER_METADATA
+from strandline.runtime import Runtime, TimerHandle
+from strandline.topic_config import TopicConfig
 
-if TYPE_CHECKING:
-    from strandline.log.partition_log import PartitionLog
-    from strandline.quorum.cluster_image import ClusterImage
+__all__ = ["NAME", "Done", "MetadataQuorum", "QuorumSettings"]
+
+log = logging.getLogger("strandline.metadata")
 
 NAME: Final = TopicPartition(CLUSTER_METADATA, 0)
-
-Done = Callable[[BaseException | None], object]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class QuorumSettings:
-    """What a node must be told of the quorum before it can ask anybody."""
-
-    node_id: int
-    directory_id: UUID
-    cluster_id: str
-    is_controller: bool = True
-    """Whether `process.roles` has `controller`; without it the node is an observer, whatever the voters are."""
-    static_voters: tuple[tuple[int, str, int], ...] = ()
-    """`controller.quorum.voters`: (id, host, port)."""
-    bootstrap_servers: tuple[tuple[str, int], ...] = ()
-    """`controller.quorum.bootstrap.servers`: whom an observer asks first."""
-    listener_name: str = "CONTROLLER"
-    listener_address: tuple[str, int] | None = None
-    """Where this node's own controller listener can be reached; voters tell it to each other."""
-    election_timeout_ms: int = 1000
-    election_backoff_max_ms: int = 1000
-    fetch_timeout_ms: int = 2000
-    request_timeout_ms: int = 2000
-    retry_backoff_ms: int = 20
-    segment_bytes: int = 1 << 30
-    snapshot_after_bytes: int = 20 * 1024 * 1024
-    snapshot_interval_ms: int = 3_600_000
-    retention_bytes: int = 100 * 1024 * 1024
-    retention_ms: int = 7 * 24 * 3_600_000
+QUORUM_STATE: Final = "quorum-state"
+FOREVER: Final = float("inf")
 
 
 class MetadataQuorum:
-    image: ClusterImage
-    """The cluster as of the last committed record that was folded, on every node."""
-    log: PartitionLog
-    removed_topic_ids: set[UUID]
-    """Topics that the log saw go, for the start: a crash may have left their directories."""
-    bootstrap_records: list[Any]
-    """What `strandline format` wrote into the bootstrap snapshot (feature levels): the first leader of an empty log
-    writes them; nobody folds them before that."""
+    def __init__(
+        self,
+        directory: LogDirectory,
+        runtime: Runtime,
+        flusher: Flusher,
+        *,
+        settings: QuorumSettings,
+        connect: Connect | None = None,
+    ) -> None:
+        self._directory = directory
+        self._runtime = runtime
+        self._flusher = flusher
+        self.settings = settings
+        config = TopicConfig(segment_bytes=settings.segment_bytes, segment_ms=settings.segment_ms)
+        self.log = directory.open_log(NAME, config, now_ms=runtime.now_ms())
+        # What recovery found in the file is flushed before it is believed.
+        self.log.flush_now()
+        self.snapshots = MetadataSnapshots(directory.disk, self.log.directory)
+        self.quorum_log = QuorumLog(NAME, self.log, self.snapshots, directory, runtime)
+        self._fold = MetadataFold(self.log, runtime)
+        self.bootstrap_records: list[Any] = []
+        """What `strandline format` wrote into the bootstrap snapshot (feature levels): the first leader of an empty
+        log writes them; nobody folds them before that."""
+        voters = self._load()
+        self.raft = Raft(
+            node_id=settings.node_id,
+            directory_id=settings.directory_id,
+            cluster_id=settings.cluster_id,
+            voters=voters,
+            bootstrap_servers=settings.bootstrap_servers,
+            may_vote=settings.is_controller,
+            state=self._read_state(),
+            log=self.quorum_log,
+            timing=settings.timing(),
+            random=runtime.random,
+        )
+        self._peers = QuorumPeers(connect, self._on_answer)
+        self._maker = SnapshotMaker(self._fold, self.quorum_log, runtime, settings, lambda: self.raft.voters.record())
+        self._install: SnapshotInstall | None = None
+        self._strangers = Strangers()
 
-    on_applied: Callable[[list[Any], Callable[[], object]], None] | None
-    """Told of records that have just become part of the image; calls back when they have taken effect here."""
-    on_failed: Callable[[list[Any]], None] | None
-    """Told that a write failed, with the records of earlier ones that are still under way."""
-    on_leading: Callable[[int], object] | None
-    """Told the epoch once this node leads it and the image holds everything written before: the controller may act."""
-    on_not_leading: Callable[[], object] | None
-    """Told that another may lead from now on. Writes under way have been answered with NOT_CONTROLLER."""
-    on_image_replaced: Callable[[], object] | None
-    """Told that `image` is another object, made from a snapshot."""
-    on_stop: Callable[[str], object] | None
-    """Told, in a sentence, why the node must not go on: it belongs to another cluster."""
+        self.on_failed: Callable[[list[Any]], None] | None = None
+        """Told that a write failed, with the records of earlier ones that are still under way."""
+        self.on_leading: Callable[[int], object] | None = None
+        """Told the epoch once this node leads it and the image holds everything written before it."""
+        self.on_not_leading: Callable[[], object] | None = None
+        """Told that another may lead from now on. Writes under way have been answered with NOT_CONTROLLER."""
+        self.on_image_replaced: Callable[[], object] | None = None
+        """Told that `image` is another object, made from a snapshot."""
+        self.on_caught_up: Callable[[], object] | None = None
+        """Told once, when the image has reached for the first time what a leader said is committed."""
+        self.on_stop: Callable[[str], object] | None = None
+        """Told, in a sentence, why the node must not go on: its directory belongs to another cluster."""
 
-    epoch: int
-    """The newest epoch this node knows of."""
-    is_leader: bool
-    """Whether writes are taken: this node leads, its epoch's first record is committed, and `on_leading` was told."""
-    leader_id: int | None
-    high_watermark: int
-    next_offset: int
-    """Where the next record goes."""
+        self.is_leader = False
+        """Whether writes are taken: this node leads, and all before its epoch is in the image."""
+        self.has_caught_up = False
+        self._has_known_leader = False
+        self._led: tuple[int, int] | None = None
+        """Epoch and offset: what is led, and how far the image must be before the controller acts."""
+        self._effects: deque[Effect] = deque()
+        self._is_performing = False
+        self._is_starting = False
+        self._is_closed = False
+        self._timer: TimerHandle | None = None
+        self._timer_at = FOREVER
+        self._waiters: dict[Callable[[], object], None] = {}
+        self._is_news_due = False
+        self._fold.on_progress = self._on_folded
+        self._fold.on_error = self._on_unreadable
+        self._fold.on_voters = self._on_voters
+        self.quorum_log.on_appended = self._tell_waiters
+        self.log.on_flushed = self._on_flushed
+        self.log.on_failed = self._on_log_failed
 
-    def start(self) -> None:
-        """Begin to take part; a quorum of one leads when this returns."""
+    # What others see
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as of the last committed record that was folded, on every node."""
+        return self._fold.image
+
+    @property
+    def removed_topic_ids(self) -> set[UUID]:
+        """Topics that were seen to go before anybody listened: a crash may have left their directories."""
+        return self._fold.removed_topic_ids
+
+    @property
+    def on_applied(self) -> Callable[[list[Any], Callable[[], object]], None] | None:
+        """Told of records that have just become part of the image; calls back when they have taken effect here."""
+        return self._fold.on_applied
+
+    @on_applied.setter
+    def on_applied(self, told: Callable[[list[Any], Callable[[], object]], None] | None) -> None:
+        self._fold.on_applied = told
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch this node knows of."""
+        return self.raft.epoch
+
+    @property
+    def leader_id(self) -> int | None:
+        return None if self.raft.leader_id < 0 else self.raft.leader_id
 
     def leader_address(self) -> tuple[str, int] | None:
         """Where the leader's controller listener is; None while nobody is known to lead."""
+        leader = self.raft.leader
+        return None if leader is None else (leader.host, leader.port)
+
+    @property
+    def high_watermark(self) -> int:
+        return self.raft.high_watermark
+
+    @property
+    def folded_offset(self) -> int:
+        """Everything before it is in the image."""
+        return self._fold.folded_offset
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next record goes."""
+        return self.log.log_end_offset
+
+    # Starting
+
+    def _load(self) -> VoterSet:
+        """The newest snapshot, if there is one, and who votes."""
+        latest = self.snapshots.latest
+        voters: VotersRecord | None = None
+        if latest is not None:
+            loaded = load_snapshot(self.snapshots, latest)
+            self._fold.replace(loaded.image, latest.end_offset, loaded.last_timestamp_ms)
+            voters = loaded.voters
+            if latest.epoch > self.log.leader_epochs.latest or latest.end_offset > self.log.log_end_offset:
+                # A crash came between a snapshot that was taken from the leader and the end of the log before it.
+                self.quorum_log.restart_at(latest)
+            elif 0 < self.log.log_start_offset < self.snapshots.ids[0].end_offset:
+                # A crash took back what was known of the log's start; there must be a snapshot at it.
+                self.log.trim(min(self.snapshots.ids[0].end_offset, self.log.log_end_offset))
+        if self.log.log_start_offset > self._fold.folded_offset:
+            raise CorruptLog(
+                f"{self.log.directory}: the log begins at {self.log.log_start_offset} and no snapshot does"
+            )
+        known = voters_known(self.settings, self.log, self.snapshots, voters)
+        self.bootstrap_records = known.bootstrap_records
+        self.quorum_log.kraft_version = known.kraft_version
+        self.quorum_log.voters_to_write = known.to_write
+        return known.voters
+
+    def _read_state(self) -> QuorumState:
+        disk, path = self._directory.disk, self.log.directory / QUORUM_STATE
+        return QuorumState.parse(disk.read_whole(path).decode()) if disk.exists(path) else QuorumState()
+
+    def start(self) -> None:
+        """Begin to take part; a quorum of one leads when this returns."""
+        self._is_starting = True
+        try:
+            self.raft.start(self._runtime.monotonic())
+            self._perform()
+        finally:
+            self._is_starting = False
+        self._maker.start()
+
+    def write_now(self, records: list[Any]) -> None:
+        """Write, commit and fold before returning; only in a quorum of one, and only while the node starts."""
+        assert not self._fold.writes
+        self._is_starting = True
+        failures: list[BaseException] = []
+        try:
+            self.write(records, lambda error: failures.append(error) if error is not None else None)
+        finally:
+            self._is_starting = False
+        if failures:
+            raise failures[0]
+        assert self._fold.folded_offset == self.next_offset, "a quorum of one commits at once"
+
+    # Writing
 
     def write(self, records: list[Any], on_done: Done) -> None:
         """Append `records` as one batch; `on_done(None)` when they are committed and in the image.
@@ -106,11 +264,293 @@ class MetadataQuorum:
         the records may or may not have been committed. With no records, `on_done` is called when everything before is
         committed and folded.
         """
-
-    def write_now(self, records: list[Any]) -> None:
-        """Write, commit and fold before returning; only in a quorum of one, and only while the node starts."""
+        if self.log.failure is not None:
+            on_done(self.log.failure)
+            return
+        if not self.is_leader:
+            on_done(_not_controller())
+            return
+        if not records:
+            if self._fold.folded_offset >= self.next_offset:
+                on_done(None)
+            else:
+                self._fold.writes.append(Write(self.next_offset, self.next_offset, [], on_done))
+            return
+        now_ms = self._runtime.now_ms()
+        values = [Record(timestamp_ms=now_ms, value=encode_metadata_record(record)) for record in records]
+        batch = bytearray(encode_batch(values))
+        base_offset = self.next_offset
+        write = Write(base_offset, base_offset + len(records), records, on_done, len(batch), now_ms)
+        self._fold.writes.append(write)
+        try:
+            self.raft.append(batch, self._runtime.monotonic())
+        except StrandlineError as error:
+            self._fold.writes.pop()
+            if self.on_failed is not None:
+                self.on_failed([record for each in self._fold.writes for record in each.records])
+            on_done(error)
+            return
+        self._perform()
 
     def resign(self) -> None:
         """Hand the lead to another voter, before a stop."""
+        if not self._is_closed and self.log.failure is None:
+            self.raft.resign(self._runtime.monotonic())
+            self._perform()
 
-    def close(self) -> None: ...
+    # Requests of other members
+
+    def on_request(self, request: Message) -> Message:
+        """Vote, BeginQuorumEpoch or EndQuorumEpoch. What must be on disk is, when this returns the answer."""
+        self._check_running()
+        response = self.raft.on_request(request, self._runtime.monotonic())
+        self._perform()
+        return response
+
+    def on_fetch(self, fetch: ReplicaFetch) -> FetchAnswer:
+        self._check_running()
+        answer = self.raft.on_fetch(fetch, self._runtime.monotonic())
+        self._perform()
+        return answer
+
+    def answer_fetch(self, fetch: ReplicaFetch) -> FetchAnswer:
+        """The answer to a fetch that has been waiting."""
+        self._check_running()
+        return self.raft.answer_fetch(fetch)
+
+    def on_fetch_snapshot(self, key: ReplicaKey, leader_epoch: int, cluster_id: str | None) -> ErrorCode:
+        self._check_running()
+        code = self.raft.on_fetch_snapshot(key, leader_epoch, cluster_id, self._runtime.monotonic())
+        self._perform()
+        return code
+
+    def wait_for_news(self, look: Callable[[], object]) -> None:
+        """Call `look` whenever the log has grown, more of it is committed, or another leads; until `stop_waiting`."""
+        self._waiters[look] = None
+
+    def stop_waiting(self, look: Callable[[], object]) -> None:
+        self._waiters.pop(look, None)
+
+    def _tell_waiters(self) -> None:
+        if self._waiters and not self._is_news_due:
+            self._is_news_due = True
+            self._runtime.call_soon(self._tell_waiters_now)
+
+    def _tell_waiters_now(self) -> None:
+        self._is_news_due = False
+        for look in list(self._waiters):
+            look()
+
+    def _check_running(self) -> None:
+        if self.log.failure is not None:
+            raise self.log.refusal()
+
+    # Inputs of the core
+
+    def _on_time(self) -> None:
+        self._timer, self._timer_at = None, FOREVER
+        if self._is_running:
+            self.raft.on_time(self._runtime.monotonic())
+            self._perform()
+
+    def _on_flushed(self) -> None:
+        if self._is_running:
+            self.raft.on_flushed(self._runtime.monotonic())
+            self._perform()
+
+    def _on_answer(self, to: Peer, request: Message, response: Message | None) -> None:
+        if self._is_running:
+            self.raft.on_answer(to, request, response, self._runtime.monotonic())
+            self._perform()
+
+    @property
+    def _is_running(self) -> bool:
+        return not self._is_closed and self.log.failure is None
+
+    # Effects
+
+    def _perform(self) -> None:
+        """Perform what the core wants, in order; what comes up meanwhile goes behind."""
+        self._effects.extend(self.raft.take_effects())
+        if self._is_performing:
+            return
+        self._is_performing = True
+        try:
+            while self._effects and self._is_running:
+                effect = self._effects.popleft()
+                # Of two states to remember right behind each other only the second would ever be read.
+                if not (isinstance(effect, Save) and self._effects and isinstance(self._effects[0], Save)):
+                    self._perform_one(effect)
+                self._effects.extend(self.raft.take_effects())
+        except OSError as error:
+            # A vote that is not on disk must not leave: nothing is sent, answered or counted from here on.
+            self.log.fail(DiskFailed(f"{self.log.directory}: {error}"))
+            raise self.log.refusal() from error
+        finally:
+            self._is_performing = False
+        self._set_timer()
+
+    def _perform_one(self, effect: Effect) -> None:
+        match effect:
+            case Save(state):
+                path = self.log.directory / QUORUM_STATE
+                self._directory.disk.write_whole(path, state.text().encode(), sync=True)
+            case Send():
+                self._peers.send(effect)
+            case Flush():
+                self._flush()
+            case HighWatermark(offset):
+                self._fold.commit(offset, at_once=self._is_starting)
+                self._tell_waiters()
+            case LeaderKnown():
+                self._on_leader_known(effect)
+            case Leading(epoch):
+                self._led = epoch, self.raft.high_watermark
+                self._on_folded()
+            case NoLongerLeading():
+                self._on_lead_lost()
+            case Truncated(end_offset):
+                log.info("the metadata log was cut to %d, as the leader has it", end_offset)
+            case SnapshotChunk() | InstallSnapshot():
+                self._take_snapshot(effect)
+            case Inconsistent(reason):
+                self._on_inconsistent(reason)
+            case WrongCluster(peer):
+                self._on_wrong_cluster(peer)
+
+    def _flush(self) -> None:
+        if self._is_starting:
+            self.log.flush_now()
+        elif self.log.unflushed:
+            self._flusher.flush_soon(self.log)
+        else:
+            self._runtime.call_soon(self._on_flushed)
+
+    def _set_timer(self) -> None:
+        """Wake up in time. A timer that comes early finds nothing to do and is set anew."""
+        deadline = self.raft.deadline if self._is_running else FOREVER
+        if deadline >= self._timer_at or deadline == FOREVER:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._runtime.call_later(max(0.0, deadline - self._runtime.monotonic()), self._on_time)
+
+    def _on_leader_known(self, effect: LeaderKnown) -> None:
+        if effect.leader_id >= 0:
+            self._has_known_leader = True
+            log.info("node %d leads the metadata quorum in epoch %d", effect.leader_id, effect.epoch)
+        self._tell_waiters()
+
+    def _on_lead_lost(self) -> None:
+        was_told, self.is_leader, self._led = self.is_leader, False, None
+        self._fold.fail_writes(_not_controller())
+        if was_told and self.on_not_leading is not None:
+            self.on_not_leading()
+        self._tell_waiters()
+
+    def _on_folded(self) -> None:
+        """The image has moved, or what it waits for has."""
+        if self._led is not None and not self.is_leader and self._fold.folded_offset >= self._led[1]:
+            self.is_leader = True
+            if self.on_leading is not None:
+                self.on_leading(self._led[0])
+        if not self.has_caught_up and self.raft.leader_id >= 0:
+            self._look_whether_caught_up()
+        self._maker.maybe_begin()
+
+    def _look_whether_caught_up(self) -> None:
+        high_watermark = self.raft.high_watermark
+        if self._fold.folded_offset >= high_watermark > 0:
+            self.has_caught_up = True
+            if self.on_caught_up is not None:
+                self.on_caught_up()
+
+    def _on_voters(self, record: VotersRecord, offset: int) -> None:
+        """A committed record says who votes."""
+        self.quorum_log.kraft_version = max(1, self.quorum_log.kraft_version)
+        self.quorum_log.voters_to_write = None
+        voters = VoterSet.of_record(record)
+        if voters != self.raft.voters:
+            self.raft.learn_voters(voters, offset)
+
+    # Snapshots that the leader sends
+
+    def _take_snapshot(self, effect: SnapshotChunk | InstallSnapshot) -> None:
+        if self._install is None or self._install.snapshot_id != effect.snapshot_id:
+            if self._install is not None:
+                self._install.abandon()
+            self._install = SnapshotInstall(self._runtime, self.snapshots, effect.snapshot_id)
+        if isinstance(effect, SnapshotChunk):
+            self._install.take(effect.position, effect.records)
+        else:
+            self._maker.abandon()
+            self._install.finish(self._on_snapshot_loaded)
+
+    def _on_snapshot_loaded(self, install: SnapshotInstall, error: BaseException | None) -> None:
+        if install is not self._install or not self._is_running:
+            return
+        self._install = None
+        if error is not None:
+            reason = f"the snapshot of offset {install.snapshot_id.end_offset} cannot be loaded: {error}"
+            self.log.fail(CorruptLog(f"{self.log.directory}: {reason}"))
+            return
+        loaded, snapshot_id = install.loaded, install.snapshot_id
+        self.quorum_log.restart_at(snapshot_id)
+        self._fold.replace(loaded.image, snapshot_id.end_offset, loaded.last_timestamp_ms)
+        if loaded.voters is not None:
+            self._on_voters(loaded.voters, snapshot_id.end_offset - 1)
+        log.info("loaded the snapshot of offset %d from the leader", snapshot_id.end_offset)
+        self.raft.on_snapshot_installed(snapshot_id, self._runtime.monotonic())
+        self._perform()
+        if self.on_image_replaced is not None:
+            self.on_image_replaced()
+
+    # Failures
+
+    def _on_inconsistent(self, reason: str) -> None:
+        disk_error, self.quorum_log.disk_error = self.quorum_log.disk_error, None
+        if disk_error is None:
+            log.error("the metadata quorum is inconsistent: %s", reason, extra=fields(reason=reason))
+        else:
+            log.warning("the metadata log cannot follow: %s", disk_error, extra=fields(reason=disk_error))
+
+    def _on_wrong_cluster(self, peer: Peer) -> None:
+        sentence = (
+            f"{self._directory.path} belongs to cluster {self.settings.cluster_id}, and the controller at "
+            f"{peer.host}:{peer.port} to another one: correct the addresses of the controllers, or use the directory "
+            "that was formatted for that cluster"
+        )
+        log.error("%s", sentence)
+        is_stranger_here = self._strangers.add(peer, len(self.raft.voters) - 1 or len(self.settings.bootstrap_servers))
+        if is_stranger_here and not self._has_known_leader and self.on_stop is not None:
+            self.on_stop(sentence)
+
+    def _on_unreadable(self, error: StrandlineError) -> None:
+        """A committed record that cannot be understood: what comes after it means nothing without it."""
+        self.log.fail(error)
+
+    def _on_log_failed(self, error: StrandlineError) -> None:
+        log.error("the metadata log failed: %s", error, extra=fields(reason=str(error)))
+        self._effects.clear()
+        was_told, self.is_leader, self._led = self.is_leader, False, None
+        if self.on_failed is not None:
+            self.on_failed([])
+        self._fold.on_log_failed(error)
+        if was_told and self.on_not_leading is not None:
+            self.on_not_leading()
+        self._tell_waiters()
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._maker.close()
+        if self._install is not None:
+            self._install.abandon()
+        self._peers.close()
+        self.log.close()
+
+
+def _not_controller() -> RequestError:
+    return RequestError(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")

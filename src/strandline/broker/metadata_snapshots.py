@@ -48,6 +48,11 @@ class PartialSnapshot:
         self._file.write_at(self.size_bytes, data)
         self.size_bytes += len(data)
 
+    def read(self) -> bytes:
+        """All that was written so far. Blocks: for a thread."""
+        assert self._file is not None
+        return self._file.read_at(0, self.size_bytes)
+
     def finish(self) -> None:
         """Sync it and give it its name. Blocks: for a thread."""
         assert self._file is not None

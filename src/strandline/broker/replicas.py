@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.broker import metadata_log
+from strandline.broker import metadata_quorum
 from strandline.broker.removals import Removals
 from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.partition_record import PartitionRecord
@@ -75,7 +75,7 @@ class Replicas:
             if each.log.segments
         }
         metadata = self._node.metadata.log
-        logs[metadata_log.NAME] = (metadata, metadata.flushed_offset)
+        logs[metadata_quorum.NAME] = (metadata, metadata.flushed_offset)
         return logs
 
     # Following the metadata
@@ -92,7 +92,7 @@ class Replicas:
             for index in range(len(topic.partitions))
         }
         for name in directory.partition_directories():
-            if name == metadata_log.NAME:
+            if name == metadata_quorum.NAME:
                 continue
             topic_id = directory.topic_id_of(name)
             if topic_id in removed:

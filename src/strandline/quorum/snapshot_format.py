@@ -53,8 +53,12 @@ _CONTROL_RECORDS: Final[dict[int, type[Message]]] = {
 BOOTSTRAP: Final = SnapshotId(0, 0)
 
 
+def control_key(kind: int) -> bytes:
+    return _CONTROL_KEY.pack(0, kind)
+
+
 def control_record(kind: int, message: Message, timestamp_ms: int) -> Record:
-    return Record(timestamp_ms=timestamp_ms, key=_CONTROL_KEY.pack(0, kind), value=encode(message, 0))
+    return Record(timestamp_ms=timestamp_ms, key=control_key(kind), value=encode(message, 0))
 
 
 def decode_control_record(record: Record) -> Message | None:

@@ -1,0 +1,220 @@
+"""From committed bytes to the image: batches of the metadata log are decoded and folded in order, a share per turn.
+
+A leader keeps the records of its own writes until they are committed, so they are never decoded; everybody else reads
+them from the log. Only what is committed is read: what is not may still be cut off and replaced.
+
+A batch is folded as a whole, whatever its size, because what one command decided is never to be seen in half: a topic
+with some of its partitions would be shown to clients.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from strandline.codec.columns import Columns, Record, decode_batch
+from strandline.codec.internal_records import decode_metadata_record
+from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
+from strandline.codec.messages.voters_record import VotersRecord
+from strandline.codec.record_batch import PREFIX, PREFIX_SIZE
+from strandline.errors import CorruptLog, StrandlineError
+from strandline.log.partition_log import PartitionLog
+from strandline.quorum.cluster_image import ClusterImage
+from strandline.quorum.snapshot_format import decode_control_record
+from strandline.runtime import Runtime
+
+FOLD_S_MAX: Final = 0.005
+"""What folding may take of one turn of the loop, save that one batch is folded as a whole."""
+READ_BYTES: Final = 1 << 20
+RECORDS_PER_STEP: Final = 200
+"""Records that are decoded before the clock is looked at again."""
+
+Done = Callable[[BaseException | None], object]
+
+
+@dataclasses.dataclass(slots=True)
+class Write:
+    """A batch of this leader's own on its way; without records, somebody who waits for all before it."""
+
+    base_offset: int
+    end_offset: int
+    records: list[Any]
+    on_done: Done
+    size_bytes: int = 0
+    timestamp_ms: int = 0
+
+
+class MetadataFold:
+    def __init__(self, log: PartitionLog, runtime: Runtime) -> None:
+        self._log = log
+        self._runtime = runtime
+        self.image = ClusterImage()
+        self.folded_offset = 0
+        """Everything below is in the image."""
+        self.committed_offset = 0
+        self.last_timestamp_ms = 0
+        """Of the last batch that was folded."""
+        self.unsnapshotted_bytes = 0
+        """Of batches that were folded since the last snapshot."""
+        self.writes: deque[Write] = deque()
+        self.removed_topic_ids: set[UUID] = set()
+        self.on_applied: Callable[[list[Any], Callable[[], object]], None] | None = None
+        self.on_voters: Callable[[VotersRecord, int], object] = lambda voters, offset: None
+        self.on_progress: Callable[[], object] = lambda: None
+        """Told after each share that folded something."""
+        self.on_error: Callable[[StrandlineError], object] = lambda error: None
+        self._is_due = False
+        self._ahead: deque[bytes] = deque()
+        self._columns: Columns | None = None
+        self._decoded: list[Any] = []
+
+    def replace(self, image: ClusterImage, offset: int, timestamp_ms: int) -> None:
+        """Go on from a snapshot that ends at `offset`."""
+        self.image = image
+        self.folded_offset = offset
+        self.committed_offset = max(self.committed_offset, offset)
+        self.last_timestamp_ms = timestamp_ms
+        self.unsnapshotted_bytes = 0
+        self._ahead.clear()
+        self._columns = None
+
+    def commit(self, offset: int, *, at_once: bool = False) -> None:
+        """Everything below `offset` is committed; fold it, all of it `at_once` or a share now and the rest later."""
+        self.committed_offset = max(self.committed_offset, offset)
+        if at_once:
+            self._fold_share(None)
+        elif not self._is_due:
+            self._fold_now()
+
+    def fail_writes(self, error: BaseException) -> None:
+        """Nobody knows what becomes of the writes under way, save of those that are committed and wait to be folded."""
+        writes, self.writes = self.writes, deque()
+        for write in writes:
+            if write.end_offset <= self.committed_offset:
+                self.writes.append(write)
+            else:
+                write.on_done(error)
+
+    def on_log_failed(self, error: BaseException) -> None:
+        """The log cannot be read any more: own writes that are committed are folded, and that is all."""
+        while self.writes and self.writes[0].end_offset <= self.committed_offset and self._is_own_next():
+            self._step()
+        writes, self.writes = self.writes, deque()
+        for write in writes:
+            write.on_done(error)
+
+    # Folding
+
+    def _fold_later(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._runtime.call_soon(self._fold_turn)
+
+    def _fold_turn(self) -> None:
+        self._is_due = False
+        self._fold_now()
+
+    def _fold_now(self) -> None:
+        try:
+            self._fold_share(self._runtime.monotonic() + FOLD_S_MAX)
+        except StrandlineError as error:
+            self.on_error(error)
+
+    def _fold_share(self, until: float | None) -> None:
+        before = self.folded_offset
+        while self.folded_offset < self.committed_offset and self._log.failure is None:
+            if until is not None and self._runtime.monotonic() > until:
+                self._fold_later()
+                break
+            self._step()
+        while self.writes and not self.writes[0].records and self.writes[0].end_offset <= self.folded_offset:
+            self.writes.popleft().on_done(None)
+        if self.folded_offset != before:
+            self.on_progress()
+
+    def _step(self) -> None:
+        """Fold the next batch, or decode a part of it."""
+        if self._is_own_next():
+            write = self.writes.popleft()
+            if not write.records:
+                write.on_done(None)
+                return
+            self._apply(
+                write.records, write.end_offset, write.timestamp_ms, write.size_bytes, partial(write.on_done, None)
+            )
+            return
+        if self._columns is None:
+            self._columns, self._decoded = self._next_batch(), []
+        columns = self._columns
+        header = columns.header
+        if columns.is_control:
+            for record in columns:
+                control = decode_control_record(record)
+                if isinstance(control, VotersRecord):
+                    self.on_voters(control, record.offset)
+        else:
+            first = len(self._decoded)
+            for place in range(first, min(first + RECORDS_PER_STEP, header.record_count)):
+                self._decoded.append(_decode(columns.record(place)))
+            if len(self._decoded) < header.record_count:
+                return
+        self._columns = None
+        self._apply(self._decoded, header.last_offset + 1, header.max_timestamp, header.size_bytes, _nothing)
+
+    def _is_own_next(self) -> bool:
+        return bool(self.writes) and self.writes[0].base_offset == self.folded_offset
+
+    def _next_batch(self) -> Columns:
+        while True:
+            if not self._ahead:
+                self._read_ahead()
+            columns = decode_batch(self._ahead.popleft())
+            # What was read ahead, and came from the writes meanwhile.
+            if columns.header.last_offset >= self.folded_offset:
+                return columns
+
+    def _read_ahead(self) -> None:
+        piece = self._log.read(self.folded_offset, size_bytes_max=READ_BYTES, limit_offset=self.committed_offset)
+        if piece is None:
+            raise CorruptLog(f"{self._log.directory}: nothing stands at {self.folded_offset}, which is committed")
+        try:
+            data = piece.read()
+        finally:
+            piece.release()
+        at = 0
+        while len(data) - at >= PREFIX_SIZE:
+            size = PREFIX.unpack_from(data, at)[1] + PREFIX_SIZE
+            if len(data) - at < size:
+                break
+            self._ahead.append(data[at : at + size])
+            at += size
+        if not self._ahead:
+            raise CorruptLog(f"{self._log.directory}: the batch at {self.folded_offset} is cut off")
+
+    def _apply(
+        self, records: list[Any], end_offset: int, timestamp_ms: int, size_bytes: int, then: Callable[[], object]
+    ) -> None:
+        for offset, record in enumerate(records, end_offset - len(records)):
+            self.image.apply(record, offset)
+        self.folded_offset = end_offset
+        self.last_timestamp_ms = timestamp_ms
+        self.unsnapshotted_bytes += size_bytes
+        if self.on_applied is None:
+            self.removed_topic_ids.update(each.topic_id for each in records if isinstance(each, RemoveTopicRecord))
+            then()
+        elif records:
+            self.on_applied(records, then)
+
+
+def _decode(record: Record) -> Any:
+    if record.value is None:
+        raise CorruptLog(f"metadata log: record {record.offset} has no value")
+    return decode_metadata_record(record.value)
+
+
+def _nothing() -> None:
+    """A record of another leader: nobody here asked for it."""
