@@ -56,6 +56,10 @@ class Metadata(Protocol):
     def is_leader(self) -> bool:
         """Whether this node is the active controller."""
 
+    @property
+    def next_offset(self) -> int:
+        """Where the next record goes."""
+
 
 class ControllerChannel(Protocol):
     def ask(
@@ -83,6 +87,7 @@ class Node(Protocol):
     telemetry: Any
     routes: Mapping[int, ApiRange]
     directory: LogDirectory
+    directory_id: uuid.UUID
     topics: dict[str | bytes, list[Partition | None]]
     """Partitions led here, by topic name and by topic id (16 bytes); None where a log is offline."""
     produce_waits: deque[ProduceWait]

@@ -140,12 +140,15 @@ class Elections:
 
         A decision without an outcome only says that time has passed.
         """
-        if election_type not in (ELECT_PREFERRED, ELECT_UNCLEAN):
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"Unknown election type {election_type}")
         everything = asked is None
         if asked is None:
             topics = list(self._state.image.topics.values())
             asked = [(topic.name, list(range(len(topic.partitions)))) for topic in topics]
+        return self._decide(election_type, asked, everything)
+
+    def _decide(
+        self, election_type: int, asked: list[tuple[str, list[int]]], everything: bool
+    ) -> Iterator[Decision[tuple[str, int, RequestError | None] | None]]:
         for topic_name, indexes in asked:
             for index in indexes:
                 records, refusal = self._elect(topic_name, index, election_type)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.cluster_image import PartitionImage, Topic
+from strandline.quorum.cluster_image import ClusterImage, PartitionImage, Topic
 from strandline.quorum.controller_state import ControllerState, Decision
 from strandline.quorum.new_topics import check_replicas
 from strandline.quorum.partition_changes import Election
@@ -101,17 +101,14 @@ class Reassignment:
         record = change.record()
         return [] if record is None else state.decided([record])
 
-    def ongoing(
-        self, asked: Sequence[tuple[str, Sequence[int]]] | None
-    ) -> Iterator[tuple[str, int, PartitionImage] | None]:
-        """Each partition that is being reassigned; None where one was looked at that is not."""
-        image = self._state.image
-        if asked is None:
-            asked = [(topic.name, range(len(topic.partitions))) for topic in list(image.topics.values())]
-        for name, indexes in asked:
-            topic = image.topic_by_name(name)
-            for index in indexes:
-                if topic is not None and 0 <= index < len(topic.partitions) and is_reassigning(topic.partitions[index]):
-                    yield name, index, topic.partitions[index]
-                else:
-                    yield None
+
+def ongoing(
+    image: ClusterImage, asked: Sequence[tuple[str, Sequence[int]]] | None
+) -> Iterator[tuple[str, int, PartitionImage] | None]:
+    """Each partition that is being reassigned; None where one was looked at that is not."""
+    if asked is None:
+        asked = [(topic.name, range(len(topic.partitions))) for topic in list(image.topics.values())]
+    for name, indexes in asked:
+        for index in indexes:
+            partition = image.partition(name, index)
+            yield (name, index, partition) if partition is not None and is_reassigning(partition) else None

@@ -1,0 +1,89 @@
+"""Drives the controller of a node while it is the active one: time, steps that go on, and what people should know.
+
+Wiring (`broker/node.py`):
+
+    driver = ControllerDriver(runtime, controller, metadata.write)
+    metadata.on_leading = lambda epoch: driver.begin(metadata.image)
+    metadata.on_not_leading = driver.end
+    driver.close() at the end
+
+It looks at the controller at least every `LOOK_S`: a request may have begun something that goes on in steps.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from strandline.codec.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from strandline.codec.messages.partition_change_record import PartitionChangeRecord
+from strandline.observability.log_lines import fields
+from strandline.quorum.cluster_image import ClusterImage
+from strandline.quorum.controller import Controller
+from strandline.quorum.heartbeats import FENCE
+from strandline.quorum.partition_changes import RECOVERING
+from strandline.runtime import Runtime, TimerHandle
+
+log = logging.getLogger("strandline.controller")
+
+LOOK_S: Final = 0.1
+
+Write = Callable[[list[Any], Callable[[BaseException | None], object]], object]
+
+
+class ControllerDriver:
+    def __init__(self, runtime: Runtime, controller: Controller, write: Write) -> None:
+        self._runtime = runtime
+        self._controller = controller
+        self._write = write
+        self._timer: TimerHandle | None = None
+
+    def begin(self, image: ClusterImage) -> None:
+        """This node leads the quorum, and `image` holds everything committed."""
+        self._controller.activate(image, self._runtime.monotonic())
+        self._look_in(0.0)
+
+    def end(self) -> None:
+        """Another node may lead."""
+        self.close()
+        self._controller.deactivate()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look_in(self, delay_s: float) -> None:
+        self.close()
+        self._timer = self._runtime.call_later(delay_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        records = self._controller.tick(self._runtime.monotonic())
+        if records:
+            _tell(records)
+            # A write that fails is followed by `revert` or `end`: whatever it was about is decided anew.
+            self._write(records, _on_written)
+        if self._controller.is_active and self._timer is None:
+            self._look_in(0.0 if records or self._controller.is_busy else LOOK_S)
+
+
+def _on_written(error: BaseException | None) -> None:
+    if error is not None:
+        log.warning("a decision of the controller was not written: %s", error)
+
+
+def _tell(records: list[Any]) -> None:
+    elections = unclean = 0
+    for record in records:
+        if isinstance(record, PartitionChangeRecord):
+            elections += record.leader >= 0
+            unclean += record.leader >= 0 and record.leader_recovery_state == RECOVERING
+        elif isinstance(record, BrokerRegistrationChangeRecord) and record.fenced == FENCE:
+            facts = fields(broker_id=record.broker_id, broker_epoch=record.broker_epoch)
+            log.warning("broker %d was not heard for a session and is fenced", record.broker_id, extra=facts)
+    if elections:
+        log.info("elected leaders of %d partitions", elections, extra=fields(elections=elections))
+    if unclean:
+        log.warning("%d of these elections were unclean: acknowledged records may be lost", unclean)

@@ -1,0 +1,63 @@
+"""ElectLeaders (43), versions 0-2: leadership to preferred replicas, or to any live one where nobody leads.
+
+Honoured: both kinds, a list of partitions or all of them; with all, only those are told that were not led so already.
+Answered when the elections are committed. The timeout is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strandline.codec.messages.elect_leaders_request import ElectLeadersRequest
+from strandline.codec.messages.elect_leaders_response import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from strandline.errors import ErrorCode, RequestError, error_code, error_message
+from strandline.handlers.context import RequestContext
+from strandline.handlers.refusals import refusal
+from strandline.handlers.shares import Outcomes, decide
+from strandline.quorum.elections import ELECT_PREFERRED, ELECT_UNCLEAN
+
+API_KEY = 43
+VERSIONS = (0, 2)
+
+Told = tuple[str, int, RequestError | None]
+
+
+def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse | None:
+    asked = request.topic_partitions
+    named = None if asked is None else [(each.topic, each.partitions) for each in asked]
+    if request.election_type not in (ELECT_PREFERRED, ELECT_UNCLEAN):
+        return _refused(context, request, f"Unknown election type {request.election_type}", ErrorCode.INVALID_REQUEST)
+
+    def on_done(outcomes: Outcomes[Told | None]) -> None:
+        failed = next((error for _, error in outcomes if error is not None), None)
+        if failed is not None:
+            # What of it reached the log is not known one by one.
+            context.reply(_refused(context, request, error_message(failed), error_code(failed)))
+        else:
+            context.reply(_response([outcome for outcome, _ in outcomes if outcome is not None]))
+
+    try:
+        decisions = context.node.controller.elections.decide(request.election_type, named)
+    except RequestError as error:
+        return _refused(context, request, error_message(error), error_code(error))
+    decide(context.node, decisions, on_done)
+    return None
+
+
+def _refused(context: RequestContext, request: ElectLeadersRequest, reason: str, code: int) -> ElectLeadersResponse:
+    answer: ElectLeadersResponse = refusal(request, context.api_version, code, reason)
+    return answer
+
+
+def _response(told: Sequence[Told]) -> ElectLeadersResponse:
+    topics: dict[str, ReplicaElectionResult] = {}
+    for topic, index, error in told:
+        result = PartitionResult(partition_id=index, error_message=None)
+        if error is not None:
+            result.error_code, result.error_message = error_code(error), error_message(error)
+        topics.setdefault(topic, ReplicaElectionResult(topic=topic)).partition_result.append(result)
+    return ElectLeadersResponse(replica_election_results=list(topics.values()))

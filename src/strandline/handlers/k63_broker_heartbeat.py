@@ -1,0 +1,31 @@
+"""BrokerHeartbeat (63), versions 0-2: a broker lives, tells how far it has read the metadata, and what it wants.
+
+Honoured: fencing and unfencing on request, controlled shutdown, directories that are offline (version 1) or take no
+new replicas (version 2). Answered when what follows from it is committed.
+"""
+
+from __future__ import annotations
+
+from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from strandline.codec.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from strandline.errors import RequestError, error_code
+from strandline.handlers.context import RequestContext
+
+API_KEY = 63
+VERSIONS = (0, 2)
+
+
+def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse | None:
+    node = context.node
+    try:
+        records, response = node.controller.heartbeat(
+            request, now=node.runtime.monotonic(), next_offset=node.metadata.next_offset
+        )
+    except RequestError as refusal:
+        return BrokerHeartbeatResponse(error_code=error_code(refusal))
+
+    def on_done(error: BaseException | None) -> None:
+        context.reply(response if error is None else BrokerHeartbeatResponse(error_code=error_code(error)))
+
+    node.controller_write(records, on_done)
+    return None
