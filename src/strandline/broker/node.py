@@ -21,6 +21,7 @@ from strandline.broker.identity import identify
 from strandline.broker.listener import Listener
 from strandline.broker.metadata_quorum import Done, MetadataQuorum, QuorumSettings
 from strandline.broker.preloading import import_rest
+from strandline.broker.producer_id_blocks import producer_id_blocks
 from strandline.broker.replicas import Replicas
 from strandline.broker.routes import CONTROLLER, TELEMETRY_APIS, routes
 from strandline.broker.transport import Network
@@ -176,7 +177,7 @@ class Node:
             )
         )
         self.producer_ids = ProducerIds(
-            self.controller, self.controller_write, broker_id=self.node_id, broker_epoch=epoch
+            producer_id_blocks(self.controller_channel, broker_id=self.node_id, broker_epoch=lambda: epoch)
         )
 
     @cached_property

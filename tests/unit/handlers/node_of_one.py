@@ -16,6 +16,7 @@ from typing import Any
 from tests.unit.log.manual_runtime import ManualRuntime
 
 from strandline.broker.controller_channel import ControllerChannel, LocalController
+from strandline.broker.producer_id_blocks import producer_id_blocks
 from strandline.broker.routes import CONTROLLER
 from strandline.broker.routes import routes as controller_routes
 from strandline.codec.message import Message, decode_exact, encode
@@ -122,7 +123,9 @@ class NodeOfOne:
         )
         self.log: list[Any] = []
         self.writes: list[tuple[list[Any], Done]] = []
-        self.producer_ids = ProducerIds(self.controller, self.controller_write, broker_id=1, broker_epoch=1)
+        self.producer_ids = ProducerIds(
+            producer_id_blocks(self.controller_channel, broker_id=1, broker_epoch=lambda: self.image.brokers[1].epoch)
+        )
         if start:
             self.controller_write(self.controller.bootstrap(), lambda error: None)
             self.start_broker(1)
