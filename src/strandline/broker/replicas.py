@@ -145,7 +145,7 @@ class Replicas:
         config = node.config.topic_config_in_force(topic.config_overrides)
         for partition in self.topics.get(name, ())[first : first + PARTITIONS_PER_STEP]:
             if partition is not None and partition.topic_id == topic.id:
-                partition.reconfigure(config, is_only_copy=len(topic.partitions[partition.index].isr) <= 1)
+                partition.reconfigure(config)
                 self._note_flush_by_time(partition)
 
     def _note_flush_by_time(self, partition: Partition) -> None:

@@ -1,15 +1,20 @@
-"""One partition as its leader sees it.
+"""One partition on this node: as its leader, or as a follower of another's.
 
 `append` checks a batch, stores it and says up to where the high watermark must move for it to count as committed;
 `advance` moves the high watermark and wakes whoever waited for it. What counts is decided by `flush.mode`: with `ack`
 only flushed records do, so neither a reader nor a producer is ever told of one that a power cut could take back.
+
+`make_leader` and `make_follower` are called when the metadata log says so. A leader whose partition has other replicas
+has `in_sync`, its view of them: `on_follower_fetch` counts what they acknowledge. A follower takes what it fetched by
+`append_fetched`, and is cut by `truncate_to`. A leader epoch never goes back, and what is of an older one changes
+nothing.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from crc32c import crc32c
@@ -22,12 +27,15 @@ from strandline.codec.record_batch import (
     TRANSACTIONAL,
     HeaderFields,
     check_batch,
+    check_run,
 )
 from strandline.errors import (
     BatchTooLarge,
     ErrorCode,
     InvalidBatch,
     InvalidTimestamp,
+    NotLeader,
+    OffsetOutOfRange,
     RequestError,
     StrandlineError,
 )
@@ -39,7 +47,9 @@ from strandline.partition.look_up import FoundCallback, LookUp
 from strandline.partition.producers import Producers
 from strandline.partition.reencoding import opened_now
 from strandline.partition.turnstile import Turnstile
-from strandline.partition.waiting import AdvanceListener, CommitListener
+from strandline.partition.waiting import AdvanceListener, AppendListener, CommitListener
+from strandline.replication.divergence import truncation_offset
+from strandline.replication.in_sync import InSyncReplicas, IsEligible, Proposal
 from strandline.topic_config import TopicConfig
 
 ANY_EPOCH: Final = -1
@@ -49,31 +59,46 @@ _ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
 _CRC_AT: Final = 17
 _NOT_FOR_CLIENTS: Final = CONTROL | TRANSACTIONAL
+NO_LEADER: Final = -1
+
+
+def _nobody(*_: object) -> None:
+    """Where a partition stands alone, nobody is to be told."""
 
 
 class Partition:
     __slots__ = (
         "_unseen_bytes",
         "advance_listeners",
+        "append_listeners",
         "batches_in",
         "bytes_in",
         "bytes_out",
         "config",
+        "epoch_start_offset",
         "flush_before_ack",
         "flusher",
         "high_watermark",
+        "in_sync",
         "in_sync_count",
         "index",
         "is_internal",
+        "is_leader",
+        "is_watched",
         "leader_epoch",
+        "leader_id",
         "log",
+        "on_lag",
+        "on_proposal",
         "opened_at_offset",
         "opens_batches",
+        "partition_epoch",
         "producers",
         "runtime",
         "topic",
         "topic_id",
         "turnstile",
+        "waiting_flushes",
         "waiting_produces",
     )
 
@@ -91,7 +116,9 @@ class Partition:
         is_only_copy: bool = True,
         is_internal: bool = False,
         turnstile: Turnstile | None = None,
+        high_watermark: int | None = None,
     ) -> None:
+        """Leads, alone, until it is told otherwise. `high_watermark` is what was known of it, if others have a say."""
         self.topic = topic
         self.is_internal = is_internal
         """Whether clients may only read it."""
@@ -103,16 +130,33 @@ class Partition:
         self.runtime = flusher.runtime
         self.turnstile = turnstile or Turnstile()
         """Where look-ups wait that must open a large batch."""
+        self.is_leader = True
+        self.leader_id = NO_LEADER
         self.leader_epoch = leader_epoch
+        self.partition_epoch = -1
+        self.in_sync: InSyncReplicas | None = None
+        """The leader's view of the other replicas; None if there are none, and of a follower."""
         self.in_sync_count = 1
+        self.epoch_start_offset = log.log_end_offset
+        """Where the log ended when this node became the leader of this epoch."""
+        self.on_proposal: Callable[[Partition, Proposal], object] = _nobody
+        """Told which replicas the leader would have in sync; the controller decides."""
+        self.on_lag: Callable[[Partition], object] = _nobody
+        """Told that replicas may be behind: `look_after` is to be called from time to time while `is_watched`."""
+        self.is_watched = False
         self.waiting_produces: deque[tuple[int, CommitListener]] = deque()
+        self.waiting_flushes: deque[tuple[int, CommitListener]] = deque()
         self.advance_listeners: dict[AdvanceListener, None] = {}
+        self.append_listeners: dict[AppendListener, None] = {}
         self._unseen_bytes = 0
         # Since this process opened the log. Records need no counter: offsets are one.
         self.opened_at_offset = log.log_end_offset
         self.batches_in = self.bytes_in = self.bytes_out = 0
         self.configure(config, is_only_copy=is_only_copy)
-        self.high_watermark = log.flushed_offset if self.flush_before_ack else log.log_end_offset
+        if high_watermark is None:
+            self.high_watermark = log.flushed_offset if self.flush_before_ack else log.log_end_offset
+        else:
+            self.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         log.on_flushed = self._on_flushed
         log.on_failed = self._on_failed
         log.on_flush_wanted = self._on_flush_wanted
@@ -126,15 +170,23 @@ class Partition:
         )
         self.opens_batches = config.compact or config.compression_codec >= 0
 
-    def reconfigure(self, config: TopicConfig, *, is_only_copy: bool) -> None:
-        """Settings changed under a partition that is in use."""
-        self.configure(config, is_only_copy=is_only_copy)
-        if not self.flush_before_ack:
+    @property
+    def is_only_copy(self) -> bool:
+        """Whether no other replica is in sync with this one."""
+        return self.is_leader and (self.in_sync is None or self.in_sync.is_alone)
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """Settings, or the replicas in sync, changed under a partition that is in use."""
+        self.configure(config, is_only_copy=self.is_only_copy)
+        if self.flush_before_ack:
+            if self.log.unflushed:
+                # What readers have seen already is brought to the disk, so that from here on the promise holds for all.
+                self.flusher.flush_soon(self.log)
+        elif self.waiting_flushes:
             # Nobody waits for the disk any longer, nor may anybody be left waiting: the next flush moves nothing.
-            self.advance(self.log.log_end_offset)
-        elif self.log.unflushed:
-            # What readers have seen already is brought to the disk, so that from here on the promise holds for all.
-            self.flusher.flush_soon(self.log)
+            _serve(self.waiting_flushes, self.log.log_end_offset)
+        if self.is_leader:
+            self.recount()
 
     @property
     def records_in(self) -> int:
@@ -154,6 +206,167 @@ class Partition:
         """Up to where a read_committed reader may see: all of it, as long as there are no transactions."""
         return self.high_watermark
 
+    # Roles
+
+    def make_leader(
+        self,
+        node_id: int,
+        *,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: Iterable[int],
+        isr: Iterable[int],
+        lag_max_s: float,
+        is_eligible: IsEligible,
+    ) -> bool:
+        """The metadata log says that this node leads; whether that is the beginning of an epoch."""
+        if partition_epoch < self.partition_epoch or leader_epoch < self.leader_epoch:
+            return False
+        replicas, isr, now = tuple(replicas), tuple(isr), self.runtime.monotonic()
+        begins = leader_epoch > self.leader_epoch or not self.is_leader or self.leader_id == NO_LEADER
+        in_sync = None if begins else self.in_sync
+        self.leader_id, self.leader_epoch, self.partition_epoch = node_id, leader_epoch, partition_epoch
+        self.is_leader = True
+        if begins:
+            # What is there now was written by others, and counts when everybody who might lead has it.
+            self.epoch_start_offset = self.log.log_end_offset
+            # Followers ask again in the new epoch; what they said in the old one is not known of this log.
+            self._send_away(self.append_listeners)
+            self._send_away(self.advance_listeners)
+        if len(replicas) <= 1:
+            in_sync = None
+        elif in_sync is None:
+            in_sync = InSyncReplicas(
+                node_id,
+                replicas=replicas,
+                isr=isr,
+                leader_epoch=leader_epoch,
+                partition_epoch=partition_epoch,
+                epoch_start_offset=self.epoch_start_offset,
+                lag_max_s=lag_max_s,
+                is_eligible=is_eligible,
+                now=now,
+            )
+        else:
+            in_sync.on_metadata(replicas=replicas, isr=isr, partition_epoch=partition_epoch, now=now)
+        self.in_sync = in_sync
+        self._on_in_sync_changed()
+        return begins
+
+    def make_follower(self, leader_id: int, *, leader_epoch: int, partition_epoch: int) -> bool:
+        """The metadata log says that another node leads, or none; whether the leader's epoch, or our role, is new."""
+        if partition_epoch < self.partition_epoch or leader_epoch < self.leader_epoch:
+            return False
+        changes = leader_epoch > self.leader_epoch or self.is_leader or leader_id != self.leader_id
+        self.leader_id, self.leader_epoch, self.partition_epoch = leader_id, leader_epoch, partition_epoch
+        if changes:
+            self.is_leader = False
+            self.in_sync = None
+            self.in_sync_count = 0
+            self.is_watched = False
+            self.configure(self.config, is_only_copy=False)
+            self.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return changes
+
+    def _on_in_sync_changed(self) -> None:
+        """The replicas in sync, or those that may be, have changed: that decides what counts."""
+        in_sync = self.in_sync
+        self.in_sync_count = 1 if in_sync is None else len(in_sync.isr)
+        self.reconfigure(self.config)
+        if in_sync is not None:
+            if self.is_under_min_in_sync:
+                self._refuse_uncommitted()
+            if not self.is_watched and (in_sync.is_short or in_sync.is_behind(self.log.log_end_offset)):
+                self._watch()
+
+    def _refuse_uncommitted(self) -> None:
+        """Nothing is committed until others are back, and nobody knows when: producers are told to try again.
+
+        Coordinators are not: they answer for what is in the log, and go on waiting for it.
+        """
+        waiting = list(self.waiting_produces)
+        self.waiting_produces.clear()
+        for commits_at, listener in waiting:
+            if isinstance(listener, _InternalCommit):
+                self.waiting_produces.append((commits_at, listener))
+            else:
+                listener.on_commit(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+    def _watch(self) -> None:
+        self.is_watched = True
+        self.on_lag(self)
+
+    @property
+    def is_under_min_in_sync(self) -> bool:
+        """Whether too few replicas are in sync for anything to be committed (KIP-966)."""
+        in_sync = self.in_sync
+        return in_sync is not None and len(in_sync.isr) < min(self.config.min_insync_replicas, len(in_sync.replicas))
+
+    def recount(self) -> None:
+        """Move the high watermark to where it may be by now."""
+        log, in_sync = self.log, self.in_sync
+        end_offset = log.flushed_offset if self.flush_before_ack else log.log_end_offset
+        if in_sync is None:
+            self.advance(end_offset)
+        elif not self.is_under_min_in_sync:
+            self.advance(in_sync.high_watermark(end_offset))
+
+    def on_follower_fetch(self, follower_id: int, offset: int, *, log_start_offset: int, broker_epoch: int) -> None:
+        """A follower holds everything below `offset`: its log was compared with ours, by epochs, up to there."""
+        in_sync = self.in_sync
+        assert in_sync is not None
+        in_sync.now = self.runtime.monotonic()
+        in_sync.on_fetch(
+            in_sync.followers[follower_id],
+            offset,
+            log_start_offset=log_start_offset,
+            broker_epoch=broker_epoch,
+            end_offset=self.log.log_end_offset,
+        )
+        if offset > self.high_watermark:
+            self.recount()
+        if in_sync.is_short and in_sync.proposed is None:
+            self._maybe_propose(in_sync.maybe_expand(self.high_watermark))
+
+    def look_after(self, now: float) -> bool:
+        """See whether a replica has fallen behind, or may come in; whether to look again later."""
+        in_sync = self.in_sync
+        if in_sync is None or self.log.failure is not None:
+            self.is_watched = False
+            return False
+        end_offset = self.log.log_end_offset
+        self._maybe_propose(in_sync.maybe_shrink(end_offset, now))
+        self._maybe_propose(in_sync.maybe_expand(self.high_watermark))
+        # Time alone may move it: a follower that was waited for came no longer.
+        self.recount()
+        self.is_watched = in_sync.is_short or in_sync.proposed is not None or in_sync.is_behind(end_offset)
+        return self.is_watched
+
+    def _maybe_propose(self, proposal: Proposal | None) -> None:
+        if proposal is not None:
+            self._on_in_sync_changed()
+            self.on_proposal(self, proposal)
+
+    def on_proposal_answered(
+        self,
+        proposal: Proposal,
+        error_code: int,
+        *,
+        leader_epoch: int = -1,
+        partition_epoch: int = -1,
+        isr: Iterable[int] = (),
+    ) -> bool:
+        """What the controller made of a proposal; whether to make it again."""
+        in_sync = self.in_sync
+        if in_sync is None or proposal is not in_sync.proposed:
+            return False
+        again = in_sync.on_proposal_answered(
+            proposal, error_code, leader_epoch=leader_epoch, partition_epoch=partition_epoch, isr=isr
+        )
+        self.partition_epoch = max(self.partition_epoch, in_sync.partition_epoch)
+        self._on_in_sync_changed()
+        return again
+
     # Writing
 
     def append(self, batch: memoryview | bytearray, now_ms: int, *, is_opened: bool = False) -> tuple[int, int, int]:
@@ -165,6 +378,8 @@ class Partition:
         if self.log.failure is not None:
             # Before anything else: a retry of a batch that is here would wait for a high watermark that moves no more.
             raise self.log.refusal()
+        if not self.is_leader:
+            raise NotLeader(f"{self.topic}-{self.index} is led by node {self.leader_id}")
         config = self.config
         header = check_batch(batch)
         if len(batch) > config.max_message_bytes:
@@ -213,6 +428,10 @@ class Partition:
 
     def append_internal(self, batch: bytes, on_committed: Callable[[Exception | None], None]) -> None:
         """Store a batch of the node's own (a coordinator's records), and call back when it is committed."""
+        if not self.is_leader:
+            raise NotLeader(f"{self.topic}-{self.index} is led by node {self.leader_id}")
+        if self.is_under_min_in_sync:
+            raise RequestError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.in_sync_count} replicas are in sync: {self!r}")
         owned = bytearray(batch)
         header: HeaderFields = HEADER.unpack_from(owned)
         base_offset = self.log.append(owned, header, leader_epoch=self.leader_epoch, now_ms=self.runtime.now_ms())
@@ -231,24 +450,38 @@ class Partition:
         self._unseen_bytes += size_bytes
         self.bytes_in += size_bytes
         self.batches_in += 1
+        log, in_sync = self.log, self.in_sync
+        if in_sync is not None:
+            for listener in self.append_listeners:
+                listener.on_append(size_bytes)
+            if not self.is_watched:
+                self._watch()
         if self.flush_before_ack:
-            self.flusher.flush_soon(self.log)
+            self.flusher.flush_soon(log)
             return
-        log = self.log
         if log.log_end_offset - log.flushed_offset >= self.config.flush_messages:
             self.flusher.flush_soon(log)
-        self.advance(log.log_end_offset)
+        if in_sync is None:
+            self.advance(log.log_end_offset)
+        elif in_sync.is_alone:
+            self.recount()
 
     def when_committed(self, high_watermark: int, listener: CommitListener) -> None:
         """Tell `listener` when the high watermark has reached `high_watermark`."""
         self.waiting_produces.append((high_watermark, listener))
 
+    def when_flushed(self, offset: int, listener: CommitListener) -> None:
+        """Tell `listener` when everything below `offset` is on this node's disk: what acks=1 asks of `flush.mode`."""
+        self.waiting_flushes.append((offset, listener))
+
     def _on_flush_wanted(self) -> None:
         self.flusher.flush_soon(self.log)
 
     def _on_flushed(self) -> None:
-        if self.flush_before_ack:
-            self.advance(self.log.flushed_offset)
+        if self.waiting_flushes:
+            _serve(self.waiting_flushes, self.log.flushed_offset)
+        if self.flush_before_ack and self.is_leader:
+            self.recount()
 
     def advance(self, high_watermark: int) -> None:
         """Readers may see up to `high_watermark` from now on; it never goes back."""
@@ -266,7 +499,85 @@ class Partition:
         elif high_watermark == self.log.log_end_offset:
             self._unseen_bytes = 0
 
+    # Following
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last record here; -1 if there is none."""
+        return self.log.leader_epochs.epoch_of(self.log.log_end_offset - 1)
+
+    @property
+    def acknowledged_offset(self) -> int:
+        """Below it a follower holds everything, as `flush.mode` understands that: from where it may fetch on."""
+        return self.log.flushed_offset if self.flush_before_ack else self.log.log_end_offset
+
+    def append_fetched(self, run: memoryview) -> None:
+        """Store what the leader sent for our log end, with one write. StrandlineError, and nothing is changed, if it is
+        not what may come next, or the disk refuses it."""
+        log = self.log
+        headers, size_bytes = check_run(run, next_offset=log.log_end_offset, leader_epoch=self.leader_epoch)
+        if not headers:
+            raise InvalidBatch(f"{len(run)} bytes without a whole batch")
+        if size_bytes < len(run):
+            run = run[:size_bytes]
+        end_offset = log.log_end_offset
+        log.append_fetched(run, headers, now_ms=self.runtime.now_ms())
+        # What was fetched came in at the leader, and is counted there.
+        self.opened_at_offset += log.log_end_offset - end_offset
+        self._unseen_bytes += size_bytes
+        if self.flush_before_ack or log.log_end_offset - log.flushed_offset >= self.config.flush_messages:
+            self.flusher.flush_soon(log)
+
+    def learn_high_watermark(self, high_watermark: int) -> None:
+        """What the leader told: readers may see up to there, as far as it is here."""
+        self.advance(min(high_watermark, self.log.log_end_offset))
+
+    def truncation_offset(self, epoch: int, end_offset: int) -> int:
+        """Where this log parts from its leader's, which says that its last epoch up to ours is `epoch`, and its end."""
+        return truncation_offset(self.log.leader_epochs, self.log.log_end_offset, epoch, end_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut what the leader does not have. The recovery point on disk is not above `offset` when this is called."""
+        assert not self.is_leader, "a leader's log is the truth"
+        end_offset = self.log.log_end_offset
+        self.log.truncate_to(offset)
+        self._on_cut(end_offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Begin anew where the leader's log begins: what is here lies before it. The recovery point on disk is 0."""
+        assert not self.is_leader, "a leader's log is the truth"
+        end_offset = self.log.log_end_offset
+        self.log.restart_at(offset, self.runtime.now_ms())
+        self._on_cut(end_offset)
+
+    def _on_cut(self, old_end_offset: int) -> None:
+        log = self.log
+        self.opened_at_offset += log.log_end_offset - old_end_offset
+        if self.high_watermark > log.log_end_offset or self.high_watermark < log.log_start_offset:
+            # Only after an unclean election, or where the leader's log begins later: readers are told by the epoch.
+            self.high_watermark = max(log.log_start_offset, min(self.high_watermark, log.log_end_offset))
+            self._send_away(self.advance_listeners)
+
     # Reading
+
+    def read_for_follower(
+        self, offset: int, *, size_bytes_max: int, at_least_one: bool, may_block: bool
+    ) -> LogSlice | None:
+        """What a follower has not got yet, committed or not: it is committed by being fetched."""
+        return self.log.read(offset, size_bytes_max=size_bytes_max, at_least_one=at_least_one, may_block=may_block)
+
+    def divergence(self, last_epoch: int, offset: int) -> tuple[int, int] | None:
+        """Where a log whose last record before `offset` is of `last_epoch` parts from this one; None if it does not.
+
+        (The largest epoch up to `last_epoch` that is here, where that one ends.)
+        """
+        epoch, end_offset = self.end_of_epoch(last_epoch)
+        if end_offset < 0:
+            raise OffsetOutOfRange(f"nothing is known here of epoch {last_epoch}: {self!r}")
+        if epoch < 0:
+            # There are no records here to compare with: only what lies behind the end is too much.
+            return (epoch, end_offset) if end_offset < offset else None
+        return (epoch, end_offset) if epoch < last_epoch or end_offset < offset else None
 
     def read(
         self, offset: int, *, size_bytes_max: int, committed_only: bool, at_least_one: bool, may_block: bool
@@ -337,15 +648,25 @@ class Partition:
         self.abandon(int(error.code))
 
     def abandon(self, error_code: int) -> None:
-        """The partition is gone from this node or its log failed: nobody waits here any longer."""
-        waiting = self.waiting_produces
-        while waiting:
-            waiting.popleft()[1].on_commit(error_code)
-        for listener in list(self.advance_listeners):
+        """The partition is gone from this node, or led by another, or its log failed: nobody waits here any longer."""
+        for waiting in (self.waiting_produces, self.waiting_flushes):
+            while waiting:
+                waiting.popleft()[1].on_commit(error_code)
+        self._send_away(self.append_listeners)
+        self._send_away(self.advance_listeners)
+
+    def _send_away(self, listeners: Iterable[AdvanceListener | AppendListener]) -> None:
+        """Readers look again: for who leads, in which epoch, and how much may be seen."""
+        for listener in list(listeners):
             listener.on_gone()
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} epoch {self.leader_epoch} high watermark {self.high_watermark}>"
+
+
+def _serve(waiting: deque[tuple[int, CommitListener]], offset: int) -> None:
+    while waiting and waiting[0][0] <= offset:
+        waiting.popleft()[1].on_commit(0)
 
 
 class _InternalCommit:

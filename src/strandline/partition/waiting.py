@@ -20,3 +20,13 @@ class AdvanceListener(Protocol):
 
     def on_gone(self) -> None:
         """The partition was deleted here, or its log failed."""
+
+
+class AppendListener(Protocol):
+    """A follower's fetch: what it waits for need not be committed."""
+
+    def on_append(self, size_bytes: int) -> None:
+        """The log is `size_bytes` longer."""
+
+    def on_gone(self) -> None:
+        """The partition was deleted here, is led by another, or its log failed."""

@@ -136,16 +136,21 @@ class InSyncReplicas:
 
     def on_metadata(self, *, replicas: Iterable[int], isr: Iterable[int], partition_epoch: int, now: float) -> bool:
         """The controller's decision, as the metadata log tells it; whether it was news. Older ones are passed over."""
-        if partition_epoch <= self.partition_epoch:
+        if partition_epoch < self.partition_epoch:
             return False
+        is_news = partition_epoch > self.partition_epoch
         self.replicas = tuple(replicas)
         for each in self.replicas:
             if each != self.node_id and each not in self.followers:
                 self.followers[each] = FollowerState(each, now)
         for gone in [each for each in self.followers if each not in self.replicas]:
             del self.followers[gone]
-        self._commit(isr, partition_epoch)
-        return True
+        if is_news:
+            self._commit(isr, partition_epoch)
+        else:
+            # Known from the answer to a proposal, save who the replicas are. A later proposal may be out already.
+            self._arrange()
+        return is_news
 
     def _commit(self, isr: Iterable[int], partition_epoch: int) -> None:
         self.isr = tuple(isr)

@@ -87,7 +87,7 @@ def test_flush_mode_changes_who_waits_for_the_disk(tmp_path: Path) -> None:
         assert partition.flush_before_ack
         _, told = append(partition)
         assert told == [], "the only copy: not before the disk has it"
-        partition.reconfigure(node.config.topic_config({"flush.mode": "async"}), is_only_copy=True)
+        partition.reconfigure(node.config.topic_config({"flush.mode": "async"}))
         assert told == [0], "nobody is left waiting for a flush that tells no one any more"
         await change(node, TOPIC, "orders", flush_mode="async")
         assert append(partition)[1] == [0]
