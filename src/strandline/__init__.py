@@ -1,6 +1,6 @@
 """Strandline: a distributed log that you `pip install`, and that every Kafka client speaks to.
 
-with strandline.embedded() as log: ...      a real broker for a test or a notebook, on a free port
+with strandline.embedded() as log: ...      a real broker for a test or a notebook, on a free port; nodes=3: a cluster
 async with strandline.Log(path) as log: ... the storage engine alone, on your own event loop
 """
 
@@ -11,12 +11,14 @@ from strandline._version import __version__
 if TYPE_CHECKING:
     from strandline.log.library import Log
     from strandline.testing.embedded_broker import EmbeddedBroker, embedded
+    from strandline.testing.embedded_cluster import EmbeddedCluster
 
-__all__ = ["EmbeddedBroker", "Log", "__version__", "embedded"]
+__all__ = ["EmbeddedBroker", "EmbeddedCluster", "Log", "__version__", "embedded"]
 
 _LAZY = {
     "Log": "strandline.log.library",
     "EmbeddedBroker": "strandline.testing.embedded_broker",
+    "EmbeddedCluster": "strandline.testing.embedded_cluster",
     "embedded": "strandline.testing.embedded_broker",
 }
 

@@ -9,7 +9,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from strandline.runtime import LoopRuntime
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node
+    from strandline.broker.transport import Network
 
 log = logging.getLogger("strandline.node")
 
@@ -27,16 +28,25 @@ LOAD_ENDPOINT_S = 0.5
 """After the node is ready, when it has loaded what its first requests need."""
 USAGE = "usage: python -m strandline.broker --data DIR [--listen HOST:PORT] [--config FILE] [-X key=value]..."
 
+NetworkOf = Callable[[LoopRuntime, BrokerConfig], "Network"]
 
-def serve(data: Path | None, listen: str | None, config: Path | None, overrides: Mapping[str, str]) -> int:
-    """Run a node until SIGTERM or SIGINT; the exit status."""
+
+def serve(
+    data: Path | None,
+    listen: str | None,
+    config: Path | None,
+    overrides: Mapping[str, str],
+    *,
+    network_of: NetworkOf | None = None,
+) -> int:
+    """Run a node until SIGTERM or SIGINT; the exit status. `network_of` gives it another network than plain sockets."""
     log_lines.set_up()
     try:
         settings = _settings(data, listen, config, overrides)
         log_lines.set_up(form=settings.log_format, level=settings.log_level)
         for warning in settings.warnings:
             log.warning("%s", warning)
-        return _run(_serve(Path(settings.log_dirs[0]), settings))
+        return _run(_serve(Path(settings.log_dirs[0]), settings, network_of))
     except (StrandlineError, OSError) as error:
         print(f"strandline: {error}", file=sys.stderr)
         return 1
@@ -61,7 +71,7 @@ def _run(main: Coroutine[Any, Any, int]) -> int:
         return runner.run(main)
 
 
-async def _serve(data: Path, config: BrokerConfig) -> int:
+async def _serve(data: Path, config: BrokerConfig, network_of: NetworkOf | None) -> int:
     from strandline.broker.endpoint import Endpoint, take_address
 
     _raise_descriptor_limit()
@@ -73,7 +83,7 @@ async def _serve(data: Path, config: BrokerConfig) -> int:
     endpoint = Endpoint()
     if listening is not None:
         await endpoint.start(listening)
-    node = endpoint.node = node_on(loop, data, config, takes_telemetry=listening is not None)
+    node = endpoint.node = node_on(loop, data, config, takes_telemetry=listening is not None, network_of=network_of)
     host, port = node.start()
     # What exists now lives as long as the node: keep the collector from walking it again and again.
     gc.collect()
@@ -89,13 +99,21 @@ async def _serve(data: Path, config: BrokerConfig) -> int:
     return 1 if node.has_failed else 0
 
 
-def node_on(loop: asyncio.AbstractEventLoop, data: Path, config: BrokerConfig, *, takes_telemetry: bool = True) -> Node:
+def node_on(
+    loop: asyncio.AbstractEventLoop,
+    data: Path,
+    config: BrokerConfig,
+    *,
+    takes_telemetry: bool = True,
+    network_of: NetworkOf | None = None,
+) -> Node:
     """A node on this machine: its clock, its threads, its sockets and its disk."""
     from strandline.broker.network import SocketNetwork
     from strandline.broker.node import Node
 
     runtime = LoopRuntime(loop)
-    return Node(data, config, runtime, SocketNetwork.of(runtime, config), takes_telemetry=takes_telemetry)
+    network = (network_of or SocketNetwork.of)(runtime, config)
+    return Node(data, config, runtime, network, takes_telemetry=takes_telemetry)
 
 
 async def stop(node: Node) -> None:
@@ -118,7 +136,7 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], *, network_of: NetworkOf | None = None) -> int:
     """The plain command line, without typer: what `embedded()` and scripts start."""
     options: dict[str, str] = {}
     overrides: dict[str, str] = {}
@@ -138,4 +156,5 @@ def main(arguments: Sequence[str]) -> int:
         options.get("--listen"),
         Path(options["--config"]) if "--config" in options else None,
         overrides,
+        network_of=network_of,
     )

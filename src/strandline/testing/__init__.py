@@ -1,6 +1,6 @@
 """What tests stand on: a real broker in a child process, and a checker for what clients saw.
 
-`embedded_broker` starts, kills and restarts a broker; `pytest_plugin` offers it as fixtures.
+`embedded_broker` starts, kills and restarts a broker, `embedded_cluster` several; `pytest_plugin` offers them.
 `workload` runs stock clients against a broker and writes down every call and its outcome as a `history`.
 `checker` (pure) reads a history and names each anomaly with its evidence: lost, doubled, reordered or vanished records.
 The parts load on first use, so that starting a broker does not pay for a Kafka client library.
@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from strandline.testing.checker import Report, check
     from strandline.testing.embedded_broker import BrokerFailed, EmbeddedBroker, embedded
+    from strandline.testing.embedded_cluster import EmbeddedCluster
     from strandline.testing.history import Op
 
-__all__ = ["BrokerFailed", "EmbeddedBroker", "Op", "Report", "check", "embedded"]
+__all__ = ["BrokerFailed", "EmbeddedBroker", "EmbeddedCluster", "Op", "Report", "check", "embedded"]
 
 _HOMES = {
     "BrokerFailed": "strandline.testing.embedded_broker",
     "EmbeddedBroker": "strandline.testing.embedded_broker",
+    "EmbeddedCluster": "strandline.testing.embedded_cluster",
     "Op": "strandline.testing.history",
     "Report": "strandline.testing.checker",
     "check": "strandline.testing.checker",

@@ -1,4 +1,4 @@
-"""Fixtures for users' tests: a real broker per test, or one for the whole session.
+"""Fixtures for users' tests: a real broker per test, one for the whole session, or a cluster of three.
 
 pytest loads this module in every run of an environment where Strandline is installed, so it imports next to nothing.
 """
@@ -12,11 +12,12 @@ import pytest
 
 if TYPE_CHECKING:
     from strandline.testing.embedded_broker import EmbeddedBroker
+    from strandline.testing.embedded_cluster import EmbeddedCluster
 
 
 @pytest.fixture(scope="session")
 def strandline_properties() -> Mapping[str, str]:
-    """Broker properties for both fixtures below; override it in a `conftest.py` to set your own."""
+    """Broker properties for the fixtures below; override it in a `conftest.py` to set your own."""
     return {}
 
 
@@ -36,3 +37,12 @@ def strandline_session_broker(strandline_properties: Mapping[str, str]) -> Itera
 
     with embedded(properties=strandline_properties) as broker:
         yield broker
+
+
+@pytest.fixture
+def strandline_cluster(strandline_properties: Mapping[str, str]) -> Iterator[EmbeddedCluster]:
+    """A fresh cluster of three brokers for one test, with `kill`, `pause` and `partition`."""
+    from strandline.testing.embedded_broker import embedded
+
+    with embedded(nodes=3, properties=strandline_properties) as cluster:
+        yield cluster

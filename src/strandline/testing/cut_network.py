@@ -1,0 +1,152 @@
+"""A network whose links can be cut, around another one: what a partition does to the connections a node makes.
+
+On a link that is cut nothing arrives and nothing is told: no bytes, no refusal, no end. That is what a peer behind a
+broken switch looks like. As every connection between nodes is made by one of them, cutting those that either side makes
+cuts them apart; whoever accepted a connection just hears nothing more. When the link is healed connections that stood
+still end, because what was sent meanwhile is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from strandline.broker.transport import Accept, Listening, Network, OutgoingReceiver, OutgoingTransport, Piece
+from strandline.log.log_slice import LogSlice
+
+Address = tuple[str, int]
+
+
+class CutNetwork:
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._cut: frozenset[Address] = frozenset()
+        self._outgoing: dict[int, CutOutgoing] = {}
+        self._made = 0
+
+    def listen(
+        self, host: str, port: int, on_accept: Accept, *, delay_s: Callable[[], float] | None = None
+    ) -> Listening:
+        return self._network.listen(host, port, on_accept, delay_s=delay_s)
+
+    def connect(self, host: str, port: int, receiver: OutgoingReceiver) -> OutgoingTransport:
+        self._made += 1
+        outgoing = CutOutgoing(host, port, receiver, is_cut=(host, port) in self._cut)
+        number = self._made
+        self._outgoing[number] = outgoing
+        outgoing.on_gone = lambda: self._outgoing.pop(number, None)
+        outgoing.begin(self._network)
+        return outgoing
+
+    def cut(self, addresses: Collection[Address]) -> None:
+        """Links to these addresses are cut, and to all others whole again."""
+        self._cut = frozenset(addresses)
+        for outgoing in list(self._outgoing.values()):
+            if (outgoing.peer_host, outgoing.port) in self._cut:
+                outgoing.cut()
+            elif outgoing.is_cut:
+                outgoing.end()
+
+
+class CutOutgoing:
+    """A connection of the real network, until it is cut."""
+
+    def __init__(self, host: str, port: int, receiver: OutgoingReceiver, *, is_cut: bool) -> None:
+        self.peer_host = host
+        self.port = port
+        self.is_cut = is_cut
+        self.on_gone: Callable[[], object] = lambda: None
+        self._receiver: OutgoingReceiver | None = receiver
+        self._inner: OutgoingTransport | None = None
+
+    def begin(self, network: Network) -> None:
+        if not self.is_cut:
+            self._inner = network.connect(self.peer_host, self.port, self)
+
+    def cut(self) -> None:
+        if not self.is_cut:
+            self.is_cut = True
+            if self._inner is not None:
+                # Unread bytes stay with the system; the peer soon cannot send any more.
+                self._inner.pause()
+
+    def end(self) -> None:
+        """As if the peer had reset the connection."""
+        self._close_inner()
+        receiver, self._receiver = self._receiver, None
+        self.on_gone()
+        if receiver is not None:
+            receiver.on_closed()
+
+    # What the user of the connection does
+
+    @property
+    def peer_port(self) -> int:
+        return self.port
+
+    @property
+    def failure(self) -> str:
+        return self._inner.failure if self._inner is not None else ""
+
+    @property
+    def is_congested(self) -> bool:
+        return not self.is_cut and self._inner is not None and self._inner.is_congested
+
+    def send(self, data: bytes) -> None:
+        if not self.is_cut and self._inner is not None:
+            self._inner.send(data)
+
+    def send_pieces(self, pieces: list[Piece]) -> None:
+        if not self.is_cut and self._inner is not None:
+            self._inner.send_pieces(pieces)
+            return
+        for piece in pieces:
+            if isinstance(piece, LogSlice):
+                piece.release()
+
+    def pause(self) -> None:
+        if self._inner is not None:
+            self._inner.pause()
+
+    def resume(self) -> None:
+        if not self.is_cut and self._inner is not None:
+            self._inner.resume()
+
+    def close(self) -> None:
+        self._receiver = None
+        self._close_inner()
+        self.on_gone()
+
+    def _close_inner(self) -> None:
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            inner.close()
+
+    # What the real connection tells
+
+    def on_connected(self) -> None:
+        if self.is_cut:
+            # It was under way when the link was cut; the answer to it is lost.
+            return
+        if self._receiver is not None:
+            self._receiver.on_connected()
+
+    def receive(self, view: memoryview) -> None:
+        if not self.is_cut and self._receiver is not None:
+            self._receiver.receive(view)
+
+    def on_congested(self) -> None:
+        if not self.is_cut and self._receiver is not None:
+            self._receiver.on_congested()
+
+    def on_drained(self) -> None:
+        if not self.is_cut and self._receiver is not None:
+            self._receiver.on_drained()
+
+    def on_closed(self) -> None:
+        if self.is_cut:
+            self._inner = None
+            return
+        receiver, self._receiver = self._receiver, None
+        self.on_gone()
+        if receiver is not None:
+            receiver.on_closed()

@@ -1,0 +1,248 @@
+"""Several real brokers in child processes that form a cluster, with faults for users' own tests.
+
+    with strandline.embedded(nodes=3) as cluster:
+        cluster.create_topic("orders", partitions=3)
+        cluster.kill(1)                 # as kill -9 does
+        cluster.start(1)
+        cluster.pause(2)                # hangs, and keeps its connections
+        cluster.resume(2)
+        cluster.partition(3)            # 3 cannot reach 1 and 2, nor they it; clients reach all
+        cluster.heal()
+
+Nodes have the ids 1, 2, 3; the first three are controllers, too. A partition is made inside the nodes (see
+`cuttable_node`), so it needs no rights on the machine: it holds up what nodes send to one another and loses it, as a
+switch that fails does, and leaves clients alone. Sessions and elections are quicker than by default, because a test
+waits for them; set the properties `broker.session.timeout.ms` and so on to change that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from strandline.testing.local_cluster import LocalCluster, NodePlace, lay_out
+from strandline.testing.node_process import READY_TIMEOUT_S, STOP_TIMEOUT_S, BrokerFailed, NodeProcess
+
+QUICK: Final = {
+    "controller.quorum.election.timeout.ms": "300",
+    "controller.quorum.election.backoff.max.ms": "200",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "3000",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""Failures are noticed within seconds, and a busy machine is still not taken for a dead one."""
+CUT_TIMEOUT_S = 10.0
+ANSWER_TIMEOUT_S = 30.0
+LOOK_EVERY_S = 0.05
+
+
+class ClusterNode(NodeProcess):
+    """One node of an embedded cluster."""
+
+    module = "strandline.testing.cuttable_node"
+
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        place: NodePlace,
+        properties: Mapping[str, str],
+        *,
+        environ: Mapping[str, str] | None,
+        stderr: BinaryIO,
+    ) -> None:
+        super().__init__(stderr=stderr, environ=environ, called=f"node {place.node_id}")
+        self.place = place
+        self.node_id = place.node_id
+        self.data = place.directory
+        self.port = place.port
+        self.properties = {**QUICK, **properties, **cluster.properties(place)}
+        self.cut: list[str] = []
+        """Addresses that this node cannot reach."""
+
+    def arguments(self) -> Sequence[str]:
+        words = ["--cut", ",".join(self.cut)]
+        for name, value in self.properties.items():
+            words += ["-X", f"{name}={value}"]
+        return words
+
+    def cut_off(self, addresses: Sequence[str]) -> None:
+        """From now on nothing passes on connections that this node makes to these addresses; with none all do."""
+        self.cut = list(addresses)
+        if not self.running:
+            return
+        process = self._running()
+        assert process.stdin is not None
+        process.stdin.write(f"cut {' '.join(addresses)}\n".encode())
+        line = self.read_line(timeout_s=CUT_TIMEOUT_S, before="it had cut its links")
+        if line.strip() != "cut":
+            raise BrokerFailed(f"{self.called} said {line!r} instead of 'cut'")
+
+
+class EmbeddedCluster:
+    """`start`, `kill` and the like are for one thread."""
+
+    def __init__(
+        self,
+        data: Path,
+        nodes: int,
+        *,
+        port: int = 0,
+        properties: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] | None = None,
+        files: contextlib.ExitStack,
+    ) -> None:
+        self.data = data
+        self.layout = lay_out(data, nodes, port=port, properties=properties)
+        self.nodes: dict[int, ClusterNode] = {}
+        for place in self.layout.places:
+            stderr = files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  # the caller's stack closes it
+            self.nodes[place.node_id] = ClusterNode(
+                self.layout, place, properties or {}, environ=environ, stderr=stderr
+            )
+        self._apart: frozenset[int] = frozenset()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """All nodes, for clients; it stays the same over `kill` and `start`."""
+        return self.layout.bootstrap_servers
+
+    bootstrap = bootstrap_servers
+    """As a single embedded broker calls it."""
+
+    # All of them
+
+    def start_all(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Starts those that do not run, and returns when each answers clients."""
+        fresh = [node for node in self.nodes.values() if not node.running]
+        for node in fresh:
+            node.spawn()
+        for node in fresh:
+            node.wait_ready(timeout_s=timeout_s)
+
+    def stop_all(self, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Ends all, each as an operator would (SIGTERM), at the same time."""
+        self.heal()
+        running = [node for node in self.nodes.values() if node.running]
+        for node in running:
+            # One that is paused could not hear it.
+            node.resume()
+        # Without the others a node cannot give its leaderships away, and need not: nobody is left to lead.
+        for node in running:
+            node.signal(signal.SIGTERM)
+        for node in running:
+            node.wait_stopped(timeout_s=timeout_s)
+
+    def kill_all(self) -> None:
+        for node in self.nodes.values():
+            node.kill()
+
+    # One of them
+
+    def kill(self, node_id: int) -> None:
+        """Ends a node as kill -9 does; nothing of it runs any more when this returns."""
+        self.nodes[node_id].kill()
+
+    def stop(self, node_id: int) -> None:
+        """Ends a node as an operator would; it gives its leaderships away first."""
+        self.nodes[node_id].stop()
+
+    def start(self, node_id: int) -> None:
+        """Starts a node that was killed or stopped, on the same directory and port, and waits until it serves.
+
+        One that is cut off from the quorum cannot: start it with `spawn`, and heal.
+        """
+        self.nodes[node_id].start()
+
+    def spawn(self, node_id: int) -> None:
+        """Starts a node and does not wait."""
+        self.nodes[node_id].spawn()
+
+    def restart(self, node_id: int) -> None:
+        self.stop(node_id)
+        self.start(node_id)
+
+    def pause(self, node_id: int) -> None:
+        """A node stands still as a hung machine does; its connections stay."""
+        self.nodes[node_id].pause()
+
+    def resume(self, node_id: int) -> None:
+        self.nodes[node_id].resume()
+
+    # Between them
+
+    def partition(self, *node_ids: int) -> None:
+        """These nodes and the others can no longer reach each other; among themselves they can. It replaces another."""
+        unknown = set(node_ids) - self.nodes.keys()
+        if unknown:
+            raise ValueError(f"there is no node {min(unknown)}")
+        self._apart = frozenset(node_ids)
+        for node in self.nodes.values():
+            self._cut(node)
+
+    def heal(self) -> None:
+        """Every node can reach every other again. Connections that stood still are broken, and made anew."""
+        if self._apart:
+            self.partition()
+
+    def _cut(self, node: ClusterNode) -> None:
+        others = [each for each in self.layout.places if (each.node_id in self._apart) != (node.node_id in self._apart)]
+        addresses = [each.address for each in others]
+        addresses += [each.controller_address for each in others if each.controller_port is not None]
+        node.cut_off(addresses if self._apart else [])
+
+    # Looking
+
+    def create_topic(
+        self, name: str, partitions: int = 1, *, replication_factor: int = -1, **configs: str | int
+    ) -> None:
+        """Creates a topic, of three replicas unless told otherwise, and waits until all of them are in sync."""
+        from strandline.testing.embedded_broker import create_topic
+
+        create_topic(self.bootstrap_servers, name, partitions, replication_factor, configs)
+        self.wait_in_sync(name)
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """The node that leads a partition now; waits for one while there is none."""
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        while True:
+            for each in self.partitions(topic):
+                if each.id == partition and each.leader in self.nodes:
+                    return int(each.leader)
+            if time.monotonic() > deadline:
+                raise BrokerFailed(f"nobody leads {topic}-{partition}")
+            time.sleep(LOOK_EVERY_S)
+
+    def wait_in_sync(self, topic: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        """Waits until every replica of every partition is in sync."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = self.partitions(topic)
+            if found and all(each.leader >= 0 and set(each.isrs) == set(each.replicas) for each in found):
+                return
+            if time.monotonic() > deadline:
+                raise BrokerFailed(f"{topic} is not in sync after {timeout_s:g} s: {found}")
+            time.sleep(LOOK_EVERY_S)
+
+    def partitions(self, topic: str) -> list[Any]:
+        """librdkafka's metadata of the topic's partitions, from whichever node answers; empty if there is none."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        try:
+            described = admin.list_topics(topic, timeout=5).topics.get(topic)
+        except KafkaException:
+            # Nobody answered in time; whoever waits asks again.
+            return []
+        return sorted(described.partitions.values(), key=lambda each: each.id) if described is not None else []
+
+    def stderr_texts(self) -> dict[int, str]:
+        """The end of what each node wrote to standard error."""
+        texts = {node_id: node.stderr_text().strip() for node_id, node in self.nodes.items()}
+        return {node_id: text for node_id, text in texts.items() if text}
