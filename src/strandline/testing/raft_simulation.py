@@ -17,6 +17,7 @@ from functools import partial
 from itertools import count
 from random import Random
 
+from strandline.quorum import raft_elections as elections
 from strandline.testing.raft_simulation_node import SimulatedReplica
 from strandline.testing.raft_simulation_oracle import Violation
 from strandline.testing.raft_simulation_world import RaftWorld
@@ -113,6 +114,7 @@ class RaftSimulation(RaftWorld):
     def _kill_between_effects(self, victim: SimulatedReplica) -> bool:
         if victim.is_alive:
             victim.dies_in = self.random.randint(0, 6)
+            victim.revives_in_s = self._one_of(0.005, 0.1, 0.5)
         return victim.is_alive
 
     def _kill_all(self, victim: SimulatedReplica) -> bool:
@@ -167,6 +169,47 @@ class RaftSimulation(RaftWorld):
 
     def _let_resign(self, victim: SimulatedReplica) -> None:
         victim.raft.resign(self.now)
+
+    def _stand(self, victim: SimulatedReplica) -> bool:
+        """Somebody stands without having asked whether it would win: what is safe must not hang on pre-votes."""
+        if victim.is_alive and victim.raft.is_voter and not victim.raft.is_leader:
+            victim.happen(victim.life, self._let_stand, victim)
+            return True
+        return False
+
+    def _let_stand(self, victim: SimulatedReplica) -> None:
+        state = victim.raft._state
+        if state.fetching.installing is None and not victim.raft.is_leader:
+            state.become_candidate(self.now)
+            elections.ask(state, self.now)
+
+    def _duel(self, victim: SimulatedReplica) -> bool:
+        """Two stand at the same moment, and a third, whom both ask, dies and comes back at once."""
+        stood = [self._stand(replica) for replica in self.random.sample(self.replicas, min(2, len(self.replicas)))]
+        self._kill_between_effects(victim)
+        victim.revives_in_s = 0.001
+        return any(stood)
+
+    def on_new_leader(self, replica: SimulatedReplica) -> None:
+        """The relay: one leader after another is cut off as soon as it leads, alone or with one follower, and the ones
+        before it are let in again. So logs fork time and again, and old entries spread under new leaders."""
+        if self.is_stormy and self.options.is_relay and self.random.random() < 0.7:
+            self.at(self.now + self.random.choice((0.0, 0.004, 0.03, 0.3)), self._pass_on, replica)
+
+    def _pass_on(self, leader: SimulatedReplica) -> None:
+        self.heal()
+        others = [replica for replica in self.replicas[: self.options.voters] if replica is not leader]
+        company = [self.random.choice(others).node_id] if others and self.random.random() < 0.4 else []
+        self.isolate([leader.node_id, *company])
+        self.faults += 1
+        if others:
+            self.at(self.now + self._one_of(0.05, 0.4), self._stand, self.random.choice(others))
+        if self.random.random() < 0.3:
+            self.at(self.now + self._one_of(0.05, 0.4), self._kill, leader)
+        self._heal_later()
+
+    def fetch_entries(self) -> int:
+        return self.random.choice((1, 5, 64)) if self.options.is_relay else 64
 
     def _wipe(self, victim: SimulatedReplica) -> bool:
         """An empty disk, with an id of its own: who was a voter is none on it. A majority keeps its disks."""
@@ -229,6 +272,7 @@ class _Options:
         self.pause_s = toss.choice((0.1, 0.25))
         self.fault_s = toss.choice((2.0, 4.0, 8.0))
         self.snapshots = toss.random() < 0.7
+        self.is_relay = toss.random() < 0.4
 
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in vars(self).items())
@@ -251,6 +295,9 @@ _KINDS = (
     RaftSimulation._slow_link,
     RaftSimulation._slow_disk,
     RaftSimulation._resign,
+    RaftSimulation._stand,
+    RaftSimulation._duel,
+    RaftSimulation._duel,
     RaftSimulation._wipe,
 )
 _KINDS_ALONE = (

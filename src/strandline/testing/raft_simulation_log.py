@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     from strandline.codec.messages.leader_change_message import LeaderChangeMessage
 
-FETCH_ENTRIES = 64
-"""Entries in one answer: few, so that followers that were away need several turns."""
-
 
 class Entry(NamedTuple):
     epoch: int
@@ -132,9 +129,9 @@ class SimulatedLog:
 
     # What the simulated driver does
 
-    def read(self, offset: int) -> tuple[int, list[Entry]]:
+    def read(self, offset: int, count: int) -> tuple[int, list[Entry]]:
         at = offset - self.start_offset
-        return offset, self.entries[at : at + FETCH_ENTRIES]
+        return offset, self.entries[at : at + count]
 
     def entry(self, offset: int) -> Entry:
         return self.entries[offset - self.start_offset]

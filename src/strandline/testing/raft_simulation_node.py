@@ -58,6 +58,7 @@ class SimulatedReplica:
         self.flush_s = 0.001
         self.dies_in: int | None = None
         """Dies when it has performed so many more effects; None: not by itself."""
+        self.revives_in_s = 0.5
         self.new_disk()
 
     def __repr__(self) -> str:
@@ -76,7 +77,7 @@ class SimulatedReplica:
         world = self.world
         self.life += 1
         self.is_alive = True
-        self.paused_until = 0.0
+        self.paused_until = self.resumed_at = 0.0
         self.dies_in = None
         self.log = SimulatedLog(self.kept)
         self.raft = Raft(
@@ -94,6 +95,8 @@ class SimulatedReplica:
         self.high_watermark_seen = self.raft.high_watermark
         self.leading: tuple[int, int] | None = None
         self.is_announced = False
+        self.heard: dict[int, float] = {}
+        """When each voter last fetched in the epoch that this replica leads."""
         self.timer_at = float("inf")
         self._effects: deque[Effect] = deque()
         self._is_flushing = False
@@ -124,6 +127,7 @@ class SimulatedReplica:
 
     def _resume(self, life: int) -> None:
         if self.is_alive and self.life == life and self.world.now >= self.paused_until:
+            self.resumed_at = self.world.now
             backlog, self._backlog = self._backlog, []
             for life_then, event, *arguments in backlog:
                 self.happen(life_then, event, *arguments)
@@ -150,7 +154,7 @@ class SimulatedReplica:
                 self.dies_in -= 1
                 if self.dies_in < 0:
                     self.kill()
-                    self.world.at(self.world.now + 0.5, self.world.restart, self)
+                    self.world.at(self.world.now + self.revives_in_s, self.world.restart, self)
                     return
             self._perform(queue.popleft())
             queue.extend(raft.take_effects())
@@ -269,6 +273,7 @@ class SimulatedReplica:
             fetch = replica_fetch(request)
             assert fetch is not None
             may_wait = self.raft.on_fetch(fetch, now).may_wait
+            self._hear(fetch.key, fetch.current_leader_epoch)
             self.settle()
             if not self.is_alive:
                 return
@@ -291,6 +296,10 @@ class SimulatedReplica:
                     self._note_vote(request, answer)
                 reply(answer)
 
+    def _hear(self, key: ReplicaKey, epoch: int) -> None:
+        if epoch == self.raft.epoch and self.world.voters.holds(key):
+            self.heard[key.node_id] = self.world.now
+
     def _note_vote(self, request: VoteRequest, answer: Any) -> None:
         asked, answered = request.topics[0].partitions[0], answer.topics[0].partitions[0]
         if answered.vote_granted and not asked.pre_vote:
@@ -299,7 +308,7 @@ class SimulatedReplica:
 
     def _answer(self, fetch: ReplicaFetch, reply: Reply) -> None:
         answer = self.raft.answer_fetch(fetch)
-        records = self.log.read(fetch.fetch_offset) if answer.has_records else None
+        records = self.log.read(fetch.fetch_offset, self.world.fetch_entries()) if answer.has_records else None
         if records is not None and not records[1]:
             records = None
         reply(fetch_response(answer, self.raft.leader, records))
@@ -323,6 +332,7 @@ class SimulatedReplica:
         asked = request.topics[0].partitions[0]
         key = ReplicaKey(request.replica_id, asked.replica_directory_id)
         error = self.raft.on_fetch_snapshot(key, asked.current_leader_epoch, request.cluster_id, self.world.now)
+        self._hear(key, asked.current_leader_epoch)
         snapshot_id = SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
         content = self.kept.snapshots.get(snapshot_id)
         piece = pieces.PartitionSnapshot(

@@ -9,6 +9,7 @@
 | majority | what a leader calls committed is on the disks of a majority |
 | durable | and stays: no majority of the voters that are left lacks it |
 | committed-stable | a committed entry is never another one, on any replica |
+| leader-heard | a leader that no majority fetches from steps down in time |
 | leader-complete | a new leader has every committed entry |
 | leader-keeps | a leader never cuts its log, nor replaces it by a snapshot |
 | snapshot | a snapshot holds exactly what was committed before its end |
@@ -27,6 +28,10 @@ from strandline.testing.raft_simulation_log import Entry, Kept
 if TYPE_CHECKING:
     from strandline.quorum.raft_voters import ReplicaKey, VoterSet
     from strandline.testing.raft_simulation_node import SimulatedReplica
+
+
+LEADER_ALONE_S = 3.1
+"""How long a leader may go on that no majority fetches from: one and a half fetch timeouts, and a moment."""
 
 
 class Violation(AssertionError):
@@ -73,6 +78,8 @@ class Oracle:
             raise Violation(f"one-leader: {self.leaders[epoch]} and {replica.node_id} lead epoch {epoch}")
         if replica.leading is None or replica.leading[0] != epoch:
             replica.leading = (epoch, log.end_offset)
+            replica.heard = {voter.node_id: replica.world.now for voter in self.voters}
+            replica.world.on_new_leader(replica)
             count = len(self.committed)
             if log.end_offset <= count or not self._agrees(replica, count - 1):
                 raise Violation(f"leader-complete: {replica} leads {epoch} without all of {count} committed entries")
@@ -80,6 +87,10 @@ class Oracle:
             raise Violation(f"leader-keeps: {replica} cut its log to {log.end_offset}")
         else:
             replica.leading = (epoch, log.end_offset)
+        replica.heard[replica.node_id] = now = replica.world.now
+        heard_at = sorted(replica.heard.values(), reverse=True)[self.voters.majority - 1]
+        if heard_at + LEADER_ALONE_S < now > replica.resumed_at:
+            raise Violation(f"leader-heard: {replica} leads {epoch}, no majority fetched for {now - heard_at:.1f} s")
 
     def _agrees(self, replica: SimulatedReplica, offset: int) -> bool:
         log = replica.log

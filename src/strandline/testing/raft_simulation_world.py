@@ -105,6 +105,13 @@ class RaftWorld:
         if not replica.is_alive:
             replica.start()
 
+    def fetch_entries(self) -> int:
+        """How many entries go into one answer: few enough that who was away needs several turns."""
+        return 64
+
+    def on_new_leader(self, replica: SimulatedReplica) -> None:
+        """`replica` has just begun to lead; nobody else has heard of it."""
+
     def acknowledge(self, replica: SimulatedReplica, offset: int, value: int) -> None:
         self.acknowledged += 1
         committed = self.oracle.committed
