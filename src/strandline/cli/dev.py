@@ -18,8 +18,10 @@ import typer
 from strandline.cli.failures import CommandFailed, Interrupted
 from strandline.cli.options import AsJson, key_values
 from strandline.cli.output import Output
+from strandline.cli.supervision import interrupted_by_sigterm
 
 PORT_DEFAULT = 9092
+NODES_MAX = 32
 STOP_TIMEOUT_S = 30.0
 
 
@@ -30,16 +32,31 @@ def dev(
     port: Annotated[
         int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="0 takes a free port.")
     ] = PORT_DEFAULT,
+    nodes: Annotated[
+        int, typer.Option("--nodes", "-n", metavar="N", min=1, max=NODES_MAX, help="A cluster of so many nodes.")
+    ] = 1,
+    restart: Annotated[bool, typer.Option("--restart", help="With --nodes: start a node that dies again.")] = False,
     overrides: Annotated[
         list[str] | None, typer.Option("-X", metavar="KEY=VALUE", help="A broker property. May be repeated.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a node for development and print what to paste; Ctrl-C stops it."""
+    """Run a node for development and print what to paste; Ctrl-C stops it.
+
+    With --nodes 3 it is a cluster, a process for each node, at --port and the ports after it. A node that dies stays
+    dead, and is told of, unless --restart is given.
+    """
     properties = key_values(overrides, option="-X")
-    _check_port(port)
+    for each in range(port, port + nodes) if port else (port,):
+        _check_port(each)
     output = Output(as_json=as_json)
-    with _directory(data) as directory:
+    if nodes > 1:
+        from strandline.cli.dev_cluster import run_cluster
+
+        with _directory(data) as root:
+            run_cluster(output, root, nodes, port=port, kept=data is not None, restart=restart, properties=properties)
+        return
+    with _directory(data) as directory, interrupted_by_sigterm():
         node = _start(directory, port, properties)
         try:
             bootstrap = _wait_ready(node)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LISTEN_DEFAULT = "127.0.0.1:9092"
-
 
 @dataclass
 class ServeOptions:
-    data: Path = Path()
-    listen: str = LISTEN_DEFAULT
+    """`data` and `listen` are None where the config file, or the default, says where."""
+
+    data: Path | None = None
+    listen: str | None = None
     config: Path | None = None
     overrides: dict[str, str] = field(default_factory=dict)
 
@@ -27,7 +27,6 @@ class ServeOptions:
 def parse_plain(arguments: Sequence[str]) -> ServeOptions | None:
     """Well-formed arguments as options; None for everything else."""
     options = ServeOptions()
-    has_data = False
     remaining = iter(arguments)
     for argument in remaining:
         name, equals, value = argument.partition("=")
@@ -42,7 +41,7 @@ def parse_plain(arguments: Sequence[str]) -> ServeOptions | None:
             value = following
         match name:
             case "--data":
-                options.data, has_data = Path(value), True
+                options.data = Path(value)
             case "--listen":
                 options.listen = value
             case "--config":
@@ -52,9 +51,10 @@ def parse_plain(arguments: Sequence[str]) -> ServeOptions | None:
                 if not key or not equals:
                     return None
                 options.overrides[key] = setting
-    if not has_data or (options.config is not None and not options.config.is_file()):
+    if options.config is not None and not options.config.is_file():
         return None
-    return options
+    # Without a file that may name one, a directory must be said: nobody's logs are to turn up where he happened to be.
+    return options if options.data is not None or options.config is not None else None
 
 
 def run(options: ServeOptions) -> int:

@@ -30,9 +30,11 @@ class NodeProcess:
     """
 
     module = "strandline.testing.bound_child"
+    has_own_session = False
+    """With a session of its own Ctrl-C on the terminal reaches us alone, and we stop it with SIGTERM, once."""
 
     def __init__(
-        self, *, stderr: BinaryIO, environ: Mapping[str, str] | None = None, called: str = "the broker"
+        self, *, stderr: BinaryIO | None, environ: Mapping[str, str] | None = None, called: str = "the broker"
     ) -> None:
         self.environ = dict(environ or {})
         self.called = called
@@ -59,6 +61,11 @@ class NodeProcess:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def status(self) -> int | None:
+        """How the process ended by itself; None while it runs, and when it was stopped or killed by us."""
+        return self._process.poll() if self._process is not None else None
+
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             raise BrokerFailed(f"{self.called} is not running")
@@ -81,6 +88,7 @@ class NodeProcess:
             stderr=self._stderr,
             env=os.environ | self.environ,
             bufsize=0,
+            start_new_session=self.has_own_session,
         )
 
     def wait_ready(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:
@@ -176,7 +184,9 @@ class NodeProcess:
         self.start()
 
     def stderr_text(self) -> str:
-        """The end of what the broker wrote to standard error, over all its restarts."""
+        """The end of what the broker wrote to standard error, over all its restarts; nothing where that is ours."""
+        if self._stderr is None:
+            return ""
         # The child shares our file position, so the file is read without moving it.
         descriptor = self._stderr.fileno()
         size_bytes = os.fstat(descriptor).st_size
@@ -192,6 +202,8 @@ class NodeProcess:
         return status
 
     def _with_stderr(self, message: str) -> str:
+        if self._stderr is None:
+            return f"{message}; its reasons stand above"
         text = self.stderr_text().strip()
         return (
             f"{message}; its standard error:\n{text}" if text else f"{message}, and it wrote nothing to standard error"

@@ -1,0 +1,112 @@
+"""`strandline dev --nodes n`: a cluster for development, a process for each node."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from strandline.cli.failures import CommandFailed, Interrupted
+from strandline.cli.output import Output
+from strandline.cli.supervision import SupervisedNode, interrupted_by_sigterm, start_all, stop_all, watch_over
+from strandline.errors import InvalidConfig
+from strandline.testing.local_cluster import LocalCluster, NodePlace, lay_out
+
+LAST_WORDS_LINES = 5
+
+
+def run_cluster(
+    output: Output,
+    root: Path,
+    nodes: int,
+    *,
+    port: int,
+    kept: bool,
+    restart: bool,
+    properties: dict[str, str],
+) -> None:
+    try:
+        cluster = lay_out(root, nodes, port=port, properties=properties)
+    except InvalidConfig as error:
+        raise CommandFailed(str(error)) from None
+    with ExitStack() as files, interrupted_by_sigterm():
+        running = []
+        for place in cluster.places:
+            log = files.enter_context(log_file(place).open("ab+"))
+            running.append(SupervisedNode(place.node_id, properties | cluster.properties(place), stderr=log))
+        all_died = False
+        try:
+            start_all(running)
+            _tell_ready(output, cluster, running, kept=kept)
+            watch_over(running, restart=restart, tell=lambda node, what: _tell(output, node, what))
+            all_died = True
+        except Interrupted:
+            # The way to end it.
+            pass
+        finally:
+            for failure in stop_all(running):
+                output.talk(failure)
+    if all_died:
+        raise CommandFailed("every node died", hint="their last words stand above")
+
+
+def log_file(place: NodePlace) -> Path:
+    """Where a node writes its lines: three of them on one terminal could not be read."""
+    return place.directory.with_suffix(".log")
+
+
+def _tell(output: Output, node: SupervisedNode, what: str) -> None:
+    if output.as_json:
+        output.json_line({"event": what, "node": node.node_id})
+        output.flush()
+        return
+    output.talk(f"node {node.node_id} {what}")
+    for line in node.stderr_text().splitlines()[-LAST_WORDS_LINES:]:
+        output.talk(f"  {line}")
+
+
+def _tell_ready(output: Output, cluster: LocalCluster, running: list[SupervisedNode], *, kept: bool) -> None:
+    if output.as_json:
+        nodes = [
+            {"node": place.node_id, "address": place.address, "data": str(place.directory), "pid": node.pid}
+            for place, node in zip(cluster.places, running, strict=True)
+        ]
+        output.json_line({"bootstrap": cluster.bootstrap_servers, "data": str(cluster.root), "nodes": nodes})
+    else:
+        output.line(welcome(cluster, [node.pid for node in running], kept=kept))
+    output.flush()
+
+
+def welcome(cluster: LocalCluster, pids: list[int], *, kept: bool) -> str:
+    """What `dev --nodes` prints: where the nodes are, how to use them, and how to hurt them."""
+    keeping = "kept" if kept else "removed when this stops; keep it with --data DIR"
+    rows = [
+        f"  node {place.node_id}     {place.address}  pid {pid}, log {log_file(place)}"
+        for place, pid in zip(cluster.places, pids, strict=True)
+    ]
+    bootstrap = cluster.bootstrap_servers
+    nodes = "\n".join(rows)
+    return f"""\
+A Strandline cluster of {len(pids)} nodes is ready.
+
+  bootstrap  {bootstrap}
+  data       {cluster.root} ({keeping})
+{nodes}
+
+Python (pip install confluent-kafka):
+
+  from confluent_kafka import Producer
+
+  producer = Producer({{"bootstrap.servers": "{bootstrap}", "acks": "all"}})
+  producer.produce("greetings", key="en", value="hello")
+  producer.flush()
+
+Shell:
+
+  export STRANDLINE_BOOTSTRAP={bootstrap}
+  strandline topic create orders --partitions 3
+  strandline cluster status --watch
+  strandline cluster health
+
+Try it: kill -9 {pids[-1]}, and look at `cluster status`. What was acknowledged is still there.
+
+Ctrl-C stops all nodes."""
