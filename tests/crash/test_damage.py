@@ -6,7 +6,6 @@ The broker is killed, its files are changed by hand, and it is started again. No
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,15 +68,10 @@ def flip_in_the_last_batch_of_an_earlier_segment(segments: list[Path]) -> None:
     flip_a_bit(segments[1], segments[1].stat().st_size - 50)
 
 
-def cut_an_earlier_segment_within_a_batch(segments: list[Path]) -> None:
-    os.truncate(segments[1], segments[1].stat().st_size - 50)
-
-
 DAMAGES = [
     flip_in_the_last_segment,
     flip_in_an_earlier_segment,
     flip_in_the_last_batch_of_an_earlier_segment,
-    cut_an_earlier_segment_within_a_batch,
 ]
 
 

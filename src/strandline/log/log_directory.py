@@ -10,6 +10,7 @@ recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offse
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
@@ -55,6 +56,8 @@ class LogDirectory:
         self._files_made = 0
         self._saved: dict[Path, int] = {}
         self._saving = threading.Lock()
+        self.clean_broker_epoch = -1
+        """The broker epoch under which the last process stopped cleanly; -1 if it did not, or was no broker."""
         self.was_clean = self._take_clean_mark()
         self.recovery_points = self._read(checkpoints.RECOVERY_POINTS)
         self.high_watermarks = self._read(checkpoints.HIGH_WATERMARKS)
@@ -66,6 +69,9 @@ class LogDirectory:
         path = self.path / checkpoints.CLEAN_SHUTDOWN
         if not self.disk.exists(path):
             return False
+        # Older versions leave an empty file; then the controller takes the stop for an unclean one.
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            self.clean_broker_epoch = int(json.loads(self.disk.read_whole(path))["brokerEpoch"])
         # Gone before the first append: a crash from here on must be seen as one.
         self.disk.remove(path)
         self.disk.sync_directory(self.path)
@@ -108,17 +114,22 @@ class LogDirectory:
         path = directory or self.path / str(name)
         if (name in self.recovery_points or name in self.log_start_offsets) and not self.disk.exists(path):
             self._forget_deleted()
-        return open_log(
+        clean = self.was_clean and name in self.recovery_points
+        opened = open_log(
             path,
             config,
             disk=self.disk,
             open_files=self.open_files,
             now_ms=now_ms,
             observer=observer,
-            clean=self.was_clean and name in self.recovery_points,
+            clean=clean,
             recovery_point=self.recovery_points.get(name, 0),
             log_start_offset=self.log_start_offsets.get(name, 0),
         )
+        if not clean and self.disk.exists(path / PARTITION_METADATA):
+            # Perhaps only in the kernel's memory, too. Torn by a power cut it would name a topic that nobody knows.
+            opened.sync_with_next_flush(path / PARTITION_METADATA)
+        return opened
 
     def _forget_deleted(self) -> None:
         """A log begins: what the checkpoints say of a deleted one of the same name must not be believed of it.
@@ -247,8 +258,8 @@ class LogDirectory:
                     self.disk.write_whole(path, content, sync=True)
                     self._saved[path] = number
 
-    def close(self, *, clean: bool) -> None:
+    def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
         if clean:
-            mark = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
+            mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode()
             self.disk.write_whole(self.path / checkpoints.CLEAN_SHUTDOWN, mark, sync=True)
         self._lock.release()

@@ -44,6 +44,10 @@ def open_log(
     if not disk.exists(directory):
         disk.make_directory(directory)
         log.unsynced_directories.append(directory.parent)
+    elif not clean:
+        # The process that made these names may have been killed before it synced them: what is flushed into a file
+        # without a name is gone with the power all the same.
+        log.unsynced_directories += [directory, directory.parent]
     knows_epochs = _load_leader_epochs(log)
     _load_segments(log, now_ms)
     if not log.segments:
@@ -137,8 +141,9 @@ def _recover(log: PartitionLog, recovery_point: int) -> None:
             leader_epochs=log.leader_epochs.epochs,
             on_batch=log.learn,
         )
-        if segment.size_bytes < size_bytes:
-            # A crash in the middle of a roll: the log goes on from the cut, not from the new, empty segment.
+        if segment.size_bytes < size_bytes or _is_gap_behind(log, at, recovery_point):
+            # A crash in the middle of a roll: the log goes on from the cut, not from a new segment. What that one
+            # holds was never flushed either, and behind a hole it would pass for a log without one.
             log.drop_segments(at + 1)
         if segment is not log.active:
             log.seal(segment)
@@ -154,6 +159,12 @@ def _recover(log: PartitionLog, recovery_point: int) -> None:
         )
     if log.leader_epochs.truncate_end(log.log_end_offset):
         log.save_leader_epochs()
+
+
+def _is_gap_behind(log: PartitionLog, at: int, recovery_point: int) -> bool:
+    """Whether the segment at `at` lost its unflushed end and the next did not. Below the recovery point a gap is the
+    cleaner's work: it flushes what it wrote before anything counts on it."""
+    return at + 1 < len(log.segments) and recovery_point <= log.log_end_offset < log.base_offsets[at + 1]
 
 
 def _is_blank(segment: Segment) -> bool:

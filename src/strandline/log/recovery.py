@@ -1,9 +1,13 @@
 """After a crash: read the batches of a segment again, and tell a torn tail from damage.
 
 A *torn tail* is what a kill or power cut leaves of appends that nobody was promised: bytes at the very end that are no
-whole batch, with nothing valid behind them. It is cut. *Damage* is anything else: a bad batch below the recovery point
-(it was on disk once), or a bad batch with a sound one behind it, in its own segment or a later one. Cutting there would
-take back acknowledged records, so the log is left as it is and CorruptLog says where.
+whole batch, with nothing valid behind them. It is cut. So is a file that ends in the middle of a batch although later
+segments hold batches: a flush syncs the older file first, and bits rot, but no file grows shorter. The power went while
+both were only in memory, and the later one was luckier.
+
+*Damage* is anything else: a bad batch below the recovery point (it was on disk once), or a bad batch with a sound one
+behind it, in its own segment or a later one. Cutting there would take back acknowledged records, so the log is left as
+it is and CorruptLog says where.
 """
 
 from __future__ import annotations
@@ -64,6 +68,7 @@ def recover_segment(
         fault = _fault(buffer, at, next_offset, segment.base_offset)
         if fault is not None:
             place = f"{segment.path}: at position {position}, offset {next_offset}: {fault}"
+            is_followed = is_followed and not _ends_early(buffer, at)
             _refuse_damage(place, file, position, size, next_offset, recovery_point, is_followed, epochs)
             file.truncate(position)
             break
@@ -101,6 +106,11 @@ def _fault(buffer: bytes, at: int, next_offset: int, segment_base_offset: int) -
         # The base offset lies outside the CRC, so that a leader can write it; this is the check it gets.
         return f"base offset {header[0]} cannot lie in this segment"
     return None
+
+
+def _ends_early(buffer: bytes, at: int) -> bool:
+    """Whether the file, of which `buffer` is the end, ends within the batch at `at`."""
+    return len(buffer) - at < HEADER_SIZE or len(buffer) - at < _batch_size(buffer, at)
 
 
 def _refuse_damage(

@@ -177,3 +177,21 @@ def test_recovered_records_count_as_flushed_only_after_a_flush(tmp_path: Path) -
     clean = open_log(log.directory, clean=True)
     assert clean.flushed_offset == 5
     clean.close()
+
+
+@pytest.mark.parametrize("lost_bytes", [3, "whole batch"])
+def test_an_older_segment_that_lost_its_end_ends_the_log(tmp_path: Path, lost_bytes: int | str) -> None:
+    """The power went while both segments were only in memory, and more of the later one had reached the disk."""
+    config = {"segment_bytes": 2000, "index_interval_bytes": 200}
+    log = open_log(tmp_path / "orders-0", **config)
+    fill(log, 60)
+    log.close()
+    first, second, *_ = log.segments
+    batches = split(first.path.read_bytes())
+    lost = len(batches[-1]) if lost_bytes == "whole batch" else int(lost_bytes)
+    first.path.write_bytes(first.path.read_bytes()[:-lost])
+    log = open_log(tmp_path / "orders-0", **config)
+    assert log.log_end_offset == parse_header(batches[-1]).base_offset
+    assert [parse_header(batch).base_offset for batch in log.batches()] == list(range(log.log_end_offset))
+    assert not second.path.exists()
+    log.close()
