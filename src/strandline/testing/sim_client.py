@@ -23,7 +23,7 @@ from strandline.testing.sim_wire import OnAnswer, Wire
 
 METADATA_VERSION: Final = 12
 REQUEST_TIMEOUT_S: Final = 6.0
-BACKOFF_S: Final = 0.1
+BACKOFF_S: Final = 0.2
 METADATA_AGE_S: Final = 20.0
 
 
@@ -79,6 +79,7 @@ class SimClient:
         self._wires: dict[tuple[str, int, str], Wire] = {}
         self._is_refreshing = False
         self._is_refresh_due = False
+        self._is_refresh_waiting = False
 
     def stop(self) -> None:
         """Ask nothing more; what is open stays open."""
@@ -131,7 +132,14 @@ class SimClient:
         self.ask_any(request, METADATA_VERSION, MetadataResponse, self._on_metadata)
 
     def refresh_later(self) -> None:
-        self.runtime.call_later(BACKOFF_S * (0.5 + self.random.random()), self.refresh)
+        """Ask in a moment; whoever else wants it by then shares it."""
+        if not self._is_refresh_waiting:
+            self._is_refresh_waiting = True
+            self.runtime.call_later(BACKOFF_S * (0.5 + self.random.random()), self._refresh_now)
+
+    def _refresh_now(self) -> None:
+        self._is_refresh_waiting = False
+        self.refresh()
 
     def _on_metadata(self, answer: MetadataResponse | None) -> None:
         self._is_refreshing = False

@@ -50,7 +50,7 @@ class Batch:
     invoked_ns: int
     expires_at: float
     attempts: int = 0
-    is_acknowledged: bool = False
+    encoded: bytes = b""
 
 
 @dataclass(slots=True)
@@ -154,6 +154,7 @@ class SimProducer(SimClient):
     def _on_id(self, answer: InitProducerIdResponse | None) -> None:
         self._is_asking_for_id = False
         if answer is None or answer.error_code:
+            self.runtime.call_later(BACKOFF_S * (0.5 + self.random.random()), self._ask_for_id)
             return
         self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
         now_ns = self.history.now_ns()
@@ -199,6 +200,11 @@ class SimProducer(SimClient):
             wire.ask(request, version, ProduceResponse, on_answer, timeout_s=PRODUCE_TIMEOUT_S)
 
     def _encode(self, batch: Batch) -> bytes:
+        if not batch.encoded:
+            batch.encoded = self._encode_anew(batch)
+        return batch.encoded
+
+    def _encode_anew(self, batch: Batch) -> bytes:
         now_ms = self.runtime.now_ms()
         records = [Record(timestamp_ms=now_ms, value=value.encode()) for value in batch.values]
         if not self.idempotent:

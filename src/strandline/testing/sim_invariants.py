@@ -1,0 +1,288 @@
+"""What must hold after every event, whatever faults there were: looked at from outside, with eyes on all nodes at once.
+
+| invariant | how it is seen |
+|---|---|
+| one leader per epoch | who acts as leader of the quorum or of a partition in an epoch is written down for ever |
+| committed never changed | what was first shown below a high watermark is the truth that all others must equal |
+| committed never lost | who begins to lead must hold the whole truth |
+| nothing visible taken back | the same: the truth only grows, but for topics that allow unclean elections |
+| replicas agree | every replica's log equals the truth below its own high watermark, again after each restart |
+| decisions make sense | leaders are in sync, members are replicas, whoever comes in is not fenced, epochs only grow |
+| images agree | two nodes that folded the metadata up to one offset hold equal images |
+
+A violation raises `Violation` at the event that caused it. Each look costs a few comparisons per partition unless
+something moved, so that looking after every event is affordable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline.codec.columns import decode_batch
+from strandline.codec.internal_records import decode_metadata_record
+from strandline.codec.messages.partition_change_record import PartitionChangeRecord
+from strandline.codec.messages.partition_record import PartitionRecord
+from strandline.codec.record_batch import HEADER, PREFIX_SIZE
+from strandline.quorum.cluster_image import ClusterImage, PartitionImage
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+    from strandline.log.partition_log import PartitionLog
+    from strandline.partition.partition import Partition
+    from strandline.testing.sim_cluster import SimCluster, SimNode
+    from strandline.testing.sim_loop import Actor
+
+READ_BYTES: Final = 1 << 20
+IMAGES_EVERY_S: Final = 5.0
+METADATA: Final = "metadata"
+
+
+class Violation(AssertionError):
+    """Something that must always hold does not."""
+
+
+Identity = tuple[int, int, int]
+"""Last offset, leader epoch and CRC of a batch: what it is, wherever it lies."""
+
+
+@dataclass
+class Truth:
+    """What a partition has ever shown below a high watermark: batch by batch, by base offset."""
+
+    name: str
+    batches: dict[int, Identity] = field(default_factory=dict)
+    end: int = 0
+    leaders: dict[int, int] = field(default_factory=dict)
+    """Who led each epoch."""
+    may_lose: bool = False
+    """Whether unclean elections are allowed: then the truth may be cut, and is begun anew."""
+
+
+@dataclass
+class Seen:
+    """What one life of one replica has been checked for."""
+
+    checked_to: int = -1
+    leading_epoch: int = -1
+
+
+class Invariants:
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+        self._loop = cluster.loop
+        self.metadata = Truth(METADATA)
+        self.partitions: dict[tuple[bytes, int], Truth] = {}
+        self.leader_changes = 0
+        """New leaders of partitions and of the quorum."""
+        self.image = ClusterImage()
+        """The cluster as the committed metadata says, folded here."""
+        self._seen: dict[int, dict[Any, Seen]] = {}
+        self._nodes: dict[int, SimNode] = {}
+        self._metadata_seen: dict[int, tuple[int, int, bool]] = {}
+        cluster.on_started = self._on_started
+        cluster.on_ended = self._on_ended
+        self._loop.after_event = self._look
+        self._loop.call_in(IMAGES_EVERY_S, self._compare_images)
+
+    def _on_started(self, sim_node: SimNode) -> None:
+        assert sim_node.runtime is not None
+        self._nodes[sim_node.runtime.actor.number] = sim_node
+        self._seen[sim_node.runtime.actor.number] = {}
+
+    def _on_ended(self, sim_node: SimNode) -> None:
+        if sim_node.runtime is not None:
+            number = sim_node.runtime.actor.number
+            self._nodes.pop(number, None)
+            self._seen.pop(number, None)
+            self._metadata_seen.pop(number, None)
+
+    def _look(self, actor: Actor) -> None:
+        sim_node = self._nodes.get(actor.number)
+        if sim_node is None or sim_node.node is None:
+            return
+        node, seen = sim_node.node, self._seen[actor.number]
+        self._look_at_metadata(sim_node.node_id, actor.number, node)
+        for key, partitions in node.topics.items():
+            if type(key) is bytes:
+                for partition in partitions:
+                    if partition is not None:
+                        self._look_at_partition(sim_node.node_id, seen, key, partition)
+
+    # The metadata quorum
+
+    def _look_at_metadata(self, node_id: int, number: int, node: Node) -> None:
+        metadata = node.metadata
+        state = (
+            getattr(metadata, "high_watermark", metadata.log.flushed_offset),
+            metadata.epoch,
+            getattr(metadata, "is_leader", True),
+        )
+        before = self._metadata_seen.get(number)
+        if state == before:
+            return
+        self._metadata_seen[number] = state
+        committed, epoch, is_leader = state
+        if before is not None and (committed < before[0] or epoch < before[1]):
+            self._fail(node_id, self.metadata, f"went back from (high watermark, epoch) {before[:2]} to {state[:2]}")
+        if is_leader and (before is None or not before[2] or before[1] != epoch):
+            self._lead(self.metadata, epoch, node_id)
+            self._check(node_id, self.metadata, metadata.log, 0, self.metadata.end, may_grow=False)
+        first = 0 if before is None else before[0]
+        news = self._check(node_id, self.metadata, metadata.log, first, committed, may_grow=True)
+        for batch in news:
+            self._fold(batch)
+
+    def _fold(self, batch: bytes) -> None:
+        """News of the committed metadata: judge each decision by what was decided before."""
+        columns = decode_batch(batch)
+        if columns.is_control:
+            return
+        for record in columns:
+            assert record.value is not None
+            decoded = decode_metadata_record(record.value)
+            before = self._partition_before(decoded)
+            self.image.apply(decoded, record.offset)
+            if isinstance(decoded, PartitionRecord | PartitionChangeRecord):
+                topic = self.image.topic_by_id(decoded.topic_id)
+                if topic is not None:
+                    self._judge(f"{topic.name}-{decoded.partition_id}", before, topic.partitions[decoded.partition_id])
+
+    def _partition_before(self, decoded: Any) -> PartitionImage | None:
+        if not isinstance(decoded, PartitionChangeRecord):
+            return None
+        topic = self.image.topic_by_id(decoded.topic_id)
+        return None if topic is None else topic.partitions[decoded.partition_id]
+
+    def _judge(self, name: str, before: PartitionImage | None, after: PartitionImage) -> None:
+        wrong = ""
+        if not set(after.isr) <= set(after.replicas):
+            wrong = "the in-sync set has members that are no replicas"
+        elif after.leader >= 0 and after.leader not in after.isr:
+            wrong = "the leader is not in sync"
+        elif before is not None and after.leader_epoch < before.leader_epoch:
+            wrong = "the leader epoch goes back"
+        elif before is not None and after.partition_epoch <= before.partition_epoch:
+            wrong = "the partition epoch does not grow"
+        elif before is not None and -1 < after.leader != before.leader and after.leader_epoch <= before.leader_epoch:
+            wrong = "a new leader without a new epoch"
+        if not wrong and before is not None:
+            for member in after.isr:
+                if member not in before.isr and not self._may_join(member):
+                    wrong = f"{member} comes in, and is fenced or not registered"
+        if wrong:
+            raise Violation(f"metadata of {name}: {wrong}: {before} -> {after} at {self._loop.now:.6f}")
+
+    def _may_join(self, member: int) -> bool:
+        broker = self.image.brokers.get(member)
+        return broker is not None and broker.is_active
+
+    def _compare_images(self) -> None:
+        self._loop.call_in(IMAGES_EVERY_S, self._compare_images)
+        images: dict[int, tuple[int, ClusterImage]] = {}
+        for sim_node in self._cluster.up():
+            assert sim_node.node is not None
+            image = sim_node.node.image
+            known = images.setdefault(image.applied_offset, (sim_node.node_id, image))
+            if known[1] is not image and known[1] != image:
+                raise Violation(
+                    f"nodes {known[0]} and {sim_node.node_id} have different images at offset {image.applied_offset}"
+                )
+
+    # Partitions
+
+    def _look_at_partition(self, node_id: int, seen: dict[Any, Seen], topic_id: bytes, partition: Partition) -> None:
+        checked = seen.get(partition)
+        if checked is None:
+            checked = seen[partition] = Seen()
+        high_watermark, is_leader = partition.high_watermark, getattr(partition, "is_leader", True)
+        if high_watermark == checked.checked_to and (not is_leader or checked.leading_epoch == partition.leader_epoch):
+            return
+        truth = self._truth_of(topic_id, partition)
+        log = partition.log
+        if log.failure is not None:
+            return
+        if is_leader and checked.leading_epoch != partition.leader_epoch:
+            checked.leading_epoch = partition.leader_epoch
+            self._lead(truth, partition.leader_epoch, node_id)
+            if truth.may_lose and log.log_end_offset < truth.end:
+                self._forget(truth, log.log_end_offset)
+            self._check(node_id, truth, log, 0, truth.end, may_grow=False)
+        first = max(0, min(checked.checked_to, high_watermark))
+        checked.checked_to = high_watermark
+        self._check(node_id, truth, log, first, high_watermark, may_grow=is_leader)
+
+    def _truth_of(self, topic_id: bytes, partition: Partition) -> Truth:
+        key = topic_id, partition.index
+        truth = self.partitions.get(key)
+        if truth is None:
+            truth = self.partitions[key] = Truth(f"{partition.topic}-{partition.index}")
+            truth.may_lose = partition.config.unclean_leader_election_enable
+        return truth
+
+    def _lead(self, truth: Truth, epoch: int, node_id: int) -> None:
+        known = truth.leaders.setdefault(epoch, node_id)
+        if known != node_id:
+            self._fail(node_id, truth, f"leads epoch {epoch}, as node {known} did")
+        self.leader_changes += 1
+
+    def _forget(self, truth: Truth, end: int) -> None:
+        """An unclean election: what lay beyond is gone, by somebody's wish."""
+        truth.batches = {base: batch for base, batch in truth.batches.items() if batch[0] < end}
+        truth.end = min(truth.end, end)
+
+    def _check(
+        self, node_id: int, truth: Truth, log: PartitionLog, first: int, end: int, *, may_grow: bool
+    ) -> list[bytes]:
+        """Compare a log with the truth from `first` to `end`; the batches that are news, which become part of it."""
+        if end > log.log_end_offset:
+            self._fail(
+                node_id, truth, f"everything below {end} was committed, and its log ends at {log.log_end_offset}"
+            )
+        if end > truth.end and not may_grow:
+            self._fail(node_id, truth, f"shows offsets up to {end} while no leader has shown more than {truth.end}")
+        news: list[bytes] = []
+        for batch in _batches(log, max(first, log.log_start_offset), end):
+            header = HEADER.unpack_from(batch)
+            base, identity = header[0], (header[0] + header[6], header[2], header[4])
+            known = truth.batches.get(base)
+            if known is None:
+                if base < truth.end and not truth.may_lose:
+                    self._fail(node_id, truth, f"has a batch at {base} {identity} where others have none")
+                truth.batches[base] = identity
+                news.append(batch)
+            elif known != identity:
+                if not truth.may_lose:
+                    self._fail(node_id, truth, f"has {identity} at offset {base} where {known} was committed")
+                truth.batches[base] = identity
+        truth.end = max(truth.end, end)
+        return news
+
+    def _fail(self, node_id: int, truth: Truth, what: str) -> None:
+        raise Violation(f"node {node_id}, {truth.name}: {what} (at {self._loop.now:.6f} s)")
+
+
+def _batches(log: PartitionLog, first: int, end: int) -> list[bytes]:
+    """The batches that lie wholly between two offsets."""
+    found: list[bytes] = []
+    while first < end:
+        piece = log.read(first, size_bytes_max=READ_BYTES, limit_offset=end)
+        if piece is None:
+            break
+        try:
+            data = piece.read()
+        finally:
+            piece.release()
+        at = 0
+        while len(data) - at >= PREFIX_SIZE:
+            size = int.from_bytes(data[at + 8 : at + 12], "big") + PREFIX_SIZE
+            if len(data) - at < size:
+                break
+            batch = data[at : at + size]
+            header = HEADER.unpack_from(batch)
+            if header[0] + header[6] >= end:
+                return found
+            found.append(batch)
+            first = header[0] + header[6] + 1
+            at += size
+    return found

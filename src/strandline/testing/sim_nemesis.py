@@ -1,0 +1,314 @@
+"""The faults of a run, drawn from the seed: what happens to whom, when, and for how long.
+
+Half of them aim at a leader, of a partition or of the quorum, because that is where it hurts. Each fault ends after a
+while, and several overlap. `safe_to_unplug` keeps power cuts within what is promised: with `flush.mode` other than
+`ack`, records that no replica has flushed survive one machine at a time, no more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from strandline.testing.sim_cluster import SimCluster, SimNode
+from strandline.testing.sim_disk import CAPACITY_BYTES
+
+HOUR_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class NemesisOptions:
+    """Drawn from the seed, and printed with it."""
+
+    pause_s: float
+    """Between two faults, about."""
+    weights: dict[str, int]
+    power_cuts_all: bool
+    """Whether all machines may lose power at once, which only `flush.mode=ack` survives."""
+
+
+class Nemesis:
+    def __init__(self, cluster: SimCluster, options: NemesisOptions) -> None:
+        self.cluster = cluster
+        self.loop = cluster.loop
+        self.network = cluster.network
+        self.random = cluster.loop.derive("nemesis")
+        self.options = options
+        self.faults: Counter[str] = Counter()
+        self.log: list[str] = []
+        """What was done when, for the reader of a failure."""
+        self.clients: list[str] = []
+        """Names of the clients' machines: a cut may go between them and the brokers, too."""
+        self.is_active = False
+        self._kinds: dict[str, Callable[[SimNode], bool]] = {
+            "kill": self._kill,
+            "stop": self._stop,
+            "power cut": self._power_cut,
+            "power cut of all": self._power_cut_all,
+            "kill all": self._kill_all,
+            "pause": self._pause,
+            "isolate": self._isolate,
+            "one way": self._one_way,
+            "bridge": self._bridge,
+            "cut off clients": self._cut_off_clients,
+            "slow link": self._slow_link,
+            "resets": self._resets,
+            "slow disk": self._slow_disk,
+            "stalled disk": self._stalled_disk,
+            "full disk": self._full_disk,
+            "failing sync": self._failing_sync,
+            "failing write": self._failing_write,
+            "clock jump": self._clock_jump,
+        }
+
+    @property
+    def count(self) -> int:
+        return sum(self.faults.values())
+
+    def start(self) -> None:
+        self.is_active = True
+        self._later(self.random.random() * self.options.pause_s, self._strike)
+
+    def _later(self, delay_s: float, then: Callable[..., object], *args: object) -> None:
+        self.loop.call_in(delay_s, then, *args)
+
+    def note(self, what: str) -> None:
+        self.log.append(f"{self.loop.now:10.3f}  {what}")
+
+    def _strike(self) -> None:
+        if not self.is_active:
+            return
+        self._later(self.options.pause_s * (0.3 + 1.4 * self.random.random()), self._strike)
+        kinds = list(self.options.weights)
+        kind = self.random.choices(kinds, [self.options.weights[each] for each in kinds])[0]
+        target = self._target()
+        if self._kinds[kind](target):
+            self.faults[kind] += 1
+            self.note(f"{kind}: {target.name}")
+
+    def _target(self) -> SimNode:
+        leaders = self._leaders()
+        if leaders and self.random.random() < 0.5:
+            return self.random.choice(leaders)
+        return self.random.choice(list(self.cluster.nodes.values()))
+
+    def _leaders(self) -> list[SimNode]:
+        """Who leads something now, as any node that is up believes."""
+        up = self.cluster.up()
+        if not up:
+            return []
+        node = self.random.choice(up).node
+        assert node is not None
+        leaders = [each.leader for topic in node.image.topics.values() for each in topic.partitions]
+        controller = getattr(node.metadata, "leader_id", None)
+        if controller is not None:
+            # As likely as all partitions together.
+            leaders += [controller] * max(1, len(leaders))
+        return [self.cluster.nodes[each] for each in leaders if each in self.cluster.nodes]
+
+    # Processes and machines
+
+    def _restart_later(self, target: SimNode, low_s: float, high_s: float) -> None:
+        self._later(self.random.uniform(low_s, high_s), self._restart, target)
+
+    def _restart(self, target: SimNode) -> None:
+        if not target.is_up:
+            target.start()
+            if target.failure:
+                self.note(f"{target.name} could not start: {target.failure}")
+                self._restart_later(target, 1.0, 5.0)
+
+    def _kill(self, target: SimNode) -> bool:
+        if not target.is_up:
+            return False
+        target.kill()
+        self._restart_later(target, 0.05, 15.0)
+        return True
+
+    def _kill_all(self, _: SimNode) -> bool:
+        for target in self.cluster.up():
+            target.kill()
+        for target in self.cluster.nodes.values():
+            self._restart_later(target, 0.1, 8.0)
+        return True
+
+    def _stop(self, target: SimNode) -> bool:
+        if not target.is_up or target.is_stopping or target.is_paused:
+            return False
+        target.stop(lambda: self._restart_later(target, 0.05, 5.0))
+        return True
+
+    def safe_to_unplug(self, target: SimNode) -> bool:
+        """Whether every record that was acknowledged would still have a copy that has not lost power lately."""
+        if self.options.power_cuts_all:
+            return True
+        others = [each for each in self.cluster.nodes.values() if each is not target]
+        if any(not each.is_up for each in others):
+            return False
+        for each in others:
+            assert each.node is not None
+            for topic in each.node.image.topics.values():
+                for partition in topic.partitions:
+                    if len(partition.replicas) > 1 and set(partition.isr) != set(partition.replicas):
+                        return False
+        return True
+
+    def _power_cut(self, target: SimNode) -> bool:
+        if not target.is_up or not self.safe_to_unplug(target):
+            return False
+        target.power_cut()
+        self._restart_later(target, 0.5, 15.0)
+        return True
+
+    def _power_cut_all(self, _: SimNode) -> bool:
+        if not self.options.power_cuts_all:
+            return False
+        for target in self.cluster.nodes.values():
+            target.power_cut()
+            self._restart_later(target, 0.5, 8.0)
+        return True
+
+    def _pause(self, target: SimNode) -> bool:
+        if not target.is_up or target.is_paused:
+            return False
+        target.pause()
+        self._later(self._some_time(0.05, 20.0), target.resume)
+        return True
+
+    def _some_time(self, low_s: float, high_s: float) -> float:
+        """Mostly short, sometimes beyond every timeout."""
+        return low_s + (high_s - low_s) * self.random.random() ** 2
+
+    # The network
+
+    def _cut(self, ways: list[tuple[str, str]]) -> None:
+        for source, target in ways:
+            self.network.block(source, target)
+        self._later(self._some_time(0.2, 20.0), self._mend, ways)
+
+    def _mend(self, ways: list[tuple[str, str]]) -> None:
+        for source, target in ways:
+            self.network.unblock(source, target)
+
+    def _others(self, target: SimNode) -> list[str]:
+        return [each.name for each in self.cluster.nodes.values() if each is not target]
+
+    def _isolate(self, target: SimNode) -> bool:
+        # Its clients sometimes come along, sometimes stay on the other side.
+        others = self._others(target) + [each for each in self.clients if self.random.random() < 0.5]
+        self._cut([(target.name, each) for each in others] + [(each, target.name) for each in others])
+        return True
+
+    def _one_way(self, target: SimNode) -> bool:
+        others = self._others(target)
+        if self.random.random() < 0.5:
+            self._cut([(target.name, each) for each in others])
+        else:
+            self._cut([(each, target.name) for each in others])
+        return True
+
+    def _bridge(self, target: SimNode) -> bool:
+        """Two that do not see each other, and others that see both."""
+        others = self._others(target)
+        if not others:
+            return False
+        other = self.random.choice(others)
+        self._cut([(target.name, other), (other, target.name)])
+        return True
+
+    def _cut_off_clients(self, target: SimNode) -> bool:
+        self._cut([(each, target.name) for each in self.clients] + [(target.name, each) for each in self.clients])
+        return True
+
+    def _slow_link(self, target: SimNode) -> bool:
+        ways = [way for each in self._others(target) for way in ((target.name, each), (each, target.name))]
+        delay_s = self.random.choice([0.01, 0.1, 1.0])
+        for way in ways:
+            self.network.slow[way] = delay_s * self.random.random()
+        self._later(self._some_time(0.5, 20.0), self._speed_up, ways)
+        return True
+
+    def _speed_up(self, ways: list[tuple[str, str]]) -> None:
+        for way in ways:
+            self.network.slow.pop(way, None)
+
+    def _resets(self, target: SimNode) -> bool:
+        connections = [each for each in self.network.transports.values() if each.own_host == target.name]
+        if not connections:
+            return False
+        for connection in connections:
+            if self.random.random() < 0.5:
+                self.network.reset(connection)
+        return True
+
+    # Disks and clocks
+
+    def _slow_disk(self, target: SimNode) -> bool:
+        target.host.thread_factor = self.random.choice([10.0, 100.0, 1000.0])
+        self._later(self._some_time(0.5, 15.0), self._quick_disk, target)
+        return True
+
+    def _quick_disk(self, target: SimNode) -> None:
+        target.host.thread_factor = 1.0
+
+    def _stalled_disk(self, target: SimNode) -> bool:
+        target.host.stalled_until = self.loop.now + self._some_time(0.2, 15.0)
+        return True
+
+    def _full_disk(self, target: SimNode) -> bool:
+        target.disk.used_bytes = 0
+        target.disk.capacity_bytes = self.random.randint(0, 20_000)
+        self._later(self._some_time(0.5, 15.0), self._free_disk, target)
+        return True
+
+    def _free_disk(self, target: SimNode) -> None:
+        target.disk.capacity_bytes = CAPACITY_BYTES
+
+    def _failing_sync(self, target: SimNode) -> bool:
+        """An error of the disk; the process is started again later, as its supervisor would."""
+        if not target.is_up or not self.safe_to_unplug(target):
+            return False
+        target.disk.fail_syncs = 1
+        self._later(self._some_time(1.0, 15.0), self._replace_process, target)
+        return True
+
+    def _failing_write(self, target: SimNode) -> bool:
+        if not target.is_up:
+            return False
+        target.disk.fail_writes = 1
+        return True
+
+    def _replace_process(self, target: SimNode) -> None:
+        target.disk.fail_syncs = 0
+        if target.is_up:
+            # After a failed sync the page cache shows what the platter never got: only a reboot shows the truth.
+            target.power_cut()
+        self._restart_later(target, 0.1, 3.0)
+
+    def _clock_jump(self, target: SimNode) -> bool:
+        """The wall clock jumps, and some time later back: a leader that lives hours ago refuses records of today."""
+        by_ms = self.random.choice([-2 * HOUR_MS, 2 * HOUR_MS, -30_000, 30_000]) + self.random.randint(-5000, 5000)
+        target.host.jump_clock(by_ms)
+        self._later(self._some_time(0.5, 15.0), target.host.jump_clock, -by_ms)
+        return True
+
+    # The end of the faults
+
+    def heal(self) -> None:
+        """Everything is mended, and every node runs."""
+        self.is_active = False
+        self.note("heal")
+        self.network.heal()
+        self.network.spike_share = 0.0
+        for target in self.cluster.nodes.values():
+            target.host.thread_factor = 1.0
+            target.host.stalled_until = 0.0
+            target.disk.capacity_bytes = CAPACITY_BYTES
+            target.disk.fail_writes = 0
+            if target.disk.fail_syncs:
+                self._replace_process(target)
+            target.resume()
+            if not target.is_up and not target.is_stopping:
+                self._restart(target)

@@ -1,0 +1,149 @@
+"""What a seed means: the shape of the cluster, its settings, its workload, its faults. Printed with every failure."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from strandline.testing.sim_nemesis import NemesisOptions
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOptions:
+    name: str
+    partitions: int
+    replicas: int
+    configs: dict[str, str]
+    acks: int = -1
+    idempotent: bool = True
+    allowed: frozenset[str] = frozenset()
+    """Anomalies that this topic's settings permit."""
+    may_lose: bool = False
+
+
+ACKNOWLEDGED_BY_ONE = frozenset({"unseen", "lost-write"})
+"""What acks=1 permits: the leader may die before anybody else has the record."""
+UNCLEAN = frozenset(
+    {
+        *ACKNOWLEDGED_BY_ONE,
+        *("vanished", "inconsistent-offsets", "duplicate", "poll-skip", "nonmonotonic-poll", "int-poll-skip"),
+        *("nonmonotonic-send", "nonmonotonic-watermark", "G1a"),
+    }
+)
+"""What `unclean.leader.election.enable` permits: nearly everything, but no record that nobody wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimOptions:
+    seed: int
+    safety_s: float
+    nodes: int
+    controllers: int
+    settings: dict[str, str]
+    topics: tuple[TopicOptions, ...]
+    nemesis: NemesisOptions
+    records_per_batch: int
+    produce_pause_s: float
+    delivery_timeout_s: float
+    fragment_share: float = 0.0
+    spike_share: float = 0.0
+    window_bytes: int = 256 * 1024
+    cold_share: float = 0.0
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def lines(self) -> list[str]:
+        """In words, one per line."""
+        told = {name: getattr(self, name) for name in self.__slots__ if name != "topics"}
+        lines = [f"{name} = {value!r}" for name, value in told.items()]
+        return lines + [f"topic {topic!r}" for topic in self.topics]
+
+
+FAULTS = {
+    "kill": 10,
+    "stop": 5,
+    "power cut": 6,
+    "power cut of all": 2,
+    "kill all": 1,
+    "pause": 8,
+    "isolate": 8,
+    "one way": 6,
+    "bridge": 5,
+    "cut off clients": 3,
+    "slow link": 4,
+    "resets": 6,
+    "slow disk": 4,
+    "stalled disk": 4,
+    "full disk": 2,
+    "failing sync": 2,
+    "failing write": 2,
+    "clock jump": 4,
+}
+
+
+def options_of(seed: int, *, safety_s: float | None = None, nodes: int | None = None) -> SimOptions:
+    """The same seed always means the same."""
+    rng = random.Random(f"options {seed}")
+    count = nodes or rng.choice([3, 3, 3, 3, 4, 5])
+    # A single copy that is not flushed is lost with the power, and nobody promises otherwise.
+    flush_mode = rng.choice(["auto", "auto", "ack", "async"] if count > 1 else ["auto", "ack"])
+    # Each run leaves some kinds of faults out and stresses others: what hides behind one is seen in another run.
+    weights = {kind: weight * rng.choice([0, 1, 1, 3]) for kind, weight in FAULTS.items()}
+    weights["kill"] = max(1, weights["kill"])
+    settings = {
+        "broker.session.timeout.ms": rng.choice(["3000", "6000", "9000"]),
+        "broker.heartbeat.interval.ms": rng.choice(["500", "1000", "2000"]),
+        "replica.lag.time.max.ms": rng.choice(["1500", "5000", "10000"]),
+        "controller.quorum.election.timeout.ms": rng.choice(["500", "1000"]),
+        "controller.quorum.fetch.timeout.ms": rng.choice(["1000", "2000"]),
+        "metadata.log.max.record.bytes.between.snapshots": rng.choice(["5000", "50000", "20971520"]),
+        "leader.imbalance.check.interval.seconds": rng.choice(["10", "30", "300"]),
+        "offsets.topic.num.partitions": "2",
+        "log.roll.ms": rng.choice(["3000", "20000", "604800000"]),
+        "log.index.interval.bytes": rng.choice(["200", "4096"]),
+    }
+    return SimOptions(
+        seed=seed,
+        safety_s=safety_s or rng.choice([60.0, 120.0, 300.0]),
+        nodes=count,
+        controllers=min(count, rng.choice([3, 3, 3, count])) if count != 4 else 3,
+        settings=settings,
+        topics=_topics(rng, min(3, count), flush_mode),
+        nemesis=NemesisOptions(
+            pause_s=rng.choice([2.0, 4.0, 8.0]), weights=weights, power_cuts_all=flush_mode == "ack"
+        ),
+        records_per_batch=rng.choice([1, 10, 25]),
+        produce_pause_s=rng.choice([0.1, 0.3]),
+        delivery_timeout_s=rng.choice([15.0, 60.0]),
+        fragment_share=rng.choice([0.0, 0.0, 0.2]),
+        spike_share=rng.choice([0.0, 0.001, 0.01]),
+        window_bytes=rng.choice([256 * 1024, 256 * 1024, 2048]),
+        cold_share=rng.choice([0.0, 0.0, 0.05]),
+    )
+
+
+def _topics(rng: random.Random, replicas: int, flush_mode: str) -> tuple[TopicOptions, ...]:
+    flush = {"flush.mode": flush_mode}
+    minimum = {"min.insync.replicas": str(min(2, replicas))}
+    return (
+        TopicOptions("orders", rng.choice([1, 3, 6]), replicas, {**flush, **minimum}),
+        TopicOptions("plain", 1, replicas, {**flush, **minimum}, idempotent=False),
+        TopicOptions("solo", 1, 1, {"flush.mode": rng.choice(["auto", "ack"])}),
+        TopicOptions(
+            "quick",
+            1,
+            replicas,
+            {**flush, "min.insync.replicas": "1"},
+            acks=1,
+            idempotent=False,
+            allowed=ACKNOWLEDGED_BY_ONE,
+        ),
+        TopicOptions(
+            "loose",
+            1,
+            replicas,
+            {**flush, "min.insync.replicas": "1", "unclean.leader.election.enable": "true"},
+            allowed=UNCLEAN,
+            may_lose=True,
+        ),
+    )

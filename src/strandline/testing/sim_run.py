@@ -1,0 +1,331 @@
+"""One run of the whole-broker simulation: set up, faults, heal, liveness, final read, verdict.
+
+    result = run(options_of(seed))
+    assert result.failure is None, result
+
+Safety is judged throughout: by the invariants after every event, and by the history checker at the end. After the
+faults are mended the cluster must come back by itself: every producer is acknowledged again on every partition, every
+partition is in sync in full, and a final read reaches every end.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from strandline.codec.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from strandline.codec.messages.create_topics_response import CreateTopicsResponse
+from strandline.errors import ErrorCode
+from strandline.ids import TopicPartition
+from strandline.testing.checker import check
+from strandline.testing.history import Assign, Op, Poll, Send, Watermark
+from strandline.testing.sim_client import History, SimClient
+from strandline.testing.sim_cluster import SimCluster
+from strandline.testing.sim_consumer import SimConsumer
+from strandline.testing.sim_invariants import Invariants, Violation
+from strandline.testing.sim_loop import SimLoop
+from strandline.testing.sim_nemesis import Nemesis
+from strandline.testing.sim_options import SimOptions, TopicOptions
+from strandline.testing.sim_producer import SimProducer
+
+SETUP_S: Final = 60.0
+LIVENESS_S: Final = 120.0
+"""After the faults are mended, how long the cluster may take to be whole again."""
+NEMESIS_LINES: Final = 40
+
+
+@dataclass
+class Result:
+    seed: int
+    simulated_s: float = 0.0
+    faults: int = 0
+    leader_changes: int = 0
+    acknowledged: int = 0
+    """Records."""
+    requests_acknowledged: int = 0
+    """Batches; each is one Produce request."""
+    events: int = 0
+    trace: int = 0
+    real_s: float = 0.0
+    failure: str | None = None
+    fault_kinds: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        verdict = "ok" if self.failure is None else "FAILED"
+        return (
+            f"seed {self.seed}: {verdict}, {self.simulated_s:.0f} simulated s in {self.real_s:.1f} s, "
+            f"{self.faults} faults, {self.leader_changes} leader changes, {self.acknowledged} records acknowledged in "
+            f"{self.requests_acknowledged} requests, {self.events} events, trace {self.trace:08x}"
+        )
+
+
+class NotAlive(Exception):
+    """The cluster did not come back in time."""
+
+
+class Run:
+    """The parts of one run; scenarios use them one by one, `run` all of them in order."""
+
+    def __init__(self, options: SimOptions) -> None:
+        self.options = options
+        self.loop = SimLoop(options.seed)
+        self.cluster = SimCluster(
+            self.loop, nodes=options.nodes, controllers=options.controllers, settings=options.settings
+        )
+        network = self.cluster.network
+        network.fragment_share, network.spike_share = options.fragment_share, options.spike_share
+        network.window_bytes = options.window_bytes
+        for node in self.cluster.nodes.values():
+            node.disk.cold_share = options.cold_share
+        self.invariants = Invariants(self.cluster)
+        self.nemesis = Nemesis(self.cluster, options.nemesis)
+        self.history = History(lambda: int(self.loop.now * 1e9))
+        self.producers: list[SimProducer] = []
+        self.consumers: list[SimConsumer] = []
+
+    # Setting up
+
+    def start(self) -> None:
+        self.cluster.start()
+        for node in self.cluster.nodes.values():
+            if node.failure:
+                raise NotAlive(f"{node.name} did not start: {node.failure}")
+        for topic in self.options.topics:
+            self.create(topic)
+
+    def create(self, topic: TopicOptions) -> None:
+        """Ask until the topic is there and every partition of it has a leader."""
+        client = self._client(f"admin-{topic.name}", [topic.name])
+        wanted = CreatableTopic(
+            name=topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replicas,
+            configs=[CreatableTopicConfig(name, value) for name, value in topic.configs.items()],
+        )
+        request = CreateTopicsRequest(topics=[wanted], timeout_ms=5_000)
+        told: list[int] = []
+
+        def on_answer(answer: CreateTopicsResponse | None) -> None:
+            code = ErrorCode.REQUEST_TIMED_OUT if answer is None else answer.topics[0].error_code
+            told.append(code)
+            if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                client.runtime.call_later(0.3, ask)
+            else:
+                client.refresh()
+
+        def ask() -> None:
+            client.ask_any(request, 7, CreateTopicsResponse, on_answer)
+
+        def is_missing() -> bool:
+            led = [client.leader_of(TopicPartition(topic.name, each)) for each in range(topic.partitions)]
+            return not all(led)
+
+        client.runtime.call_soon(ask)
+        if not self.loop.run_while(is_missing, within_s=SETUP_S):
+            raise NotAlive(f"topic {topic.name} could not be made: {[ErrorCode(each).name for each in told[-3:]]}")
+        client.kill()
+
+    def _client(self, name: str, topics: list[str]) -> SimClient:
+        return SimClient(self.cluster.network, self.cluster.host(name), self.history, self.cluster.bootstrap, topics)
+
+    def partitions(self, topic: TopicOptions) -> list[TopicPartition]:
+        return [TopicPartition(topic.name, index) for index in range(topic.partitions)]
+
+    def start_clients(self) -> None:
+        for topic in self.options.topics:
+            for number in range(2 if topic.name == "orders" else 1):
+                self.producers.append(self.producer(topic, f"producer-{topic.name}-{number}"))
+            self.consumers.append(self.consumer(topic, f"consumer-{topic.name}", looks_every_s=2.0))
+            if topic.name == "orders":
+                self.consumers.append(self.consumer(topic, f"rewinder-{topic.name}", rewinds_every_s=15.0))
+        self.nemesis.clients = [client.host.name for client in (*self.producers, *self.consumers)]
+
+    def producer(self, topic: TopicOptions, name: str) -> SimProducer:
+        return SimProducer(
+            self.cluster.network,
+            self.cluster.host(name),
+            self.history,
+            self.cluster.bootstrap,
+            self.partitions(topic),
+            acks=topic.acks,
+            idempotent=topic.idempotent,
+            records_per_batch=self.options.records_per_batch,
+            pause_s=self.options.produce_pause_s,
+            delivery_timeout_s=self.options.delivery_timeout_s,
+            loses_are_legal=topic.may_lose,
+        )
+
+    def consumer(
+        self,
+        topic: TopicOptions,
+        name: str,
+        *,
+        looks_every_s: float = 0.0,
+        rewinds_every_s: float = 0.0,
+        is_final: bool = False,
+    ) -> SimConsumer:
+        return SimConsumer(
+            self.cluster.network,
+            self.cluster.host(name),
+            self.history,
+            self.cluster.bootstrap,
+            self.partitions(topic),
+            looks_every_s=looks_every_s,
+            rewinds_every_s=rewinds_every_s,
+            loses_are_legal=topic.may_lose,
+            is_final=is_final,
+        )
+
+    # Faults, and after them
+
+    def endure(self) -> None:
+        self.nemesis.start()
+        self.loop.run_until(self.loop.now + self.options.safety_s)
+        self.nemesis.heal()
+
+    def recover(self) -> None:
+        """Every producer must be acknowledged again on every partition, and every partition be in sync in full."""
+        fresh = [
+            (producer, lane.partition, producer.send(lane, 1))
+            for producer in self.producers
+            for lane in producer.lanes
+            if producer.known
+        ]
+        for producer in self.producers:
+            producer.stop()
+        self._wait(
+            lambda: any(not producer.is_idle for producer in self.producers),
+            lambda: (
+                "not acknowledged: "
+                + ", ".join(
+                    f"{producer.host.name} {lane.partition} ({len(lane.unacknowledged)} batches)"
+                    for producer in self.producers
+                    for lane in producer.lanes
+                    if lane.unacknowledged
+                )
+            ),
+        )
+        assert fresh, "no producer ever learnt who leads"
+        self._wait(lambda: bool(self._not_whole()), lambda: f"not in sync: {self._not_whole()}")
+
+    def _not_whole(self) -> list[str]:
+        """Partitions without all their replicas in sync, as the committed metadata says."""
+        return [
+            f"{topic.name}-{index} {partition.isr} of {partition.replicas}, leader {partition.leader}"
+            for topic in self.invariants.image.topics.values()
+            for index, partition in enumerate(topic.partitions)
+            if partition.leader < 0 or sorted(partition.isr) != sorted(partition.replicas)
+        ]
+
+    def read_all(self) -> None:
+        for consumer in self.consumers:
+            consumer.stop()
+        readers = [self.consumer(topic, f"final-{topic.name}", is_final=True) for topic in self.options.topics]
+        self._wait(
+            lambda: any(not reader.is_at_end for reader in readers),
+            lambda: (
+                "the final read did not reach the end of "
+                + ", ".join(
+                    f"{each.partition} ({each.offset} of {each.end})"
+                    for reader in readers
+                    for each in reader.positions.values()
+                    if each.end is None or each.offset < each.end
+                )
+            ),
+        )
+
+    def _wait(self, wanted: Callable[[], bool], why: Callable[[], str]) -> None:
+        if not self.loop.run_while(wanted, within_s=LIVENESS_S):
+            raise NotAlive(f"{LIVENESS_S:g} s after all faults were mended: {why()}")
+
+    def judge(self) -> None:
+        if self.history.surprises:
+            raise Violation("; ".join(self.history.surprises[:5]))
+        for topic in self.options.topics:
+            report = check(_ops_of(self.history.ops, topic.name))
+            wrong = {kind: count for kind, count in report.counts.items() if kind not in topic.allowed}
+            if wrong:
+                raise Violation(f"topic {topic.name}: {wrong}\n{report}")
+
+
+def run(options: SimOptions) -> Result:
+    """The whole run of one seed."""
+    began = time.perf_counter()
+    result = Result(options.seed)
+    simulation = Run(options)
+    with failing_loudly():
+        try:
+            simulation.start()
+            simulation.start_clients()
+            simulation.endure()
+            simulation.recover()
+            simulation.read_all()
+            simulation.judge()
+        except Exception as error:
+            lines = [f"{type(error).__name__}: {error}", *options.lines()]
+            lines += ["the last faults:", *simulation.nemesis.log[-NEMESIS_LINES:]]
+            if not isinstance(error, NotAlive):
+                lines.append(traceback.format_exc())
+            result.failure = "\n".join(lines)
+        finally:
+            simulation.loop.after_event = None
+            simulation.cluster.stop()
+    result.simulated_s = simulation.loop.now
+    result.faults = simulation.nemesis.count
+    result.fault_kinds = simulation.nemesis.faults
+    result.leader_changes = simulation.invariants.leader_changes
+    result.acknowledged = simulation.history.acknowledged
+    result.requests_acknowledged = sum(op.f == "send" and op.outcome == "ok" for op in simulation.history.ops)
+    result.events = simulation.loop.events
+    result.trace = simulation.loop.trace
+    result.real_s = time.perf_counter() - began
+    return result
+
+
+def _ops_of(ops: list[Op], topic: str) -> list[Op]:
+    """The operations on one topic; what names no partition belongs to all."""
+    return [op for op in ops if not op.mops or _topic_of(op) in ("", topic)]
+
+
+def _topic_of(op: Op) -> str:
+    for mop in op.mops:
+        if isinstance(mop, Send | Poll | Assign | Watermark):
+            return mop.partition.rpartition("-")[0]
+    return ""
+
+
+class _Loud(logging.Handler):
+    """A node survives its own mistakes, at the price of a connection. In a simulation they end the run."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            if isinstance(record.exc_info[1], Violation):
+                raise record.exc_info[1]
+            raise Violation(f"{record.getMessage()}: {record.exc_info[1]!r}") from record.exc_info[1]
+
+
+@contextmanager
+def failing_loudly() -> Iterator[None]:
+    """While this holds, whatever a node logs with a traceback raises."""
+    root = logging.getLogger("strandline")
+    handler = _Loud(logging.ERROR)
+    was_propagating, level = root.propagate, root.level
+    root.addHandler(handler)
+    root.propagate = False
+    root.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.propagate = was_propagating
+        root.setLevel(level)
