@@ -1,0 +1,294 @@
+"""Requests for the controller, sent to any node of a small cluster; and envelopes that should not have been sent."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.unit.broker.small_cluster import CONTROLLER_PORT, SmallCluster
+
+from strandline import loggers
+from strandline.broker.routes import BROKER, CONTROLLER, routes
+from strandline.codec.message import Message, encode
+from strandline.codec.messages import (
+    alter_configs_request,
+    create_topics_request,
+    incremental_alter_configs_request,
+)
+from strandline.codec.messages.api_versions_request import ApiVersionsRequest
+from strandline.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
+from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from strandline.codec.messages.envelope_request import EnvelopeRequest
+from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
+from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from strandline.codec.messages.update_features_request import UpdateFeaturesRequest
+from strandline.errors import ErrorCode
+from strandline.handlers.k58_envelope import ANONYMOUS
+from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_TOPIC
+
+
+def new_topic(name: str, **fields: Any) -> CreateTopicsRequest:
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    return CreateTopicsRequest(topics=[topic], **{"timeout_ms": 10_000, **fields})
+
+
+@pytest.fixture
+def cluster() -> SmallCluster:
+    cluster = SmallCluster()
+    cluster.start()
+    return cluster
+
+
+@pytest.fixture
+def logger() -> Iterator[str]:
+    name = "strandline.broker"
+    yield name
+    loggers.set_level(name, None)
+
+
+@pytest.mark.parametrize("node_id", [1, 2, 3])
+@pytest.mark.parametrize("version", [2, 5, 7])
+def test_any_node_creates_and_deletes_topics(node_id: int, version: int) -> None:
+    cluster = SmallCluster()
+    cluster.start()
+    created = cluster.ask(new_topic("a"), version, node_id=node_id)
+    assert [(each.name, each.error_code) for each in created.topics] == [("a", 0)]
+    again = cluster.ask(new_topic("a"), version, node_id=node_id)
+    assert [each.error_code for each in again.topics] == [ErrorCode.TOPIC_ALREADY_EXISTS]
+    more = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="a", count=3, assignments=None)], timeout_ms=1000)
+    assert [each.error_code for each in cluster.ask(more, 3, node_id=node_id).results] == [0]
+    cluster.run(1)
+    assert all(len(member.image.topics["a"].partitions) == 3 for member in cluster.members)
+    deleted = cluster.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=1000), 6, node_id=node_id)
+    assert [each.error_code for each in deleted.responses] == [0]
+
+
+def test_every_forwarded_api_gets_an_answer_through_another_node(cluster: SmallCluster) -> None:
+    """Empty requests: what each of them answers by itself, it answers through a broker, too."""
+    for route in routes(BROKER).values():
+        # There is no quorum here that could be described.
+        if route.is_forwarded and route.name != "DescribeQuorum":
+            request: Any = route.load().request_class()
+            for version in range(route.version_min, route.version_max + 1):
+                direct = cluster.ask(request, version, node_id=1)
+                assert cluster.ask(request, version, node_id=2) == direct, (route.name, version)
+
+
+def test_the_clients_other_requests_are_answered_in_order(cluster: SmallCluster) -> None:
+    order: list[str] = []
+    cluster.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3, node_id=2)
+    channel = next(iter(cluster._channels.values()))
+    cluster.elect(None)
+    channel.ask(new_topic("a"), 7, lambda *_: order.append("create"), timeout_s=60)
+    channel.ask(MetadataRequest(topics=[]), 12, lambda *_: order.append("metadata"), timeout_s=60)
+    cluster.run(2)
+    assert not order
+    cluster.elect(3)
+    cluster.run(2)
+    assert order == ["create", "metadata"]
+
+
+def test_without_a_controller_a_request_waits_for_its_time_and_is_told(cluster: SmallCluster) -> None:
+    cluster.elect(None)
+    began = cluster.loop.now
+    answer = cluster.ask(new_topic("a", timeout_ms=5_000), 7, node_id=2)
+    assert [each.error_code for each in answer.topics] == [ErrorCode.REQUEST_TIMED_OUT]
+    assert 5 <= cluster.loop.now - began < 6
+    features = cluster.ask(UpdateFeaturesRequest(timeout_ms=1_000), 1, node_id=2)
+    assert features.error_code == ErrorCode.REQUEST_TIMED_OUT
+    cluster.elect(2)
+    assert [each.error_code for each in cluster.ask(new_topic("a"), 7, node_id=3).topics] == [0]
+
+
+def test_a_controller_that_loses_its_office_meanwhile_is_not_the_last_word(cluster: SmallCluster) -> None:
+    told = cluster.ask_later(new_topic("a"), 7, node_id=2)
+    # Decided, and not yet committed.
+    assert cluster.loop.run_while(lambda: not cluster[1].pending, within_s=1)
+    cluster.elect(3)
+    assert cluster.loop.run_while(lambda: not told, within_s=10)
+    assert [each.error_code for each in told[0][0].topics] == [0]
+    assert "a" in cluster[3].image.topics
+
+
+def test_the_broker_itself_becomes_the_controller_meanwhile(cluster: SmallCluster) -> None:
+    cluster.elect(None)
+    told = cluster.ask_later(new_topic("a"), 7, node_id=2)
+    cluster.run(0.5)
+    cluster.elect(2)
+    assert cluster.loop.run_while(lambda: not told, within_s=10)
+    assert [each.error_code for each in told[0][0].topics] == [0]
+
+
+def test_a_controller_that_is_not_active_says_so_where_it_is_asked_directly(cluster: SmallCluster) -> None:
+    answer = cluster.ask(new_topic("a"), 7, node_id=2, port=CONTROLLER_PORT)
+    assert [each.error_code for each in answer.topics] == [ErrorCode.NOT_CONTROLLER]
+    for route in routes(CONTROLLER).values():
+        if route.for_active:
+            request: Any = route.load().request_class()
+            for version in range(route.version_min, route.version_max + 1):
+                answer = cluster.ask(request, version, node_id=2, port=CONTROLLER_PORT)
+                code = getattr(answer, "error_code", None)
+                assert code in (None, 0, ErrorCode.NOT_CONTROLLER), route.name
+
+
+def test_what_each_listener_says_it_serves(cluster: SmallCluster) -> None:
+    def served(port: int) -> set[int]:
+        request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+        return {each.api_key for each in cluster.ask(request, 4, node_id=1, port=port).api_keys}
+
+    clients, controllers = served(9092), served(CONTROLLER_PORT)
+    assert {0, 1, 3, 18, 19, 60} <= clients
+    assert not {52, 53, 54, 56, 58, 59, 62, 63, 67, 70} & clients
+    assert {18, 19, 20, 33, 37, 44, 56, 57, 58, 62, 63, 67, 70} <= controllers
+    assert not {0, 2, 3, 8, 10, 11, 22} & controllers
+
+
+# Settings, of which some are this node's own
+
+
+def alteration(*resources: tuple[int, str, dict[str, str]], version: int = 1, **fields: Any) -> Message:
+    module: Any = incremental_alter_configs_request
+    return incremental_alter_configs_request.IncrementalAlterConfigsRequest(
+        resources=[
+            module.AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[module.AlterableConfig(name=key, value=value) for key, value in settings.items()],
+            )
+            for kind, name, settings in resources
+        ],
+        **fields,
+    )
+
+
+def test_loggers_are_set_where_they_are_and_the_rest_by_the_controller(cluster: SmallCluster, logger: str) -> None:
+    cluster.ask(new_topic("a"), 7, node_id=1)
+    request = alteration(
+        (RESOURCE_TOPIC, "a", {"retention.ms": "1000"}),
+        (RESOURCE_BROKER_LOGGER, "2", {logger: "DEBUG"}),
+        (RESOURCE_TOPIC, "absent", {"retention.ms": "1000"}),
+        (RESOURCE_BROKER, "2", {"message.max.bytes": "2000000"}),
+        (RESOURCE_BROKER, "3", {"message.max.bytes": "2000000"}),
+        (RESOURCE_BROKER_LOGGER, "1", {logger: "DEBUG"}),
+    )
+    answer = cluster.ask(request, 1, node_id=2)
+    assert [(each.resource_type, each.resource_name, each.error_code) for each in answer.responses] == [
+        (RESOURCE_TOPIC, "a", 0),
+        (RESOURCE_BROKER_LOGGER, "2", 0),
+        (RESOURCE_TOPIC, "absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (RESOURCE_BROKER, "2", 0),
+        # Not this broker's, as in Kafka.
+        (RESOURCE_BROKER, "3", ErrorCode.INVALID_REQUEST),
+        (RESOURCE_BROKER_LOGGER, "1", ErrorCode.INVALID_REQUEST),
+    ]
+    cluster.run(1)
+    for member in cluster.members:
+        assert member.image.configs[RESOURCE_TOPIC, "a"] == {"retention.ms": "1000"}
+        assert member.image.configs[RESOURCE_BROKER, "2"] == {"message.max.bytes": "2000000"}
+    assert loggers.levels()[logger] == "DEBUG"
+
+
+def test_what_concerns_only_this_process_needs_no_controller(cluster: SmallCluster, logger: str) -> None:
+    cluster.elect(None)
+    answer = cluster.ask(alteration((RESOURCE_BROKER_LOGGER, "2", {logger: "ERROR"})), 0, node_id=2)
+    assert [each.error_code for each in answer.responses] == [0]
+    assert loggers.levels()[logger] == "ERROR"
+
+
+def test_replacing_settings_through_another_node(cluster: SmallCluster) -> None:
+    cluster.ask(new_topic("a"), 7, node_id=1)
+    request = alter_configs_request.AlterConfigsRequest(
+        resources=[
+            alter_configs_request.AlterConfigsResource(
+                resource_type=RESOURCE_TOPIC,
+                resource_name="a",
+                configs=[alter_configs_request.AlterableConfig(name="retention.ms", value="5")],
+            )
+        ]
+    )
+    for version in range(3):
+        assert [each.error_code for each in cluster.ask(request, version, node_id=3).responses] == [0]
+
+
+# Topics that come by themselves
+
+
+def test_metadata_of_another_node_creates_topics(cluster: SmallCluster) -> None:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="new")], allow_auto_topic_creation=True)
+    (topic,) = cluster.ask(request, 12, node_id=3).topics
+    assert (topic.error_code, len(topic.partitions)) == (0, 1), "it is there when the answer leaves"
+    bad = MetadataRequest(topics=[MetadataRequestTopic(name="no/such")], allow_auto_topic_creation=True)
+    assert cluster.ask(bad, 12, node_id=3).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_the_offsets_topic_comes_with_the_first_group(cluster: SmallCluster) -> None:
+    answer = cluster.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4, node_id=2)
+    assert [each.error_code for each in answer.coordinators] == [0]
+    assert "__consumer_offsets" in cluster[3].image.topics or cluster.run(1) is None
+    assert len(cluster[3].image.topics["__consumer_offsets"].partitions) == 50
+
+
+def test_without_a_controller_a_missing_topic_is_simply_missing(cluster: SmallCluster) -> None:
+    cluster.elect(None)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="new")], allow_auto_topic_creation=True)
+    (topic,) = cluster.ask(request, 12, node_id=3).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# Envelopes
+
+
+def envelope(request: Message, version: int, **fields: Any) -> EnvelopeRequest:
+    header = struct.pack(">hhih", request.API_KEY, version, 77, 1) + b"c"
+    header += b"\0" if version >= request.FLEXIBLE_FROM else b""
+    content = {
+        "request_data": header + encode(request, version),
+        "request_principal": ANONYMOUS,
+        "client_host_address": bytes([127, 0, 0, 1]),
+    }
+    return EnvelopeRequest(**{**content, **fields})
+
+
+GOOD = envelope(create_topics_request.CreateTopicsRequest(), 7)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        (envelope(GOOD, 0), ErrorCode.INVALID_REQUEST),
+        (envelope(MetadataRequest(), 12), ErrorCode.INVALID_REQUEST),
+        (envelope(ApiVersionsRequest(), 3), ErrorCode.INVALID_REQUEST),
+        (envelope(CreateTopicsRequest(), 7, request_data=b""), ErrorCode.INVALID_REQUEST),
+        (envelope(CreateTopicsRequest(), 7, request_data=b"\0" * 9), ErrorCode.INVALID_REQUEST),
+        (envelope(CreateTopicsRequest(), 7, request_data=struct.pack(">hhih", 19, 7, 1, 30_000)), 42),
+        (envelope(CreateTopicsRequest(), 7, request_data=struct.pack(">hhih", 19, 7, 1, -2)), 42),
+        (envelope(CreateTopicsRequest(), 7, request_data=struct.pack(">hhih", 19, 7, 1, -1)), 42),
+        (envelope(CreateTopicsRequest(), 7, request_data=struct.pack(">hhih", 19, 7, 1, -1) + b"\0\xff"), 42),
+        (envelope(CreateTopicsRequest(), 7, request_data=struct.pack(">hhih", 19, 99, 1, -1) + b"\0"), 35),
+        (envelope(CreateTopicsRequest(), 7, request_principal=None), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        (envelope(CreateTopicsRequest(), 7, request_principal=b""), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        (envelope(CreateTopicsRequest(), 7, request_principal=ANONYMOUS[:-2]), 97),
+        (envelope(CreateTopicsRequest(), 7, request_principal=b"\0\1" + ANONYMOUS[2:]), 97),
+        (envelope(CreateTopicsRequest(), 7, client_host_address=b"12345"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_envelopes_that_are_refused(cluster: SmallCluster, wrong: EnvelopeRequest, code: int) -> None:
+    answer = cluster.ask(wrong, 0, node_id=1, port=CONTROLLER_PORT)
+    assert (answer.error_code, answer.response_data) == (code, None)
+
+
+def test_an_envelope_brings_the_answer_as_the_client_would_get_it(cluster: SmallCluster) -> None:
+    answer = cluster.ask(GOOD, 0, node_id=1, port=CONTROLLER_PORT)
+    assert answer.error_code == 0
+    assert answer.response_data[:5] == struct.pack(">ib", 77, 0)
+    assert cluster.ask(GOOD, 0, node_id=2, port=CONTROLLER_PORT).error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_an_envelope_on_the_listener_of_clients_ends_the_connection(cluster: SmallCluster) -> None:
+    told = cluster.ask_later(GOOD, 0, node_id=1)
+    cluster.run(1)
+    assert [type(error).__name__ for _, error in told] == ["Disconnected"]
+    assert cluster[1].dispatcher.refusals["protocol"] == 1
