@@ -1,7 +1,8 @@
 """Produce, versions 3 to 13.
 
 Honoured: acks 0, 1 and all with `flush.mode` and `min.insync.replicas`, idempotent sequences, topics by name or id
-(13), the request's timeout. A batch with a transactional id is refused: transactions are not there yet.
+(13), the request's timeout, who leads instead (10). A batch with a transactional id is refused: transactions are not
+there yet. With acks=1 the leader's own copy decides, flushed if `flush.mode` says so; with acks=all the high watermark.
 
 A waiting Produce holds no bytes: its batches are in the log, only the results wait. The exceptions are a large batch
 that must be opened first (`compression.type`, compacted topics) and a request of more than 500 batches: they are
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from strandline.codec.current_leader import NO_TAGS
 from strandline.codec.produce import (
     FLEXIBLE_FROM,
     PartitionRecords,
@@ -23,7 +25,8 @@ from strandline.codec.produce import (
     encode_produce_response,
     parse_produce,
 )
-from strandline.errors import ErrorCode, RequestError, StrandlineError, error_code
+from strandline.errors import ErrorCode, NotLeader, RequestError, StrandlineError, error_code
+from strandline.handlers.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
 from strandline.handlers.context import Connection, Exchange, Node
 from strandline.handlers.shares import gradually
 from strandline.partition.partition import Partition
@@ -66,10 +69,10 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
             connection.leave_unanswered()
         return
     if not waits:
-        connection.reply_now(correlation_id, flexible, encode_produce_response(results, version))
+        connection.reply_now(correlation_id, flexible, _encode(node, results, version))
         return
     exchange = connection.begin(correlation_id, flexible_header=flexible, is_produce=True)
-    _wait(node, exchange, request.timeout_ms, version, results, waits)
+    _wait(node, exchange, request, version, results, waits)
 
 
 def _append_all(
@@ -88,10 +91,9 @@ def _append_all(
     for topic, index, records in asked:
         partitions = topics.get(topic)
         partition = partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
-        if refusal or partition is None or records is None:
-            code = (refusal if partition is not None else 0) or _why_not(node, topic, index, records is None)
-            node.count_error(API_KEY, code)
-            results.append(PartitionResult(topic, index, code, -1, -1, -1))
+        if refusal or partition is None or records is None or not partition.is_leader:
+            code = (refusal if partition is not None else 0) or _why_not(node, topic, index, partition)
+            results.append(_refused(node, topic, index, code))
             continue
         try:
             if partition.is_internal:
@@ -105,8 +107,7 @@ def _append_all(
                 continue
             base_offset, commits_at, append_time_ms = partition.append(records, now_ms)
         except StrandlineError as error:
-            node.count_error(API_KEY, error_code(error))
-            results.append(PartitionResult(topic, index, error_code(error), -1, -1, -1, str(error)))
+            results.append(_refused(node, topic, index, error_code(error), str(error)))
             continue
         except OpensLater:
             if to_open is None:
@@ -114,7 +115,10 @@ def _append_all(
             to_open.append((partition, records, len(results)))
             results.append(PartitionResult(topic, index, 0, -1, -1, -1))
             continue
-        if partition.high_watermark < commits_at:
+        if acks == ACKS_ALL:
+            if partition.high_watermark < commits_at:
+                waits.append((partition, commits_at, len(results)))
+        elif partition.flush_before_ack and partition.log.flushed_offset < commits_at:
             waits.append((partition, commits_at, len(results)))
         results.append(PartitionResult(topic, index, 0, base_offset, append_time_ms, partition.log.log_start_offset))
     return to_open
@@ -123,14 +127,18 @@ def _append_all(
 def _wait(
     node: Node,
     exchange: Exchange,
-    timeout_ms: int,
+    request: ProduceRequest,
     version: int,
     results: list[PartitionResult],
     waits: list[tuple[Partition, int, int]],
 ) -> None:
-    wait = ProduceWait(exchange, results, version, node.runtime.monotonic() + timeout_ms / 1000)
+    wait = ProduceWait(node, exchange, results, version, node.runtime.monotonic() + request.timeout_ms / 1000)
     for partition, commits_at, position in waits:
-        wait.wait_for(partition, commits_at, position)
+        wait.outstanding.add(position)
+        if request.acks == ACKS_ALL:
+            partition.when_committed(commits_at, PartitionWait(wait, position))
+        else:
+            partition.when_flushed(commits_at, PartitionWait(wait, position))
     pending = node.produce_waits
     while pending and pending[0].done:
         pending.popleft()
@@ -142,15 +150,22 @@ def _refusal(acks: int) -> int:
     return ErrorCode.INVALID_TXN_STATE if acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS
 
 
-def _why_not(node: Node, topic: str | bytes, index: int, no_records: bool) -> int:
-    partitions = node.topics.get(topic)
-    if partitions is None:
-        return ErrorCode.UNKNOWN_TOPIC_ID if isinstance(topic, bytes) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if not 0 <= index < len(partitions):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if no_records:
+def _why_not(node: Node, topic: str | bytes, index: int, partition: Partition | None) -> int:
+    """Why nothing is appended: there are no records, or the partition is not led here."""
+    if partition is not None and partition.is_leader:
         return ErrorCode.INVALID_RECORD
-    return ErrorCode.KAFKA_STORAGE_ERROR
+    return why_absent(node, topic, index)
+
+
+def _refused(node: Node, topic: str | bytes, index: int, code: int, message: str | None = None) -> PartitionResult:
+    node.count_error(API_KEY, code)
+    leader = current_leader(node, topic, index) if code in ASK_ANOTHER else None
+    return PartitionResult(topic, index, code, -1, -1, -1, message, leader)
+
+
+def _encode(node: Node, results: list[PartitionResult], version: int) -> bytes:
+    leaders = [result.leader[0] for result in results if result.leader is not None]
+    return encode_produce_response(results, version, endpoints=leaders_section(node, leaders) if leaders else NO_TAGS)
 
 
 class PartitionWait:
@@ -174,9 +189,12 @@ class PartitionWait:
 
 
 class ProduceWait:
-    __slots__ = ("deadline", "done", "exchange", "outstanding", "results", "version")
+    __slots__ = ("deadline", "done", "exchange", "node", "outstanding", "results", "version")
 
-    def __init__(self, exchange: Exchange, results: list[PartitionResult], version: int, deadline: float) -> None:
+    def __init__(
+        self, node: Node, exchange: Exchange, results: list[PartitionResult], version: int, deadline: float
+    ) -> None:
+        self.node = node
         self.exchange = exchange
         self.results = results
         self.version = version
@@ -184,14 +202,9 @@ class ProduceWait:
         self.outstanding: set[int] = set()
         self.done = False
 
-    def wait_for(self, partition: Partition, high_watermark: int, position: int) -> None:
-        self.outstanding.add(position)
-        partition.when_committed(high_watermark, PartitionWait(self, position))
-
     def fail(self, position: int, code: int) -> None:
         result = self.results[position]
-        self.exchange.count_error(code)
-        self.results[position] = PartitionResult(result.topic, result.partition, code, -1, -1, -1)
+        self.results[position] = _refused(self.node, result.topic, result.partition, code)
 
     def expire(self) -> None:
         """The client's patience is over. The records may still be committed; it cannot know, and is told so."""
@@ -201,7 +214,7 @@ class ProduceWait:
 
     def answer(self) -> None:
         self.done = True
-        self.exchange.reply(encode_produce_response(self.results, self.version))
+        self.exchange.reply(_encode(self.node, self.results, self.version))
 
 
 class OpeningProduce:
@@ -271,6 +284,8 @@ class OpeningProduce:
             self._fail(position, error)
         elif self._node.partition(partition.topic, partition.index) is not partition:
             self._fail(position, RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted"))
+        elif not partition.is_leader:
+            self._fail(position, NotLeader("another leads since"))
         else:
             self._append(partition, position, batch)
         self._left -= 1
@@ -300,14 +315,17 @@ class OpeningProduce:
         exchange, results = self._exchange, self._results
         # What waits for its commit from here on is in the log, in its order: the next requests may go.
         exchange.is_produce = True
-        waits = [wait for wait in self._waits if wait[0].high_watermark < wait[1]]
+        if self._request.acks == ACKS_ALL:
+            waits = [wait for wait in self._waits if wait[0].high_watermark < wait[1]]
+        else:
+            waits = [wait for wait in self._waits if wait[0].flush_before_ack and wait[0].log.flushed_offset < wait[1]]
         if self._request.acks == ACKS_NONE:
             if any(result.error_code for result in results):
                 self._connection.close()
                 return
             exchange.reply_nothing()
         elif waits:
-            _wait(self._node, exchange, self._request.timeout_ms, self._version, results, waits)
+            _wait(self._node, exchange, self._request, self._version, results, waits)
         else:
-            exchange.reply(encode_produce_response(results, self._version))
+            exchange.reply(_encode(self._node, results, self._version))
         self._connection.go_on()

@@ -1,10 +1,10 @@
-"""Fetch, versions 4 to 18, for consumers: sessions (KIP-227), waiting for `min_bytes`, both isolation levels.
+"""Fetch, versions 4 to 18: sessions (KIP-227), waiting for `min_bytes`, both isolation levels; followers (their replica
+id and broker epoch are given) by `follower_fetch`.
 
-Not yet: followers (their replica id is ignored), diverging epochs, aborted transactions, preferred replicas.
+A consumer is served by the leader and, from version 11 on, by a follower (KIP-392), never above the high watermark that
+is known there. A partition that is led elsewhere is answered with who leads it, from version 12 on.
 
-`FetchAttempt` looks at the partitions with news. If there is too little to answer, it waits until the partitions have
-gained enough bytes or the client's patience ends, and looks again. What the page cache does not hold is looked up by
-a thread, and the attempt begins anew.
+Not yet: aborted transactions, preferred replicas.
 """
 
 from __future__ import annotations
@@ -15,22 +15,18 @@ from strandline.codec.fetch import (
     FLEXIBLE_FROM,
     TOPIC_ID_FROM,
     FetchRequest,
-    PartitionData,
     encode_fetch_response,
     parse_fetch,
 )
-from strandline.errors import ErrorCode, RequestError, StrandlineError, error_code
+from strandline.errors import RequestError
+from strandline.handlers import follower_fetch
 from strandline.handlers.context import Connection, Exchange, Node
-from strandline.log.log_slice import LogSlice
-from strandline.log.segment import ColdRead
-from strandline.partition.fetch_session import FetchEntry, FetchSession
-from strandline.partition.partition import Partition
-from strandline.runtime import TimerHandle
+from strandline.handlers.fetch_attempt import FetchAttempt
+from strandline.partition.fetch_session import FetchSession
+from strandline.partition.follower_session import FollowerSession
 
 API_KEY: Final = 1
 VERSIONS: Final = (4, 18)
-COLD_LOOKUPS_MAX: Final = 8
-"""Look-ups in a thread before an attempt stops fearing to block; memory may be so short that pages go at once."""
 PARTITIONS_PER_TURN_MAX: Final = 2000
 """A request that names more is only read in its turn; its session is made in the next, and the answer in a third."""
 
@@ -44,7 +40,10 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
         return
     try:
         session, is_full = node.sessions.session_for(
-            request, uses_topic_ids=version >= TOPIC_ID_FROM, now=node.runtime.monotonic()
+            request,
+            uses_topic_ids=version >= TOPIC_ID_FROM,
+            now=node.runtime.monotonic(),
+            session_type=FetchSession if request.replica_id < 0 else FollowerSession,
         )
     except RequestError as error:
         node.count_error(API_KEY, error.code)
@@ -59,7 +58,10 @@ def _start_long(node: Node, connection: Connection, exchange: Exchange, request:
         return
     try:
         session, is_full = node.sessions.session_for(
-            request, uses_topic_ids=version >= TOPIC_ID_FROM, now=node.runtime.monotonic()
+            request,
+            uses_topic_ids=version >= TOPIC_ID_FROM,
+            now=node.runtime.monotonic(),
+            session_type=FetchSession if request.replica_id < 0 else FollowerSession,
         )
     except RequestError as error:
         exchange.count_error(error.code)
@@ -76,6 +78,8 @@ def _refusal(version: int, code: int) -> bytes:
 def _attempt(
     node: Node, exchange: Exchange, session: FetchSession, request: FetchRequest, version: int, *, is_full: bool
 ) -> FetchAttempt:
+    if isinstance(session, FollowerSession):
+        return follower_fetch.attempt(node, exchange, session, request, version, is_full=is_full)
     attempt = FetchAttempt(node, exchange, session, version, is_full=is_full)
     attempt.size_bytes_max = min(request.size_bytes_max, node.config.fetch_max_bytes)
     attempt.size_bytes_min = min(request.size_bytes_min, attempt.size_bytes_max)
@@ -83,217 +87,3 @@ def _attempt(
     attempt.isolation_level = request.isolation_level
     exchange.on_abandoned = attempt.abandon
     return attempt
-
-
-class FetchAttempt:
-    __slots__ = (
-        "_available",
-        "_cold_lookups",
-        "_timer",
-        "exchange",
-        "is_full",
-        "isolation_level",
-        "node",
-        "session",
-        "size_bytes_max",
-        "size_bytes_min",
-        "version",
-        "wait_ms",
-    )
-
-    def __init__(self, node: Node, exchange: Exchange, session: FetchSession, version: int, *, is_full: bool) -> None:
-        self.node = node
-        self.exchange = exchange
-        self.session = session
-        self.version = version
-        self.is_full = is_full
-        self.size_bytes_min = 0
-        self.size_bytes_max = 0
-        self.isolation_level = 0
-        self.wait_ms = 0
-        self._available = 0
-        self._cold_lookups = 0
-        self._timer: TimerHandle | None = None
-
-    def maybe_look(self) -> None:
-        """On a later turn, when the client may have hung up."""
-        if self.exchange.on_abandoned is not None:
-            self.look()
-
-    def look(self) -> None:
-        """Answer with what there is if it is enough, else wait."""
-        results: list[PartitionData[LogSlice]] = []
-        try:
-            size, has_error = self._collect(results)
-        except ColdRead:
-            _release(results)
-            self._look_up_in_thread()
-            return
-        if size >= self.size_bytes_min or has_error or self.wait_ms <= 0:
-            self._answer(results)
-            return
-        _release(results)
-        self._available = size
-        self.session.waiter = self
-        if self._timer is None:
-            for entry in self.session.entries.values() if self.is_full else self.session.news.values():
-                if entry.partition is not None:
-                    entry.follow(entry.partition)
-            self._timer = self.node.runtime.call_later(self.wait_ms / 1000, self._on_timeout)
-
-    def _collect(self, results: list[PartitionData[LogSlice]]) -> tuple[int, bool]:
-        session = self.session
-        remaining = self.size_bytes_max
-        size = 0
-        has_error = False
-        idle: list[FetchEntry] = []
-        visited = session.entries.values() if self.is_full else session.news.values()
-        for entry in visited:
-            data = self._read(entry, remaining, at_least_one=size == 0)
-            has_error = has_error or data.error_code != 0
-            length = 0 if data.records is None else data.records.size_bytes
-            size += length
-            remaining -= length
-            if self.is_full or length or data.error_code or _has_changed(entry, data):
-                results.append(data)
-            elif entry.partition is not None and entry.fetch_offset >= entry.partition.high_watermark:
-                idle.append(entry)
-        for entry in idle:
-            session.news.pop(entry.key, None)
-        return size, has_error
-
-    def _read(self, entry: FetchEntry, remaining: int, *, at_least_one: bool) -> PartitionData[LogSlice]:
-        topic, index = entry.key
-        partition = entry.partition or self._find(entry)
-        if isinstance(partition, int):
-            return PartitionData(topic, index, partition, -1, -1, -1, None)
-        high_watermark = partition.high_watermark
-        try:
-            if entry.current_leader_epoch >= 0:
-                partition.check_leader_epoch(entry.current_leader_epoch)
-            records = None
-            if entry.fetch_offset != high_watermark and (remaining > 0 or at_least_one):
-                records = partition.read(
-                    entry.fetch_offset,
-                    size_bytes_max=min(entry.size_bytes_max, remaining),
-                    committed_only=self.isolation_level == 1,
-                    at_least_one=at_least_one,
-                    may_block=self._cold_lookups > COLD_LOOKUPS_MAX,
-                )
-            elif partition.log.failure is not None:
-                raise partition.log.refusal()
-        except (StrandlineError, OSError) as error:
-            return PartitionData(topic, index, error_code(error), -1, -1, -1, None)
-        return PartitionData(
-            topic, index, 0, high_watermark, partition.last_stable_offset, partition.log.log_start_offset, records
-        )
-
-    def _find(self, entry: FetchEntry) -> Partition | int:
-        topic, index = entry.key
-        partitions = self.node.topics.get(topic)
-        if partitions is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID if isinstance(topic, bytes) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if not 0 <= index < len(partitions):
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        partition = partitions[index]
-        if partition is None:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if self.session.id:
-            entry.follow(partition)
-        else:
-            entry.partition = partition
-        return partition
-
-    # Waiting
-
-    def on_data(self, size_bytes: int) -> None:
-        self._available += size_bytes
-        if self._available >= self.size_bytes_min and self.session.waiter is self:
-            # On a turn of its own: the partition that calls is in the middle of an append.
-            self.session.waiter = None
-            self.node.runtime.call_soon(self._look_again)
-
-    def _look_again(self) -> None:
-        if self._timer is not None:
-            self.look()
-
-    def _on_timeout(self) -> None:
-        self.wait_ms = 0
-        self.session.waiter = None
-        self.look()
-
-    def _look_up_in_thread(self) -> None:
-        """Have a thread walk the cold part of an index or log, which brings it into the page cache; then look again."""
-        self._cold_lookups += 1
-        jobs = []
-        for entry in list(self.session.entries.values() if self.is_full else self.session.news.values()):
-            partition = entry.partition
-            if partition is not None and partition.log.failure is None:
-                segment = partition.log.segment_of(entry.fetch_offset)
-                if segment is not None:
-                    segment.retain()
-                    jobs.append((segment, entry.fetch_offset))
-
-        def warm() -> None:
-            for segment, offset in jobs:
-                segment.locate(offset, may_block=True)
-
-        def done(_: None, error: BaseException | None) -> None:
-            for segment, _offset in jobs:
-                segment.release()
-            if error is not None:
-                # The look that follows meets the same fault on the loop and answers with its code.
-                self._cold_lookups = COLD_LOOKUPS_MAX + 1
-            self.maybe_look()
-
-        self.node.runtime.in_thread(warm, done)
-
-    # Ending
-
-    def _answer(self, results: list[PartitionData[LogSlice]]) -> None:
-        self._stop_waiting()
-        session = self.session
-        for data in results:
-            entry = session.entries[(data.topic, data.partition)]
-            entry.sent_high_watermark = data.high_watermark
-            entry.sent_log_start_offset = data.log_start_offset
-            if data.error_code:
-                self.node.count_error(API_KEY, data.error_code)
-            if data.records is not None:
-                if entry.partition is not None:
-                    entry.partition.bytes_out += data.records.size_bytes
-                # Whoever was served goes to the end of the line, so that a limit on bytes starves nobody.
-                session.news.pop(entry.key, None)
-                session.news[entry.key] = entry
-        session_id = session.id
-        if session_id == 0:
-            session.close()
-        pieces, size = encode_fetch_response(
-            results, self.version, session_id=session_id, isolation_level=self.isolation_level
-        )
-        self.exchange.on_abandoned = None
-        self.exchange.reply_pieces(pieces, size)
-
-    def _stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self.session.waiter is self:
-            self.session.waiter = None
-
-    def abandon(self) -> None:
-        """The client hung up."""
-        self._stop_waiting()
-        self.exchange.on_abandoned = None
-        if self.session.id == 0:
-            self.session.close()
-
-
-def _has_changed(entry: FetchEntry, data: PartitionData[LogSlice]) -> bool:
-    return data.high_watermark != entry.sent_high_watermark or data.log_start_offset != entry.sent_log_start_offset
-
-
-def _release(results: list[PartitionData[LogSlice]]) -> None:
-    for data in results:
-        if data.records is not None:
-            data.records.release()

@@ -17,8 +17,8 @@ from strandline.codec.messages.list_offsets_response import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from strandline.errors import ErrorCode, StrandlineError, error_code
-from strandline.handlers.absent_partitions import why_absent
+from strandline.errors import ErrorCode, RequestError, StrandlineError, error_code
+from strandline.handlers.absent_partitions import led_partition
 from strandline.handlers.context import RequestContext
 from strandline.handlers.shares import gradually
 from strandline.log.time_lookup import FoundTime
@@ -91,9 +91,9 @@ class _LookUp:
         if asked.timestamp < 0 and self._context.api_version < _FIRST_VERSION_OF.get(asked.timestamp, 0x7FFF):
             answer.error_code = ErrorCode.UNSUPPORTED_VERSION
             return
-        partition = self._context.node.partition(topic, asked.partition_index)
-        if partition is None:
-            answer.error_code = why_absent(self._context.node, topic, asked.partition_index)
+        partition = led_partition(self._context.node, topic, asked.partition_index)
+        if isinstance(partition, int):
+            answer.error_code = partition
             return
         try:
             partition.check_leader_epoch(asked.current_leader_epoch)
@@ -103,6 +103,7 @@ class _LookUp:
 
     def _find(self, partition: Partition, timestamp: int, answer: ListOffsetsPartitionResponse) -> None:
         if timestamp == LATEST:
+            self._check_available(partition)
             self._set(answer, FoundTime(self._end_offset(partition), -1, partition.leader_epoch))
         elif timestamp in (EARLIEST, EARLIEST_LOCAL):
             start = partition.log_start_offset
@@ -122,12 +123,25 @@ class _LookUp:
         """What is not committed does not exist for a client: an election could still take it back."""
         return partition.last_stable_offset if self._read_committed else partition.high_watermark
 
+    def _check_available(self, partition: Partition) -> None:
+        """A new leader does not know yet what its predecessors had committed. Until it does, the end that it could name
+        might lie before one that clients were told already (KIP-207)."""
+        if partition.high_watermark < partition.epoch_start_offset:
+            raise RequestError(
+                ErrorCode.OFFSET_NOT_AVAILABLE if self._context.api_version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE,
+                f"the high watermark of {partition!r} is below {partition.epoch_start_offset}, where its leader began",
+            )
+
     def _start(self, look_up: LookUp, partition: Partition, answer: ListOffsetsPartitionResponse) -> None:
         def on_found(found: FoundTime | None, error: BaseException | None) -> None:
             if error is not None:
                 answer.error_code = error_code(error)
             elif found is not None and found.offset < self._end_offset(partition):
                 self._set(answer, found)
+            elif partition.high_watermark < partition.epoch_start_offset:
+                answer.error_code = (
+                    ErrorCode.OFFSET_NOT_AVAILABLE if self._context.api_version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
+                )
             self._open -= 1
             if self._open == 0 and self._all_asked:
                 self._context.reply(self.response)

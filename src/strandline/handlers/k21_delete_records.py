@@ -1,11 +1,13 @@
 """DeleteRecords (21), versions 0-2: the records of a partition below an offset, -1 for all that are committed.
 
 Honoured: `cleanup.policy` (POLICY_VIOLATION unless it names `delete`), internal topics (refused), one outcome for each
-partition. Answered when the new log start offset is on disk: a crash right after the answer brings nothing back. The
-files go away later. The timeout is not used: a write to our own disk either happens or fails.
+partition, the timeout. Answered when the new log start offset is on the leader's disk and every replica that is there
+has heard of it: a crash right after the answer brings nothing back. The files go away later.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from strandline.codec.messages.delete_records_request import DeleteRecordsPartition, DeleteRecordsRequest
 from strandline.codec.messages.delete_records_response import (
@@ -14,11 +16,12 @@ from strandline.codec.messages.delete_records_response import (
     DeleteRecordsTopicResult,
 )
 from strandline.errors import ErrorCode, StrandlineError, error_code
-from strandline.handlers.absent_partitions import why_absent
+from strandline.handlers.absent_partitions import led_partition
 from strandline.handlers.context import Node, RequestContext
 from strandline.handlers.shares import gradually
 from strandline.partition.trimming import delete_records
 from strandline.quorum.topic_names import is_internal
+from strandline.runtime import TimerHandle
 
 API_KEY = 21
 VERSIONS = (0, 2)
@@ -41,7 +44,9 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteReco
             for result in results:
                 if not result.error_code:
                     result.error_code, result.low_watermark = error_code(error), NO_LOW_WATERMARK
-        context.reply(_response(request, results))
+        names = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
+        wait = _Wait(context, request.timeout_ms, results, lambda: context.reply(_response(request, results)))
+        wait.begin(names)
 
     gradually(context.node.runtime, (_delete(context.node, name, each) for name, each in asked), on_deleted)
     return None
@@ -59,9 +64,9 @@ def _response(request: DeleteRecordsRequest, results: list[DeleteRecordsPartitio
 
 def _delete(node: Node, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=NO_LOW_WATERMARK)
-    partition = node.partition(topic, asked.partition_index)
-    if partition is None:
-        result.error_code = why_absent(node, topic, asked.partition_index)
+    partition = led_partition(node, topic, asked.partition_index)
+    if isinstance(partition, int):
+        result.error_code = partition
     elif is_internal(topic):
         result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
     else:
@@ -70,3 +75,60 @@ def _delete(node: Node, topic: str, asked: DeleteRecordsPartition) -> DeleteReco
         except StrandlineError as error:
             result.error_code = error_code(error)
     return result
+
+
+class _Wait:
+    """Waits for the followers to trim their logs, as the leader did."""
+
+    def __init__(
+        self,
+        context: RequestContext,
+        timeout_ms: int,
+        results: list[DeleteRecordsPartitionResult],
+        on_done: Callable[[], object],
+    ) -> None:
+        self._node = context.node
+        self._timeout_s = max(0, timeout_ms) / 1000
+        self._results = results
+        self._on_done = on_done
+        self._left: dict[int, None] = {}
+        self._timer: TimerHandle | None = None
+        self._is_beginning = True
+
+    def begin(self, names: list[tuple[str, int]]) -> None:
+        for at, ((topic, index), result) in enumerate(zip(names, self._results, strict=True)):
+            partition = self._node.partition(topic, index) if not result.error_code else None
+            if partition is not None and partition.in_sync is not None:
+                self._left[at] = None
+                partition.when_trimmed(result.low_watermark, _PartitionWait(self, at))
+        self._is_beginning = False
+        if self._left:
+            self._timer = self._node.runtime.call_later(self._timeout_s, self._on_timeout)
+        else:
+            self._on_done()
+
+    def on_trimmed(self, at: int, code: int) -> None:
+        if at not in self._left:
+            return
+        del self._left[at]
+        if code:
+            self._results[at].error_code, self._results[at].low_watermark = code, NO_LOW_WATERMARK
+        if not self._left and not self._is_beginning:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._on_done()
+
+    def _on_timeout(self) -> None:
+        """Some replica has not heard of it in time; it will."""
+        self._timer = None
+        for at in list(self._left):
+            self.on_trimmed(at, ErrorCode.REQUEST_TIMED_OUT)
+
+
+class _PartitionWait:
+    def __init__(self, wait: _Wait, at: int) -> None:
+        self._wait = wait
+        self._at = at
+
+    def on_commit(self, error_code: int) -> None:
+        self._wait.on_trimmed(self._at, error_code)

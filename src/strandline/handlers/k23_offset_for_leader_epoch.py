@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (23), versions 2-4: where a leader epoch ended.
 
-A consumer asks it after a change of leader, to learn whether what it has read is still there. Honoured: the epoch that
+A consumer asks the leader after a change, to learn whether what it has read is still there. Honoured: the epoch that
 the client takes for current (fenced if it is older or newer), epochs that are unknown (answered -1 and -1), epochs
 without records of their own (answered by the one before). The replica id is ignored.
 """
@@ -17,7 +17,7 @@ from strandline.codec.messages.offset_for_leader_epoch_response import (
     OffsetForLeaderTopicResult,
 )
 from strandline.errors import RequestError, error_code
-from strandline.handlers.absent_partitions import why_absent
+from strandline.handlers.absent_partitions import led_partition
 from strandline.handlers.context import Node, RequestContext
 from strandline.handlers.shares import gradually
 
@@ -45,9 +45,9 @@ def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Off
 
 def _answer(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition)
-    partition = node.partition(topic, asked.partition)
-    if partition is None:
-        answer.error_code = why_absent(node, topic, asked.partition)
+    partition = led_partition(node, topic, asked.partition)
+    if isinstance(partition, int):
+        answer.error_code = partition
         return answer
     try:
         partition.check_leader_epoch(asked.current_leader_epoch)

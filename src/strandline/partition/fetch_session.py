@@ -89,6 +89,10 @@ class FetchEntry:
 class FetchSession:
     __slots__ = ("entries", "epoch", "id", "news", "used_at", "uses_topic_ids", "waiter")
 
+    entry_type: type[FetchEntry] = FetchEntry
+    is_privileged = False
+    """Whether it takes the place of others where there is room for no more."""
+
     def __init__(self, session_id: int, *, uses_topic_ids: bool) -> None:
         self.id = session_id
         self.epoch = 1
@@ -103,7 +107,7 @@ class FetchSession:
             key = (fetch[0], fetch[1])
             entry = self.entries.get(key)
             if entry is None:
-                entry = self.entries[key] = FetchEntry(self, key)
+                entry = self.entries[key] = self.entry_type(self, key)
             entry.update(fetch)
         for key in request.forgotten:
             entry = self.entries.pop(key, None)
@@ -131,16 +135,23 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def session_for(self, request: FetchRequest, *, uses_topic_ids: bool, now: float) -> tuple[FetchSession, bool]:
+    def session_for(
+        self,
+        request: FetchRequest,
+        *,
+        uses_topic_ids: bool,
+        now: float,
+        session_type: type[FetchSession] = FetchSession,
+    ) -> tuple[FetchSession, bool]:
         """The session that a request speaks of, and whether the answer is a full one.
 
         Raises RequestError where the client must begin a new session.
         """
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._drop(request.session_id)
-            session = FetchSession(0, uses_topic_ids=uses_topic_ids)
+            session = session_type(0, uses_topic_ids=uses_topic_ids)
             count = len(request.partitions)
-            if request.session_epoch == INITIAL_EPOCH and count and self._make_room(count, now):
+            if request.session_epoch == INITIAL_EPOCH and count and self._make_room(session, count, now):
                 session.id = self._new_id()
                 self._sessions[session.id] = session
             session.used_at = now
@@ -149,7 +160,8 @@ class FetchSessions:
                 self.partitions += len(session.entries)
             return session, True
         known = self._sessions.get(request.session_id)
-        if known is None:
+        if type(known) is not session_type:
+            # Unknown, or another's: a consumer does not get hold of what a follower is sent, nor acknowledges for it.
             raise RequestError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {request.session_id}")
         if known.epoch != request.session_epoch:
             raise RequestError(
@@ -174,14 +186,19 @@ class FetchSessions:
             return known, True
         return known, False
 
-    def _make_room(self, count: int, now: float) -> bool:
-        """Whether there is room for one more session of `count` partitions; idle ones give way."""
+    def _make_room(self, session: FetchSession, count: int, now: float) -> bool:
+        """Whether there is room for one more session of `count` partitions. Idle ones give way, to followers all do."""
         while len(self._sessions) >= self.sessions_max or self.partitions + count > self.partitions_max:
             if not self._sessions:
                 return False
             oldest = next(iter(self._sessions.values()))
             if now - oldest.used_at < SESSION_IDLE_S:
-                return False
+                if not session.is_privileged:
+                    return False
+                ordinary = next((each for each in self._sessions.values() if not each.is_privileged), None)
+                if ordinary is None:
+                    return False
+                oldest = ordinary
             self._drop(oldest.id)
         return True
 

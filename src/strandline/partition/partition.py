@@ -100,6 +100,7 @@ class Partition:
         "turnstile",
         "waiting_flushes",
         "waiting_produces",
+        "waiting_trims",
     )
 
     def __init__(
@@ -146,6 +147,7 @@ class Partition:
         self.is_watched = False
         self.waiting_produces: deque[tuple[int, CommitListener]] = deque()
         self.waiting_flushes: deque[tuple[int, CommitListener]] = deque()
+        self.waiting_trims: list[tuple[int, CommitListener]] = []
         self.advance_listeners: dict[AdvanceListener, None] = {}
         self.append_listeners: dict[AppendListener, None] = {}
         self._unseen_bytes = 0
@@ -325,8 +327,29 @@ class Partition:
         )
         if offset > self.high_watermark:
             self.recount()
+        if self.waiting_trims:
+            self.serve_trims()
         if in_sync.is_short and in_sync.proposed is None:
             self._maybe_propose(in_sync.maybe_expand(self.high_watermark))
+
+    @property
+    def low_watermark(self) -> int:
+        """Below it no replica that is there has records."""
+        return self.log_start_offset if self.in_sync is None else self.in_sync.low_watermark(self.log_start_offset)
+
+    def when_trimmed(self, offset: int, listener: CommitListener) -> None:
+        """Tell `listener` when no replica that is there holds records below `offset`."""
+        self.waiting_trims.append((offset, listener))
+        self.serve_trims()
+
+    def serve_trims(self) -> None:
+        low_watermark = self.low_watermark
+        waiting, self.waiting_trims = self.waiting_trims, []
+        for offset, listener in waiting:
+            if offset <= low_watermark:
+                listener.on_commit(0)
+            else:
+                self.waiting_trims.append((offset, listener))
 
     def look_after(self, now: float) -> bool:
         """See whether a replica has fallen behind, or may come in; whether to look again later."""
@@ -339,6 +362,8 @@ class Partition:
         self._maybe_propose(in_sync.maybe_expand(self.high_watermark))
         # Time alone may move it: a follower that was waited for came no longer.
         self.recount()
+        if self.waiting_trims:
+            self.serve_trims()
         self.is_watched = in_sync.is_short or in_sync.proposed is not None or in_sync.is_behind(end_offset)
         return self.is_watched
 
@@ -649,6 +674,9 @@ class Partition:
 
     def abandon(self, error_code: int) -> None:
         """The partition is gone from this node, or led by another, or its log failed: nobody waits here any longer."""
+        trims, self.waiting_trims = self.waiting_trims, []
+        for _, listener in trims:
+            listener.on_commit(error_code)
         for waiting in (self.waiting_produces, self.waiting_flushes):
             while waiting:
                 waiting.popleft()[1].on_commit(error_code)

@@ -43,6 +43,12 @@ def delete_records(partition: Partition, offset: int) -> int:
     return partition.log_start_offset
 
 
+def follow_start(partition: Partition, log_start_offset: int) -> None:
+    """What the leader's log no longer holds, a follower's need not either; nor may it, if somebody asked for that."""
+    if partition.log_start_offset < log_start_offset <= partition.high_watermark:
+        _Removal(partition, partition.log.cut_front(log_start_offset)).go_on()
+
+
 class _Removal:
     def __init__(self, partition: Partition, segments: list[Segment]) -> None:
         self._partition = partition

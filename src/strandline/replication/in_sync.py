@@ -211,11 +211,14 @@ class InSyncReplicas:
         """Whether a replica is not in sync."""
         return len(self.isr) < len(self.replicas)
 
-    def low_watermark(self, own_start_offset: int, is_alive: Callable[[int], bool]) -> int:
-        """Below it no live replica has records; -1 while one has not told."""
-        return min(
-            (each.log_start_offset for each in self.followers.values() if is_alive(each.id)), default=own_start_offset
-        )
+    def low_watermark(self, own_start_offset: int) -> int:
+        """Below it no replica that is there has records; -1 while one in sync has not told."""
+        for follower in (*self._counted, *self._outsiders):
+            if follower.log_start_offset < own_start_offset and (
+                follower in self._counted or self._is_eligible(follower.id, follower.broker_epoch)
+            ):
+                own_start_offset = follower.log_start_offset
+        return own_start_offset
 
     def is_behind(self, end_offset: int) -> bool:
         """Whether a replica in sync does not hold everything below `end_offset`."""

@@ -50,6 +50,8 @@ class Records:
     last_stable_offset: int
     leader_epoch: int
     log_start_offset: int = 0
+    is_leader: bool = True
+    epoch_start_offset: int = 0
     held: list[Callable[[], object]] | None = None
     """Look-ups that wait, where a test wants them to; else they are answered at once."""
 
@@ -130,6 +132,13 @@ class NodeOfOne:
             self.controller_write(self.controller.bootstrap(), lambda error: None)
             self.start_broker(1)
             self.flush()
+
+    @property
+    def topics(self) -> dict[str, list[Records | None]]:
+        return {
+            topic.name: [self.partitions.get((topic.name, index)) for index in range(len(topic.partitions))]
+            for topic in self.image.topics.values()
+        }
 
     def start_broker(self, broker_id: int, rack: str | None = None) -> None:
         records = self.controller.register_broker(

@@ -56,14 +56,13 @@ class World:
             leader_epoch=4,
             is_only_copy=is_only_copy,
         )
-        self.syncs_before = self.disk.calls["datasync"]
 
     def append(self, *values: bytes, **fields: Any) -> tuple[int, int, int]:
         return self.partition.append(memoryview(batch_of(list(values), **fields)), NOON_MS)
 
     @property
     def syncs(self) -> int:
-        return self.disk.calls["datasync"] - self.syncs_before
+        return self.flusher.flushes_started
 
 
 class Waits:

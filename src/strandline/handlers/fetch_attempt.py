@@ -1,0 +1,259 @@
+"""One Fetch under way: what there is for a consumer, and the wait until there is enough.
+
+`FetchAttempt` looks at the partitions with news. If there is too little to answer, it waits until the partitions have
+gained enough bytes or the client's patience ends, and looks again. What the page cache does not hold is looked up by
+a thread, and the attempt begins anew.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline.codec.current_leader import FETCH_LEADER_TAG, NO_TAGS, leader_section
+from strandline.codec.fetch import ENDPOINTS_FROM, FLEXIBLE_FROM, PartitionData, encode_fetch_response
+from strandline.errors import ErrorCode, StrandlineError, error_code
+from strandline.handlers.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
+from strandline.handlers.context import Exchange, Node
+from strandline.log.log_slice import LogSlice
+from strandline.log.segment import ColdRead
+from strandline.partition.fetch_session import FetchEntry, FetchSession
+from strandline.partition.partition import Partition
+from strandline.runtime import TimerHandle
+
+API_KEY: Final = 1
+COLD_LOOKUPS_MAX: Final = 8
+"""Look-ups in a thread before an attempt stops fearing to block; memory may be so short that pages go at once."""
+FOLLOWERS_SERVE_FROM: Final = 11
+"""From this version on consumers know that a follower may answer (KIP-392); older ones are sent to the leader."""
+
+
+class FetchAttempt:
+    __slots__ = (
+        "_available",
+        "_cold_lookups",
+        "_leader_ids",
+        "_timer",
+        "exchange",
+        "is_full",
+        "isolation_level",
+        "node",
+        "session",
+        "size_bytes_max",
+        "size_bytes_min",
+        "version",
+        "wait_ms",
+    )
+
+    def __init__(self, node: Node, exchange: Exchange, session: FetchSession, version: int, *, is_full: bool) -> None:
+        self.node = node
+        self.exchange = exchange
+        self.session = session
+        self.version = version
+        self.is_full = is_full
+        self.size_bytes_min = 0
+        self.size_bytes_max = 0
+        self.isolation_level = 0
+        self.wait_ms = 0
+        self._available = 0
+        self._cold_lookups = 0
+        self._leader_ids: list[int] = []
+        self._timer: TimerHandle | None = None
+
+    def maybe_look(self) -> None:
+        """On a later turn, when the client may have hung up."""
+        if self.exchange.on_abandoned is not None:
+            self.look()
+
+    def look(self) -> None:
+        """Answer with what there is if it is enough, else wait."""
+        results: list[PartitionData[LogSlice]] = []
+        try:
+            size, has_error = self._collect(results)
+        except ColdRead:
+            release(results)
+            self._look_up_in_thread()
+            return
+        if size >= self.size_bytes_min or has_error or self.wait_ms <= 0:
+            self._answer(results)
+            return
+        release(results)
+        self._available = size
+        self.session.waiter = self
+        if self._timer is None:
+            for entry in self.session.entries.values() if self.is_full else self.session.news.values():
+                if entry.partition is not None:
+                    entry.follow(entry.partition)
+            self._timer = self.node.runtime.call_later(self.wait_ms / 1000, self._on_timeout)
+
+    def _collect(self, results: list[PartitionData[LogSlice]]) -> tuple[int, bool]:
+        session = self.session
+        remaining = self.size_bytes_max
+        size = 0
+        has_error = False
+        idle: list[FetchEntry] = []
+        visited = session.entries.values() if self.is_full else session.news.values()
+        for entry in visited:
+            data = self._read(entry, remaining, at_least_one=size == 0)
+            has_error = has_error or data.error_code != 0
+            length = 0 if data.records is None else data.records.size_bytes
+            size += length
+            remaining -= length
+            if self.is_full or length or data.error_code or _has_changed(entry, data):
+                results.append(data)
+            elif entry.partition is not None and entry.fetch_offset >= entry.partition.high_watermark:
+                idle.append(entry)
+        for entry in idle:
+            session.news.pop(entry.key, None)
+        return size, has_error
+
+    def _read(self, entry: FetchEntry, remaining: int, *, at_least_one: bool) -> PartitionData[LogSlice]:
+        topic, index = entry.key
+        partition = entry.partition or self._find(entry)
+        if isinstance(partition, int):
+            return self._refuse(entry, partition)
+        high_watermark = partition.high_watermark
+        try:
+            if entry.current_leader_epoch >= 0:
+                partition.check_leader_epoch(entry.current_leader_epoch)
+            records = None
+            if entry.fetch_offset != high_watermark and (remaining > 0 or at_least_one):
+                records = partition.read(
+                    entry.fetch_offset,
+                    size_bytes_max=min(entry.size_bytes_max, remaining),
+                    committed_only=self.isolation_level == 1,
+                    at_least_one=at_least_one,
+                    may_block=self._cold_lookups > COLD_LOOKUPS_MAX,
+                )
+            elif partition.log.failure is not None:
+                raise partition.log.refusal()
+        except (StrandlineError, OSError) as error:
+            return self._refuse(entry, error_code(error))
+        return PartitionData(
+            topic, index, 0, high_watermark, partition.last_stable_offset, partition.log.log_start_offset, records
+        )
+
+    def _refuse(self, entry: FetchEntry, code: int) -> PartitionData[LogSlice]:
+        """An error for one partition; if another leads it, with who that is."""
+        topic, index = entry.key
+        tags = NO_TAGS
+        if code in ASK_ANOTHER and self.version >= FLEXIBLE_FROM:
+            leader = current_leader(self.node, topic, index)
+            if leader is not None:
+                tags = leader_section(FETCH_LEADER_TAG, *leader)
+                self._leader_ids.append(leader[0])
+        return PartitionData(topic, index, code, -1, -1, -1, None, tags)
+
+    def _find(self, entry: FetchEntry) -> Partition | int:
+        topic, index = entry.key
+        partitions = self.node.topics.get(topic)
+        partition = partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
+        if partition is None:
+            return why_absent(self.node, topic, index)
+        if not partition.is_leader and self.version < FOLLOWERS_SERVE_FROM:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.session.id:
+            entry.follow(partition)
+        else:
+            entry.partition = partition
+        return partition
+
+    # Waiting
+
+    def on_data(self, size_bytes: int) -> None:
+        self._available += size_bytes
+        if self._available >= self.size_bytes_min and self.session.waiter is self:
+            # On a turn of its own: the partition that calls is in the middle of an append.
+            self.session.waiter = None
+            self.node.runtime.call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        if self._timer is not None:
+            self.look()
+
+    def _on_timeout(self) -> None:
+        self.wait_ms = 0
+        self.session.waiter = None
+        self.look()
+
+    def _look_up_in_thread(self) -> None:
+        """Have a thread walk the cold part of an index or log, which brings it into the page cache; then look again."""
+        self._cold_lookups += 1
+        jobs = []
+        for entry in list(self.session.entries.values() if self.is_full else self.session.news.values()):
+            partition = entry.partition
+            if partition is not None and partition.log.failure is None:
+                segment = partition.log.segment_of(entry.fetch_offset)
+                if segment is not None:
+                    segment.retain()
+                    jobs.append((segment, entry.fetch_offset))
+
+        def warm() -> None:
+            for segment, offset in jobs:
+                segment.locate(offset, may_block=True)
+
+        def done(_: None, error: BaseException | None) -> None:
+            for segment, _offset in jobs:
+                segment.release()
+            if error is not None:
+                # The look that follows meets the same fault on the loop and answers with its code.
+                self._cold_lookups = COLD_LOOKUPS_MAX + 1
+            self.maybe_look()
+
+        self.node.runtime.in_thread(warm, done)
+
+    # Ending
+
+    def _answer(self, results: list[PartitionData[LogSlice]]) -> None:
+        self._stop_waiting()
+        session = self.session
+        for data in results:
+            entry = session.entries[(data.topic, data.partition)]
+            entry.sent_high_watermark = data.high_watermark
+            entry.sent_log_start_offset = data.log_start_offset
+            if data.error_code:
+                self.node.count_error(API_KEY, data.error_code)
+            if data.records is not None:
+                if entry.partition is not None:
+                    entry.partition.bytes_out += data.records.size_bytes
+                # Whoever was served goes to the end of the line, so that a limit on bytes starves nobody.
+                session.news.pop(entry.key, None)
+                session.news[entry.key] = entry
+        session_id = session.id
+        if session_id == 0:
+            session.close()
+        endpoints = NO_TAGS
+        if self._leader_ids and self.version >= ENDPOINTS_FROM:
+            endpoints = leaders_section(self.node, self._leader_ids)
+        pieces, size = encode_fetch_response(
+            results,
+            self.version,
+            session_id=session_id,
+            isolation_level=self.isolation_level,
+            endpoints=endpoints,
+        )
+        self.exchange.on_abandoned = None
+        self.exchange.reply_pieces(pieces, size)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.session.waiter is self:
+            self.session.waiter = None
+
+    def abandon(self) -> None:
+        """The client hung up."""
+        self._stop_waiting()
+        self.exchange.on_abandoned = None
+        if self.session.id == 0:
+            self.session.close()
+
+
+def _has_changed(entry: FetchEntry, data: PartitionData[LogSlice]) -> bool:
+    return data.high_watermark != entry.sent_high_watermark or data.log_start_offset != entry.sent_log_start_offset
+
+
+def release(results: list[PartitionData[LogSlice]]) -> None:
+    for data in results:
+        if data.records is not None:
+            data.records.release()

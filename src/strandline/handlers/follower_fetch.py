@@ -1,0 +1,280 @@
+"""A Fetch of a follower: what it asks for is an acknowledgement of everything before it.
+
+It counts only if the follower is who it says (the broker epoch of its registration), is a replica of the partition,
+knows the leader's epoch, and holds a log that is a part of ours, which its last record's epoch shows. Otherwise it is
+told what is wrong, or where the logs part, and nothing is counted.
+
+Records are given up to the log end. A fetch that waits is answered when records come; when the high watermark is beyond
+what the follower knows, at once, but no more often than every few milliseconds if nothing else is to be told: under
+load the next records bring it along.
+
+With OFFSET_OUT_OF_RANGE a follower is told where the log starts, and begins anew there.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from strandline.codec.current_leader import NO_TAGS, diverging_section
+from strandline.codec.fetch import ENDPOINTS_FROM, FetchRequest, PartitionData, encode_fetch_response
+from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError, StrandlineError, error_code
+from strandline.handlers.absent_partitions import leaders_section, why_absent
+from strandline.handlers.context import Exchange, Node
+from strandline.handlers.fetch_attempt import API_KEY, COLD_LOOKUPS_MAX, FetchAttempt, release
+from strandline.log.log_slice import LogSlice
+from strandline.log.segment import ColdRead
+from strandline.partition.fetch_session import FetchEntry
+from strandline.partition.follower_session import FollowerEntry, FollowerSession
+from strandline.partition.partition import ANY_EPOCH, Partition
+from strandline.runtime import TimerHandle
+
+HIGH_WATERMARK_INTERVAL_S: Final = 0.005
+"""The least time between two answers of one session that tell nothing but the high watermark."""
+
+
+def attempt(
+    node: Node, exchange: Exchange, session: FollowerSession, request: FetchRequest, version: int, *, is_full: bool
+) -> FollowerAttempt:
+    session.replica_id = request.replica_id
+    made = FollowerAttempt(node, exchange, session, version, is_full=is_full)
+    made.size_bytes_max = request.size_bytes_max
+    made.size_bytes_min = min(1, request.size_bytes_min, request.size_bytes_max)
+    made.wait_ms = request.wait_ms_max
+    registered = node.image.brokers.get(request.replica_id)
+    made.broker_epoch = request.replica_epoch
+    made.is_known = (
+        registered is not None and registered.epoch == request.replica_epoch and request.replica_id != node.node_id
+    )
+    exchange.on_abandoned = made.abandon
+    # Before anything is read: an acknowledgement must not wait for another partition's cold pages.
+    for fetch in request.partitions:
+        entry = session.entries.get((fetch[0], fetch[1]))
+        if entry is not None:
+            made.count(cast(FollowerEntry, entry))
+    return made
+
+
+class FollowerAttempt(FetchAttempt):
+    __slots__ = ("_tell_timer", "_tells", "broker_epoch", "is_known")
+
+    session: FollowerSession
+
+    def __init__(
+        self, node: Node, exchange: Exchange, session: FollowerSession, version: int, *, is_full: bool
+    ) -> None:
+        super().__init__(node, exchange, session, version, is_full=is_full)
+        self.broker_epoch = -1
+        self.is_known = False
+        """Whether this broker is registered with this epoch."""
+        self._tells = False
+        """Whether the high watermark, or the log start offset, of some partition is news for the follower."""
+        self._tell_timer: TimerHandle | None = None
+
+    # Counting
+
+    def count(self, entry: FollowerEntry) -> PartitionData[LogSlice] | None:
+        """Take the entry's offset for an acknowledgement; or what the follower is told instead."""
+        partition = entry.partition or self._find(entry)
+        if isinstance(partition, int):
+            return self._refuse(entry, partition)
+        try:
+            diverging = self._compare(partition, entry)
+        except OffsetOutOfRange as error:
+            log = partition.log
+            return PartitionData(
+                *entry.key, error_code(error), partition.high_watermark, -1, log.log_start_offset, None
+            )
+        except StrandlineError as error:
+            return self._refuse(entry, error_code(error))
+        if diverging is not None:
+            log = partition.log
+            return PartitionData(
+                *entry.key,
+                0,
+                partition.high_watermark,
+                partition.high_watermark,
+                log.log_start_offset,
+                None,
+                diverging_section(*diverging),
+            )
+        entry.is_counted = True
+        partition.on_follower_fetch(
+            self.session.replica_id,
+            entry.fetch_offset,
+            log_start_offset=entry.log_start_offset,
+            broker_epoch=self.broker_epoch,
+        )
+        return None
+
+    def _compare(self, partition: Partition, entry: FollowerEntry) -> tuple[int, int] | None:
+        """Where the follower's log parts from ours, if it does; StrandlineError if it is none of our followers."""
+        if not partition.is_leader:
+            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another leads")
+        if partition.log.failure is not None:
+            raise partition.log.refusal()
+        in_sync = partition.in_sync
+        if not self.is_known or in_sync is None or self.session.replica_id not in in_sync.followers:
+            raise RequestError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {self.session.replica_id} has no replica of {partition!r}"
+            )
+        if entry.current_leader_epoch == ANY_EPOCH:
+            raise RequestError(ErrorCode.FENCED_LEADER_EPOCH, "a follower must name its leader's epoch")
+        partition.check_leader_epoch(entry.current_leader_epoch)
+        offset, log = entry.fetch_offset, partition.log
+        if offset < log.log_start_offset:
+            raise OffsetOutOfRange(f"offset {offset} is below {log.log_start_offset}")
+        diverging = None if entry.last_fetched_epoch < 0 else partition.divergence(entry.last_fetched_epoch, offset)
+        if diverging is None and offset > log.log_end_offset:
+            raise OffsetOutOfRange(f"offset {offset} is beyond {log.log_end_offset}")
+        return diverging
+
+    def _find(self, entry: FetchEntry) -> Partition | int:
+        topic, index = entry.key
+        partitions = self.node.topics.get(topic)
+        partition = partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
+        if partition is None:
+            return why_absent(self.node, topic, index)
+        if self.session.id:
+            entry.follow(partition)
+        else:
+            entry.partition = partition
+        return partition
+
+    # Looking
+
+    def look(self) -> None:
+        results: list[PartitionData[LogSlice]] = []
+        self._tells = False
+        try:
+            size, is_urgent = self._collect(results)
+        except ColdRead:
+            release(results)
+            self._look_up_in_thread()
+            return
+        if size >= self.size_bytes_min or is_urgent or self.wait_ms <= 0:
+            self._answer(results)
+            return
+        if self._tells:
+            wait_s = self.session.told_at + HIGH_WATERMARK_INTERVAL_S - self.node.runtime.monotonic()
+            if wait_s <= 0:
+                self._answer(results)
+                return
+            if self._tell_timer is None:
+                self._tell_timer = self.node.runtime.call_later(wait_s, self._look_again)
+        release(results)
+        self._wait()
+
+    def _wait(self) -> None:
+        self.session.waiter = self
+        if self._timer is None:
+            for entry in self.session.entries.values() if self.is_full else self.session.news.values():
+                if entry.partition is not None:
+                    entry.follow(entry.partition)
+            self._timer = self.node.runtime.call_later(self.wait_ms / 1000, self._on_timeout)
+
+    def _collect(self, results: list[PartitionData[LogSlice]]) -> tuple[int, bool]:
+        """What there is for the follower, how many bytes, and whether some of it is no records but must be told."""
+        session = self.session
+        remaining = self.size_bytes_max
+        size = 0
+        is_urgent = False
+        idle: list[FetchEntry] = []
+        for entry in session.entries.values() if self.is_full else session.news.values():
+            data = self._read(entry, remaining, at_least_one=size == 0)
+            if data.error_code or data.tags is not NO_TAGS:
+                is_urgent = True
+                results.append(data)
+                continue
+            length = 0 if data.records is None else data.records.size_bytes
+            size += length
+            remaining -= length
+            tells = data.high_watermark > entry.sent_high_watermark or data.log_start_offset > max(
+                entry.sent_log_start_offset, cast(FollowerEntry, entry).log_start_offset
+            )
+            self._tells = self._tells or tells
+            if self.is_full or length or tells:
+                results.append(data)
+            elif entry.partition is not None and entry.fetch_offset >= entry.partition.log_end_offset:
+                idle.append(entry)
+        for entry in idle:
+            session.news.pop(entry.key, None)
+        return size, is_urgent
+
+    def _read(self, entry: FetchEntry, remaining: int, *, at_least_one: bool) -> PartitionData[LogSlice]:
+        assert isinstance(entry, FollowerEntry)
+        partition = entry.partition
+        if partition is None or not entry.is_counted:
+            refusal = self.count(entry)
+            if refusal is not None:
+                return refusal
+            partition = entry.partition
+            assert partition is not None
+        log = partition.log
+        try:
+            records = None
+            if entry.fetch_offset < log.log_end_offset and (remaining > 0 or at_least_one):
+                records = partition.read_for_follower(
+                    entry.fetch_offset,
+                    size_bytes_max=min(entry.size_bytes_max, remaining),
+                    at_least_one=at_least_one,
+                    may_block=self._cold_lookups > COLD_LOOKUPS_MAX,
+                )
+            elif log.failure is not None:
+                raise log.refusal()
+        except (StrandlineError, OSError) as error:
+            return self._refuse(entry, error_code(error))
+        high_watermark = partition.high_watermark
+        return PartitionData(*entry.key, 0, high_watermark, high_watermark, log.log_start_offset, records)
+
+    # Waiting
+
+    def on_high_watermark(self) -> None:
+        if self.session.waiter is self and self._tell_timer is None:
+            wait_s = self.session.told_at + HIGH_WATERMARK_INTERVAL_S - self.node.runtime.monotonic()
+            # On a turn of its own in any case: the partition that calls is in the middle of something.
+            self._tell_timer = self.node.runtime.call_later(max(0.0, wait_s), self._look_again)
+
+    def _look_again(self) -> None:
+        self._cancel_telling()
+        super()._look_again()
+
+    def _cancel_telling(self) -> None:
+        if self._tell_timer is not None:
+            self._tell_timer.cancel()
+            self._tell_timer = None
+
+    def _stop_waiting(self) -> None:
+        self._cancel_telling()
+        super()._stop_waiting()
+
+    # Ending
+
+    def _answer(self, results: list[PartitionData[LogSlice]]) -> None:
+        self._stop_waiting()
+        session = self.session
+        size_bytes = 0
+        for data in results:
+            key = (data.topic, data.partition)
+            entry = session.entries[key]
+            if data.error_code:
+                self.node.count_error(API_KEY, data.error_code)
+                continue
+            if data.tags is NO_TAGS:
+                entry.sent_high_watermark = data.high_watermark
+                entry.sent_log_start_offset = data.log_start_offset
+            if data.records is not None:
+                size_bytes += data.records.size_bytes
+                # Whoever was served goes to the end of the line, so that a limit on bytes starves nobody.
+                session.news.pop(key, None)
+                session.news[key] = entry
+        if not size_bytes and self._tells:
+            session.told_at = self.node.runtime.monotonic()
+        session_id = session.id
+        if session_id == 0:
+            session.close()
+        endpoints = NO_TAGS
+        if self._leader_ids and self.version >= ENDPOINTS_FROM:
+            endpoints = leaders_section(self.node, self._leader_ids)
+        pieces, size = encode_fetch_response(results, self.version, session_id=session_id, endpoints=endpoints)
+        self.exchange.on_abandoned = None
+        self.exchange.reply_pieces(pieces, size)
