@@ -84,19 +84,30 @@ async def _serve(data: Path, config: BrokerConfig, network_of: NetworkOf | None)
     if listening is not None:
         await endpoint.start(listening)
     node = endpoint.node = node_on(loop, data, config, takes_telemetry=listening is not None, network_of=network_of)
+    node.on_failed = stopping.set
+    ready = asyncio.Event()
+    node.on_ready = ready.set
     host, port = node.start()
+    await _either(ready, stopping)
     # What exists now lives as long as the node: keep the collector from walking it again and again.
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
-    print(f"ready {_address(host, port)}", flush=True)
+    if ready.is_set():
+        print(f"ready {_address(host, port)}", flush=True)
     if listening is not None:
         loop.call_later(LOAD_ENDPOINT_S, endpoint.load, loop)
-    node.on_failed = stopping.set
     await stopping.wait()
     await stop(node)
     await endpoint.close()
     return 1 if node.has_failed else 0
+
+
+async def _either(*events: asyncio.Event) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
 
 
 def node_on(

@@ -10,23 +10,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.broker.admission import Admission, parse_overrides
 from strandline.broker.checkpoint_writer import CheckpointWriter
-from strandline.broker.controller_channel import ControllerChannel, LocalController
-from strandline.broker.deadlines import Deadlines
 from strandline.broker.descriptors import descriptors_max, share_out
-from strandline.broker.dispatch import Dispatcher
+from strandline.broker.doors import client_door, controller_door
 from strandline.broker.dynamic_config import DynamicConfig
+from strandline.broker.forwarding import Forwarding
 from strandline.broker.identity import identify
-from strandline.broker.listener import Listener
-from strandline.broker.metadata_quorum import Done, MetadataQuorum, QuorumSettings
+from strandline.broker.membership import Membership
+from strandline.broker.metadata_quorum import Done
 from strandline.broker.preloading import import_rest
 from strandline.broker.producer_id_blocks import producer_id_blocks
 from strandline.broker.replicas import Replicas
-from strandline.broker.routes import CONTROLLER, TELEMETRY_APIS, routes
+from strandline.broker.routes import TELEMETRY_APIS
 from strandline.broker.transport import Network
 from strandline.broker.watchdog import Watchdog
-from strandline.config import BrokerConfig
+from strandline.config import BrokerConfig, Listener
 from strandline.errors import CorruptLog
 from strandline.handlers.k00_produce import ProduceWait
 from strandline.log.disk import Disk, RealDisk
@@ -51,7 +49,6 @@ TICK_S: Final = 1.0
 LOAD_REST_S: Final = 0.05
 DRAIN_S_MAX: Final = 10.0
 DRAIN_LOOK_S: Final = 0.005
-IDLE_SWEEP_TICKS: Final = 30
 
 
 class Node:
@@ -79,61 +76,40 @@ class Node:
         self.directory = LogDirectory(data, disk=disk or RealDisk(), open_files_max=share.open_files_max)
         meta = identify(self.directory, config, self._new_uuid)
         self.node_id, self.cluster_id, self.directory_id = meta.node_id, meta.cluster_id, meta.directory_id
-        self.routes = routes()
+        self.client_door = client_door(self, share.connections_max)
+        self.controller_door = controller_door(self, share.connections_max)
+        self.dispatcher, self.listener = self.client_door.dispatcher, self.client_door.listener
+        self.routes = self.client_door.routes
         if not takes_telemetry:
             # Nobody would see what clients push. As in Kafka they are not told that they could.
             for api_key in TELEMETRY_APIS:
                 self.routes[api_key].is_advertised = False
-        self.dispatcher = Dispatcher(
-            self,
-            self.routes,
-            frame_size_max=config.socket_request_max_bytes,
-            inbox_bytes_max=config.queued_max_request_bytes if config.queued_max_request_bytes >= 0 else 1 << 62,
-            clock_ns=self.runtime.monotonic_ns if config.metrics_enable else None,
-        )
-        self.dispatcher.deadlines = Deadlines(
-            first_request_timeout_ms=config.connection_first_request_timeout_ms,
-            partial_request_timeout_ms=config.connection_partial_request_timeout_ms,
-        )
-        admission = Admission(
-            connections_max=config.max_connections,
-            connections_per_host_max=config.max_connections_per_ip,
-            per_host_overrides=parse_overrides(config.per_host_overrides()),
-            creations_per_s_max=config.max_connection_creation_rate,
-            connections_room=share.connections_max,
-        )
-        self.listener = Listener(network, runtime, self.dispatcher, admission)
         self.sessions = FetchSessions(
             self.runtime.random, sessions_max=config.max_incremental_fetch_session_cache_slots
         )
         self.produce_waits: deque[ProduceWait] = deque()
-        self.metadata = MetadataQuorum(
-            self.directory,
-            self.runtime,
-            self.flusher,
-            settings=QuorumSettings.of(
-                config, node_id=self.node_id, directory_id=self.directory_id, cluster_id=self.cluster_id
-            ),
-        )
-        self.metadata.start()
-        self.controller_channel = ControllerChannel(
-            runtime,
-            network,
-            local=LocalController(self, routes(CONTROLLER), client_id=f"broker-{self.node_id}"),  # type: ignore[arg-type]
-            where=lambda: None,
-            client_id=f"broker-{self.node_id}",
-        )
-        self.controller = Controller(self.metadata.image, config=config, rng=self.runtime.random)
+        self.controller = Controller(None, config=config, rng=self.runtime.random)
+        self.membership = Membership(self, incarnation_id=self._new_uuid())
+        self.metadata = self.membership.metadata
+        self.lifecycle = self.membership.lifecycle
+        self.controller_channel = self.membership.channel("control")
+        self.dispatcher.forward = Forwarding(self.membership.channel("forwarding")).forward
         self.dynamic_config = DynamicConfig(self)
         self.dynamic_config.apply()
         self.replicas = Replicas(self)
         self.checkpoints = CheckpointWriter(self)
         self.topics = self.replicas.topics
-        self.producer_ids: ProducerIds
-        self._bound: tuple[str, int] = ("", 0)
+        self.producer_ids = ProducerIds(
+            producer_id_blocks(
+                self.controller_channel, broker_id=self.node_id, broker_epoch=lambda: self.lifecycle.broker_epoch
+            )
+        )
         self._ticking: TimerHandle | None = None
         self._producers_expired_at = self.runtime.monotonic()
         self._metadata_failed_at: float | None = None
+        self.is_ready = False
+        """Whether the node has joined its cluster and clients are served."""
+        self.on_ready: Callable[[], object] = lambda: None
         self.has_failed = False
         self.on_failed: Callable[[], object] = lambda: None
         """Told that the node cannot go on and should be stopped."""
@@ -144,41 +120,30 @@ class Node:
     # Starting
 
     def start(self) -> tuple[str, int]:
-        """Recover, register, and serve; the address that was bound."""
-        listener = self.config.client_listeners()[0]
-        self._bound = self.listener.bind(listener.host, listener.port)
-        if not self.image.features:
-            self.metadata.write_now(self.controller.bootstrap())
-        self._register(listener.name)
-        self.replicas.open_all()
-        self.metadata.on_applied = self.replicas.on_metadata
-        self.metadata.on_failed = lambda pending: self.controller.revert(self.image, pending)
-        self.checkpoints.write_all()
-        self.dispatcher.ticks = 0
+        """Take part in the quorum, recover, register and serve; the address that was bound.
+
+        In a quorum of one all of that is done when this returns. Else `on_ready` is told when it is.
+        """
         self._ticking = self.runtime.call_later(TICK_S, self._tick)
-        self.listener.open()
+        self.membership.start()
         self.watchdog.start()
         self.gc_pauses.start()
         self._rest = import_rest(self.routes.values())
         self.runtime.call_later(LOAD_REST_S, self._load_the_rest)
-        return self._bound
+        return self.client_door.bound or self.controller_door.bound or ("", 0)
 
-    def _register(self, listener_name: str) -> None:
-        epoch = self.metadata.next_offset
-        host, port = self.advertised()
-        self.metadata.write_now(
-            self.controller.register_broker(
-                self.node_id,
-                epoch=epoch,
-                incarnation_id=self._new_uuid(),
-                endpoints=[(listener_name, host, port)],
-                log_dirs=[self.directory_id],
-                rack=self.config.broker_rack,
-            )
-        )
-        self.producer_ids = ProducerIds(
-            producer_id_blocks(self.controller_channel, broker_id=self.node_id, broker_epoch=lambda: epoch)
-        )
+    def be_ready(self) -> None:
+        """The node is part of its cluster."""
+        if not self.is_ready:
+            self.is_ready = True
+            self.on_ready()
+
+    def fail(self, reason: str) -> None:
+        """The node cannot go on."""
+        if not self.has_failed:
+            log.critical("stopping: %s", reason)
+            self.has_failed = True
+            self.on_failed()
 
     @cached_property
     def groups(self) -> GroupDriver:
@@ -230,9 +195,10 @@ class Node:
             meter.count_error(code)
 
     def advertised(self) -> tuple[str, int]:
-        for listener in self.config.advertised():
-            return listener.host, listener.port or self._bound[1]
-        return self._bound
+        return _advertised(self.config.advertised(), self.client_door.bound) or ("", 0)
+
+    def advertised_controller(self) -> tuple[str, int] | None:
+        return _advertised(self.config.advertised_controllers(), self.controller_door.bound)
 
     def _explain_stall(self, stalled_s: float) -> str:
         """What kept the loop, as far as anybody took note of it."""
@@ -249,8 +215,6 @@ class Node:
 
     def _tick(self) -> None:
         self._ticking = self.runtime.call_later(TICK_S, self._tick)
-        dispatcher = self.dispatcher
-        dispatcher.ticks += 1
         now = self.runtime.monotonic()
         waits = self.produce_waits
         while waits and (waits[0].done or waits[0].deadline <= now):
@@ -260,10 +224,8 @@ class Node:
         self.replicas.flush_by_time(now)
         self.directory.open_files.trim()
         self.checkpoints.write_due(now)
-        dispatcher.close_stalled()
-        idle_s = self.config.connections_max_idle_ms / 1000
-        if idle_s >= 0 and dispatcher.ticks % max(1, min(IDLE_SWEEP_TICKS, int(idle_s / 2))) == 0:
-            dispatcher.close_idle(idle_s=idle_s)
+        for door in (self.client_door, self.controller_door):
+            door.tick(idle_s=self.config.connections_max_idle_ms / 1000)
         if (now - self._producers_expired_at) * 1000 >= self.config.producer_id_expiration_check_interval_ms:
             self._producers_expired_at = now
             self.replicas.expire_producers()
@@ -275,18 +237,16 @@ class Node:
         if self._metadata_failed_at is None:
             self._metadata_failed_at = now
         elif not self.has_failed and (now - self._metadata_failed_at) * 1000 >= self.config.log_dir_failure_timeout_ms:
-            log.critical("stopping: %s (log.dir.failure.timeout.ms is over)", self.metadata.log.failure)
-            self.has_failed = True
-            self.on_failed()
+            self.fail(f"{self.metadata.log.failure} (log.dir.failure.timeout.ms is over)")
 
     # Stopping
 
     def stop(self, on_stopped: Callable[[], object]) -> None:
-        """Take no more requests, let those that were started finish, leave a clean directory; then call back."""
-        self.listener.close()
-        self.dispatcher.is_stopping = True
-        for connection in list(self.dispatcher.connections):
-            connection.transport.pause()
+        """Hand over what is led here, finish what was begun, leave a clean directory; then call back."""
+        self.membership.leave(lambda: self._end(on_stopped))
+
+    def _end(self, on_stopped: Callable[[], object]) -> None:
+        self.client_door.close()
         if "groups" in self.__dict__:
             self.groups.close()
         self._drain(self.runtime.monotonic() + DRAIN_S_MAX, on_stopped)
@@ -295,8 +255,9 @@ class Node:
         if self.runtime.monotonic() < deadline and not self._is_drained():
             self.runtime.call_later(DRAIN_LOOK_S, self._drain, deadline, on_stopped)
             return
-        for connection in list(self.dispatcher.connections):
-            connection.close()
+        self.controller_door.close()
+        for door in (self.client_door, self.controller_door):
+            door.hang_up()
         if self._ticking is not None:
             self._ticking.cancel()
         self.close()
@@ -308,10 +269,11 @@ class Node:
             and self.checkpoints.is_idle
             and self.reencoder.is_idle
             and all(wait.done for wait in self.produce_waits)
-            and not any(connection.transport.is_congested for connection in self.dispatcher.connections)
+            and not self.client_door.is_congested
         )
 
     def close(self) -> None:
+        self.membership.close()
         # A metadata log whose flush failed is read again at the next start, batch by batch.
         clean = self.metadata.log.failure is None
         for each in self.replicas.all():
@@ -328,10 +290,17 @@ class Node:
         except OSError as error:
             log.warning("checkpoints could not be written, so the next start recovers: %s", error)
             clean = False
-        self.directory.close(clean=clean and not self.replicas.offline)
+        self.directory.close(clean=clean and not self.replicas.offline, broker_epoch=self.lifecycle.broker_epoch)
         log.info(
             "stopped; loop stalls above 20 ms: %d, the longest %.0f ms, of our own doing at least %.0f ms",
             self.watchdog.stalls,
             self.watchdog.longest_s * 1000,
             self.watchdog.computed_s * 1000,
         )
+
+
+def _advertised(told: list[Listener], bound: tuple[str, int] | None) -> tuple[str, int] | None:
+    """Where others are to connect: as configured, with the port that was really taken."""
+    for listener in told:
+        return listener.host, listener.port or (bound or ("", 0))[1]
+    return bound

@@ -1,0 +1,225 @@
+"""How a node becomes part of its cluster, and how it leaves.
+
+A node takes part in the quorum first. Its broker registers with the active controller, reads the metadata up to its own
+registration, opens its partitions, opens its door, and asks to be unfenced; then it is ready. A quorum of one need ask
+nobody: it registers itself while it starts, and is ready when `start` returns.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from strandline.broker.channel import Channel
+from strandline.broker.controller_channel import ControllerChannel, LocalController
+from strandline.broker.controller_driver import ControllerDriver
+from strandline.broker.controller_registration import ControllerRegistration, registration_request
+from strandline.broker.lifecycle import Identity, Lifecycle, Timing
+from strandline.broker.metadata_quorum import MetadataQuorum, QuorumSettings
+from strandline.quorum.features import SUPPORTED_FEATURES
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+
+log = logging.getLogger("strandline.node")
+
+
+class Membership:
+    def __init__(self, node: Node, *, incarnation_id: uuid.UUID) -> None:
+        self._node = node
+        self._incarnation_id = incarnation_id
+        config, runtime = node.config, node.runtime
+        self.metadata = MetadataQuorum(
+            node.directory,
+            runtime,
+            node.flusher,
+            settings=QuorumSettings.of(
+                config,
+                node_id=node.node_id,
+                directory_id=node.directory_id,
+                cluster_id=node.cluster_id,
+                listener_address=node.advertised_controller(),
+            ),
+            connect=lambda host, port: Channel(runtime, node.network, host, port, client_id=f"quorum-{node.node_id}"),
+        )
+        self.driver = ControllerDriver(runtime, node.controller, self.metadata.write)
+        self._channels: list[ControllerChannel] = []
+        self.lifecycle = Lifecycle(
+            runtime,
+            self.channel("heartbeat"),
+            Identity(
+                broker_id=node.node_id,
+                cluster_id=node.cluster_id,
+                incarnation_id=incarnation_id,
+                endpoints=self._endpoints(),
+                features=SUPPORTED_FEATURES,
+                log_dirs=[node.directory_id],
+                rack=config.broker_rack,
+                previous_broker_epoch=node.directory.clean_broker_epoch,
+            ),
+            timing=Timing.of(config),
+            metadata_offset=lambda: self.metadata.image.applied_offset,
+        )
+        self._registration: ControllerRegistration | None = None
+        self._is_starting = False
+        self._is_open = False
+        self._wire()
+
+    def _wire(self) -> None:
+        metadata, lifecycle, node = self.metadata, self.lifecycle, self._node
+        metadata.on_leading = self._on_leading
+        metadata.on_not_leading = self.driver.end
+        metadata.on_failed = lambda pending: node.controller.revert(metadata.image, pending)
+        metadata.on_applied = self._on_metadata
+        metadata.on_image_replaced = self._on_image_replaced
+        metadata.on_stop = node.fail
+        metadata.wait_for_news(self._on_quorum_news)
+        lifecycle.on_registered = lambda epoch: self._maybe_open()
+        lifecycle.on_running = node.be_ready
+        lifecycle.on_refused = node.fail
+
+    def channel(self, purpose: str) -> ControllerChannel:
+        """To the active controller. A server answers a connection in order: what may take long has its own."""
+        node = self._node
+        client_id = f"broker-{node.node_id}-{purpose}"
+        channel = ControllerChannel(
+            node.runtime,
+            node.network,
+            local=LocalController(node, node.controller_door.routes, client_id=client_id),  # type: ignore[arg-type]
+            where=lambda: self.metadata.leader_address(),
+            client_id=client_id,
+        )
+        self._channels.append(channel)
+        return channel
+
+    def _endpoints(self) -> list[tuple[str, str, int]]:
+        node = self._node
+        return [(listener.name, *node.advertised()) for listener in node.config.client_listeners()[:1]]
+
+    # Joining
+
+    def start(self) -> None:
+        node, metadata = self._node, self.metadata
+        self._is_starting = True
+        metadata.start()
+        self._is_starting = False
+        node.controller_door.open()
+        if metadata.is_leader:
+            self._start_alone()
+        elif node.config.is_broker:
+            self.lifecycle.start()
+        else:
+            node.be_ready()
+        self._register_controller()
+
+    def _start_alone(self) -> None:
+        """A quorum of one has nobody to wait for: what it would ask for is written before anything else runs."""
+        node, metadata = self._node, self.metadata
+        if not metadata.image.features:
+            metadata.write_now(node.controller.bootstrap(metadata.bootstrap_records))
+        if not node.config.is_broker:
+            node.be_ready()
+            return
+        epoch = metadata.next_offset
+        records = node.controller.register_broker(
+            node.node_id,
+            epoch=epoch,
+            incarnation_id=self._incarnation_id,
+            endpoints=self._endpoints(),
+            log_dirs=[node.directory_id],
+            rack=node.config.broker_rack,
+            previous_epoch=node.directory.clean_broker_epoch,
+            now=node.runtime.monotonic(),
+        )
+        metadata.write_now(records)
+        self.lifecycle.adopt(epoch)
+        self._open()
+        node.be_ready()
+
+    def _register_controller(self) -> None:
+        node = self._node
+        address = node.advertised_controller()
+        if address is None:
+            return
+        endpoints = [(listener.name, *address) for listener in node.config.controller_listeners()[:1]]
+        request = registration_request(
+            node.node_id, self._incarnation_id, endpoints=endpoints, features=SUPPORTED_FEATURES
+        )
+        self._registration = ControllerRegistration(
+            node.runtime, node.controller_channel, request, known=self._registered_controller
+        )
+        self._registration.start()
+
+    def _registered_controller(self) -> uuid.UUID | None:
+        record = self.metadata.image.kept.by_identity.get(("controller", self._node.node_id))
+        return None if record is None else record.incarnation_id
+
+    def _maybe_open(self) -> None:
+        """Open the partitions, once the metadata has been read up to our own registration."""
+        lifecycle = self.lifecycle
+        if self._is_open or not 0 <= lifecycle.broker_epoch <= self.metadata.image.applied_offset:
+            return
+        self._open()
+        lifecycle.be_ready()
+
+    def _open(self) -> None:
+        node = self._node
+        self._is_open = True
+        node.dynamic_config.apply()
+        node.replicas.open_all()
+        node.checkpoints.write_all()
+        node.client_door.open()
+
+    # What the quorum says
+
+    def _on_leading(self, epoch: int) -> None:
+        log.info("active controller in epoch %d", epoch)
+        metadata = self.metadata
+        self.driver.begin(metadata.image)
+        if not metadata.image.features and not self._is_starting:
+            metadata.write(self._node.controller.bootstrap(metadata.bootstrap_records), lambda error: None)
+
+    def _on_metadata(self, records: list[Any], then: Callable[[], object]) -> None:
+        if self._is_open:
+            self._node.replicas.on_metadata(records, then)
+        else:
+            then()
+            self._maybe_open()
+        self.lifecycle.on_metadata()
+
+    def _on_image_replaced(self) -> None:
+        if not self._is_open:
+            self._maybe_open()
+        if self._registration is not None:
+            self._registration.on_metadata()
+        self.lifecycle.on_metadata()
+
+    def _on_quorum_news(self) -> None:
+        for channel in self._channels:
+            channel.on_leader_changed()
+
+    # Leaving
+
+    def leave(self, on_left: Callable[[], object]) -> None:
+        """Have leaderships moved elsewhere, if there is an elsewhere; then hand over the quorum."""
+
+        def left() -> None:
+            if self.metadata.is_leader:
+                self.metadata.resign()
+            on_left()
+
+        if not self._node.config.is_broker or self.metadata.image.brokers.keys() <= {self._node.node_id}:
+            left()
+        else:
+            self.lifecycle.begin_shutdown(left)
+
+    def close(self) -> None:
+        self.metadata.stop_waiting(self._on_quorum_news)
+        self.driver.close()
+        self.lifecycle.close()
+        if self._registration is not None:
+            self._registration.close()
+        for channel in self._channels:
+            channel.close()
