@@ -24,7 +24,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from strandline.broker.metadata_fold import Done, MetadataFold, Write
@@ -39,7 +39,7 @@ from strandline.codec.columns import Record, encode_batch
 from strandline.codec.internal_records import encode_metadata_record
 from strandline.codec.message import Message
 from strandline.codec.messages.voters_record import VotersRecord
-from strandline.errors import CorruptLog, DiskFailed, ErrorCode, RequestError, StrandlineError
+from strandline.errors import CorruptLog, DiskFailed, ErrorCode, NotLeader, RequestError, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
@@ -75,6 +75,8 @@ log = logging.getLogger("strandline.metadata")
 NAME: Final = TopicPartition(CLUSTER_METADATA, 0)
 QUORUM_STATE: Final = "quorum-state"
 FOREVER: Final = float("inf")
+
+T = TypeVar("T")
 
 
 class MetadataQuorum:
@@ -236,8 +238,7 @@ class MetadataQuorum:
         """Begin to take part; a quorum of one leads when this returns."""
         self._is_starting = True
         try:
-            self.raft.start(self._runtime.monotonic())
-            self._perform()
+            self._step(self.raft.start)
         finally:
             self._is_starting = False
         self._maker.start()
@@ -285,33 +286,26 @@ class MetadataQuorum:
         try:
             self.raft.append(batch, self._runtime.monotonic())
         except StrandlineError as error:
-            self._fold.writes.pop()
-            if self.on_failed is not None:
-                self.on_failed([record for each in self._fold.writes for record in each.records])
-            on_done(error)
+            if self._fold.writes and self._fold.writes[-1] is write:
+                self._fold.writes.pop()
+                if self.on_failed is not None:
+                    self.on_failed([record for each in self._fold.writes for record in each.records])
+                on_done(_not_controller() if isinstance(error, NotLeader) else error)
             return
         self._perform()
 
     def resign(self) -> None:
         """Hand the lead to another voter, before a stop."""
-        if not self._is_closed and self.log.failure is None:
-            self.raft.resign(self._runtime.monotonic())
-            self._perform()
+        self._step_quietly(self.raft.resign)
 
     # Requests of other members
 
     def on_request(self, request: Message) -> Message:
         """Vote, BeginQuorumEpoch or EndQuorumEpoch. What must be on disk is, when this returns the answer."""
-        self._check_running()
-        response = self.raft.on_request(request, self._runtime.monotonic())
-        self._perform()
-        return response
+        return self._step(self.raft.on_request, request)
 
     def on_fetch(self, fetch: ReplicaFetch) -> FetchAnswer:
-        self._check_running()
-        answer = self.raft.on_fetch(fetch, self._runtime.monotonic())
-        self._perform()
-        return answer
+        return self._step(self.raft.on_fetch, fetch)
 
     def answer_fetch(self, fetch: ReplicaFetch) -> FetchAnswer:
         """The answer to a fetch that has been waiting."""
@@ -319,10 +313,7 @@ class MetadataQuorum:
         return self.raft.answer_fetch(fetch)
 
     def on_fetch_snapshot(self, key: ReplicaKey, leader_epoch: int, cluster_id: str | None) -> ErrorCode:
-        self._check_running()
-        code = self.raft.on_fetch_snapshot(key, leader_epoch, cluster_id, self._runtime.monotonic())
-        self._perform()
-        return code
+        return self._step(self.raft.on_fetch_snapshot, key, leader_epoch, cluster_id)
 
     def wait_for_news(self, look: Callable[[], object]) -> None:
         """Call `look` whenever the log has grown, more of it is committed, or another leads; until `stop_waiting`."""
@@ -341,27 +332,42 @@ class MetadataQuorum:
         for look in list(self._waiters):
             look()
 
-    def _check_running(self) -> None:
-        if self.log.failure is not None:
-            raise self.log.refusal()
-
     # Inputs of the core
+
+    def _step(self, step: Callable[..., T], *args: Any) -> T:
+        """Give the core an input and perform what it wants; what it answers. DiskFailed if the disk refuses."""
+        self._check_running()
+        try:
+            result = step(*args, self._runtime.monotonic())
+        except OSError as error:
+            self._fail(error)
+            raise self.log.refusal() from error
+        finally:
+            self._perform()
+        self._check_running()
+        return result
+
+    def _step_quietly(self, step: Callable[..., object], *args: Any) -> None:
+        """The same for an input that nobody waits for: a full disk may have room again when the core tries again."""
+        if self._is_running:
+            try:
+                self._step(step, *args)
+            except StrandlineError as error:
+                log.warning("the metadata quorum met an error: %s", error, extra=fields(reason=str(error)))
 
     def _on_time(self) -> None:
         self._timer, self._timer_at = None, FOREVER
-        if self._is_running:
-            self.raft.on_time(self._runtime.monotonic())
-            self._perform()
+        self._step_quietly(self.raft.on_time)
 
     def _on_flushed(self) -> None:
-        if self._is_running:
-            self.raft.on_flushed(self._runtime.monotonic())
-            self._perform()
+        self._step_quietly(self.raft.on_flushed)
 
     def _on_answer(self, to: Peer, request: Message, response: Message | None) -> None:
-        if self._is_running:
-            self.raft.on_answer(to, request, response, self._runtime.monotonic())
-            self._perform()
+        self._step_quietly(self.raft.on_answer, to, request, response)
+
+    def _check_running(self) -> None:
+        if self.log.failure is not None:
+            raise self.log.refusal()
 
     @property
     def _is_running(self) -> bool:
@@ -384,8 +390,7 @@ class MetadataQuorum:
                 self._effects.extend(self.raft.take_effects())
         except OSError as error:
             # A vote that is not on disk must not leave: nothing is sent, answered or counted from here on.
-            self.log.fail(DiskFailed(f"{self.log.directory}: {error}"))
-            raise self.log.refusal() from error
+            self._fail(error)
         finally:
             self._is_performing = False
         self._set_timer()
@@ -496,17 +501,25 @@ class MetadataQuorum:
             self.log.fail(CorruptLog(f"{self.log.directory}: {reason}"))
             return
         loaded, snapshot_id = install.loaded, install.snapshot_id
-        self.quorum_log.restart_at(snapshot_id)
+        try:
+            self.quorum_log.restart_at(snapshot_id)
+        except OSError as failure:
+            self._fail(failure)
+            return
+        except StrandlineError:
+            return  # The log has said so itself.
         self._fold.replace(loaded.image, snapshot_id.end_offset, loaded.last_timestamp_ms)
         if loaded.voters is not None:
             self._on_voters(loaded.voters, snapshot_id.end_offset - 1)
         log.info("loaded the snapshot of offset %d from the leader", snapshot_id.end_offset)
-        self.raft.on_snapshot_installed(snapshot_id, self._runtime.monotonic())
-        self._perform()
+        self._step_quietly(self.raft.on_snapshot_installed, snapshot_id)
         if self.on_image_replaced is not None:
             self.on_image_replaced()
 
     # Failures
+
+    def _fail(self, error: OSError) -> None:
+        self.log.fail(DiskFailed(f"{self.log.directory}: {error}"))
 
     def _on_inconsistent(self, reason: str) -> None:
         disk_error, self.quorum_log.disk_error = self.quorum_log.disk_error, None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from strandline.codec.messages.vote_request import VoteRequest
 from strandline.codec.messages.vote_response import VoteResponse
+from strandline.errors import StrandlineError, error_code
 from strandline.handlers.context import RequestContext
 from strandline.handlers.quorum_member import member_of
 
@@ -17,7 +18,11 @@ NODE_ENDPOINTS_FROM = 1
 
 
 def handle(context: RequestContext, request: VoteRequest) -> VoteResponse:
-    response = member_of(context).on_request(request)
+    try:
+        response = member_of(context).on_request(request)
+    except StrandlineError as error:
+        # Its disk failed: this member promises nothing any more.
+        return VoteResponse(error_code=error_code(error))
     assert isinstance(response, VoteResponse)
     if context.api_version < NODE_ENDPOINTS_FROM:
         response.node_endpoints = []

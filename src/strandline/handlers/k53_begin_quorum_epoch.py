@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from strandline.codec.messages.begin_quorum_epoch_request import BeginQuorumEpochRequest
 from strandline.codec.messages.begin_quorum_epoch_response import BeginQuorumEpochResponse
+from strandline.errors import StrandlineError, error_code
 from strandline.handlers.context import RequestContext
 from strandline.handlers.quorum_member import member_of
 
@@ -17,7 +18,11 @@ NODE_ENDPOINTS_FROM = 1
 
 
 def handle(context: RequestContext, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
-    response = member_of(context).on_request(request)
+    try:
+        response = member_of(context).on_request(request)
+    except StrandlineError as error:
+        # Its disk failed: this member promises nothing any more.
+        return BeginQuorumEpochResponse(error_code=error_code(error))
     assert isinstance(response, BeginQuorumEpochResponse)
     if context.api_version < NODE_ENDPOINTS_FROM:
         response.node_endpoints = []

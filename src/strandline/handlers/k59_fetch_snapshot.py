@@ -16,7 +16,7 @@ from strandline.codec.messages.fetch_snapshot_response import (
     SnapshotId,
     TopicSnapshot,
 )
-from strandline.errors import ErrorCode
+from strandline.errors import ErrorCode, StrandlineError, error_code
 from strandline.handlers.context import RequestContext
 from strandline.handlers.quorum_member import member_of
 from strandline.quorum import raft_log
@@ -38,7 +38,10 @@ def handle(context: RequestContext, request: FetchSnapshotRequest) -> FetchSnaps
     key = ReplicaKey(request.replica_id, asked.replica_directory_id)
     if topic.name != CLUSTER_METADATA or asked.partition != 0:
         return _answer(context, topic.name, asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    code = metadata.on_fetch_snapshot(key, asked.current_leader_epoch, request.cluster_id)
+    try:
+        code = metadata.on_fetch_snapshot(key, asked.current_leader_epoch, request.cluster_id)
+    except StrandlineError as error:
+        code = ErrorCode(error_code(error))
     snapshot_id = raft_log.SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
     snapshots = metadata.snapshots
     if code == ErrorCode.NONE and snapshot_id not in snapshots.ids:

@@ -41,7 +41,10 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | No
         or not 0 <= fetch.last_fetched_epoch <= fetch.current_leader_epoch
     ):
         return _refusal(context, ErrorCode.INVALID_REQUEST)
-    answer = member_of(context).on_fetch(fetch)
+    try:
+        answer = member_of(context).on_fetch(fetch)
+    except StrandlineError as error:
+        return _refusal(context, error_code(error))
     waiting = WaitingFetch(context, request, fetch)
     if answer.may_wait and request.max_wait_ms > 0:
         waiting.wait()
@@ -96,7 +99,11 @@ class WaitingFetch:
             self._timer = None
 
     def send(self, answer: FetchAnswer) -> None:
-        piece = self._find(answer) if answer.has_records else None
+        try:
+            piece = self._find(answer) if answer.has_records else None
+        except StrandlineError as error:
+            self._context.reply(_refusal(self._context, error_code(error)))
+            return
         if piece is None:
             self._reply(answer, b"")
         elif piece.segment.file().is_cached(piece.position):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.codec.messages.begin_quorum_epoch_response import BeginQuorumEpochResponse
 from strandline.codec.messages.end_quorum_epoch_response import EndQuorumEpochResponse
 from strandline.errors import ErrorCode
+from strandline.ids import ZERO_UUID
 from strandline.quorum.raft_effects import WrongCluster
 from strandline.quorum.raft_elections import learn_from, why_not_the_voter
 from strandline.quorum.raft_messages import begin_request, begin_response, end_request, end_response, only_partition
@@ -47,10 +48,15 @@ def on_end(state: RaftState, request: EndQuorumEpochRequest, now: float) -> EndQ
         return EndQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
     error = _why_not_its_leader(state, told.leader_id, told.leader_epoch)
     if error == ErrorCode.NONE and (told.leader_epoch > state.epoch or isinstance(state.role, Follower | Unattached)):
-        successors = [(entry.candidate_id, entry.candidate_directory_id) for entry in told.preferred_candidates]
+        # Where only the configuration names the voters, the leader knows no directories.
+        directories = (ZERO_UUID, state.key.directory_id)
+        successors = [
+            entry.candidate_id == state.node_id and entry.candidate_directory_id in directories
+            for entry in told.preferred_candidates
+        ]
         wait_s = None
-        if state.key in successors:
-            wait_s = state.timing.succession_delay(successors.index(state.key), len(successors))
+        if True in successors:
+            wait_s = state.timing.succession_delay(successors.index(True), len(successors))
         state.become_unattached(told.leader_epoch, now, election_in_s=wait_s)
     return end_response(error, state.leader_id, state.epoch, state.leader)
 
