@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from strandline.broker.routes import Route, routes
+from strandline.broker.routes import CONTROLLER, Route, routes
 from strandline.cli import command_names
 from strandline.config_docs import configuration_page
 
 ROOT = Path(__file__).parents[2]
-ROUTES = list(routes().values())
+ROUTES = [*routes().values(), *(route for route in routes(CONTROLLER).values() if route.listeners == (CONTROLLER,))]
 
 
 def tracked(*patterns: str) -> list[Path]:

@@ -220,13 +220,17 @@ class Dispatcher:
             correlation_id, flexible_header=version >= route.flexible_from and route.api_key != API_VERSIONS
         )
         context = RequestContext(self.node, route, exchange, version, client_id, connection.transport.peer_host)
-        if route.for_active and not self.is_active():
+        if (route.for_active or route.is_forwarded) and not self.is_active() and self._is_elsewhere(route):
             header = REQUEST_HEADER.pack(route.api_key, version, correlation_id, client_id_size)
             self._hand_on(context, request, header, view)
         elif (response := handler.handle(context, request)) is not None:
             context.reply(response)
         if self.clock_ns is not None and (took_ns := self.clock_ns() - began_ns) > SLOW_NS:
             self.slow = took_ns, route.name, context.client_host, client_id
+
+    def _is_elsewhere(self, route: Route) -> bool:
+        """Whether the request is not for this node, which is not the active controller."""
+        return route.is_forwarded if self.forward is not None else route.for_active
 
     def _hand_on(self, context: RequestContext, request: Message, header: bytes, view: memoryview) -> None:
         """What only the active controller can answer has come to another node."""

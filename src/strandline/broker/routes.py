@@ -1,8 +1,8 @@
 """The table of what is served: API key, name, versions, the module that answers, and on which listeners.
 
 Clients come by the `BROKER` listener; brokers and controllers that want a controller come by the `CONTROLLER` one. What
-only the active controller can answer is `for_active`: a broker hands such a request of a client on to it, in an
-Envelope (`is_forwarded`), and a controller that is not active says so.
+only the active controller can answer, a broker hands on to it in an Envelope if a client asks (`is_forwarded`); and a
+controller that is not active says NOT_CONTROLLER (`for_active`).
 
 Modules and message classes are imported at the first request of their kind, so that a node starts in a fraction of a
 second. `tests/tidy` holds the table equal to what the modules say of themselves.
@@ -164,7 +164,10 @@ def _table() -> list[Route]:
         Route(52, "Vote", (0, 2), 0, "k52_vote", listeners=(CONTROLLER,)),
         Route(53, "BeginQuorumEpoch", (0, 1), 1, "k53_begin_quorum_epoch", listeners=(CONTROLLER,)),
         Route(54, "EndQuorumEpoch", (0, 1), 1, "k54_end_quorum_epoch", listeners=(CONTROLLER,)),
-        Route(55, "DescribeQuorum", (0, 2), 0, "k55_describe_quorum", listeners=BOTH, is_forwarded=True),
+        # A controller that is not active answers this one itself, in the quorum's words.
+        Route(
+            55, "DescribeQuorum", (0, 2), 0, "k55_describe_quorum", listeners=BOTH, is_forwarded=True, for_active=False
+        ),
         Route(56, "AlterPartition", (2, 3), 0, "k56_alter_partition", listeners=(CONTROLLER,), for_active=True),
         Route(57, "UpdateFeatures", (0, 2), 0, "k57_update_features", listeners=BOTH, is_forwarded=True),
         Route(58, "Envelope", (0, 0), 0, "k58_envelope", listeners=(CONTROLLER,), for_active=True),
