@@ -203,6 +203,8 @@ class SimDisk:
         self.cold_share = 0.0
         """How often what is asked for without waiting is not in the page cache."""
         self.syncs = 0
+        self.on_replaced: Callable[[Path, bytes], object] | None = None
+        """Told of each small file that was replaced as a whole."""
         self.locked: set[Path] = set()
 
     # Faults
@@ -317,6 +319,8 @@ class SimDisk:
         directory.change(_rename(temporary, path.name))
         if sync:
             self.sync_directory(path.parent)
+        if self.on_replaced is not None:
+            self.on_replaced(path, data)
 
     def rename(self, source: Path, target: Path) -> None:
         directory = self._parent(source)

@@ -8,6 +8,7 @@
 | nothing visible taken back | the same: the truth only grows, but for topics that allow unclean elections |
 | replicas agree | every replica's log equals the truth below its own high watermark, again after each restart |
 | decisions make sense | leaders are in sync, members are replicas, whoever comes in is not fenced, epochs only grow |
+| votes survive | what a voter writes into `quorum-state` names one candidate per epoch, over all its lives |
 | images agree | two nodes that folded the metadata up to one offset hold equal images |
 
 A violation raises `Violation` at the event that caused it. Each look costs a few comparisons per partition unless
@@ -16,7 +17,10 @@ something moved, so that looking after every event is affordable.
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.codec.columns import decode_batch
@@ -25,6 +29,7 @@ from strandline.codec.messages.partition_change_record import PartitionChangeRec
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.record_batch import HEADER, PREFIX_SIZE
 from strandline.quorum.cluster_image import ClusterImage, PartitionImage
+from strandline.quorum.quorum_state import QuorumState
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
 READ_BYTES: Final = 1 << 20
 IMAGES_EVERY_S: Final = 5.0
 METADATA: Final = "metadata"
+QUORUM_STATE: Final = "quorum-state"
 
 
 class Violation(AssertionError):
@@ -80,6 +86,10 @@ class Invariants:
         self._seen: dict[int, dict[Any, Seen]] = {}
         self._nodes: dict[int, SimNode] = {}
         self._metadata_seen: dict[int, tuple[int, int, bool]] = {}
+        self._votes: dict[tuple[int, int], tuple[int, uuid.UUID]] = {}
+        self._epochs: dict[int, int] = {}
+        for sim_node in cluster.nodes.values():
+            sim_node.disk.on_replaced = partial(self._on_replaced, sim_node.node_id)
         cluster.on_started = self._on_started
         cluster.on_ended = self._on_ended
         self._loop.after_event = self._look
@@ -111,13 +121,22 @@ class Invariants:
 
     # The metadata quorum
 
+    def _on_replaced(self, node_id: int, path: Path, content: bytes) -> None:
+        if path.name != QUORUM_STATE:
+            return
+        state = QuorumState.parse(content.decode())
+        if state.leader_epoch < self._epochs.get(node_id, 0):
+            self._fail(node_id, self.metadata, f"forgot epoch {self._epochs[node_id]}: {state}")
+        self._epochs[node_id] = state.leader_epoch
+        if state.voted_id >= 0:
+            vote = state.voted_id, state.voted_directory_id
+            earlier = self._votes.setdefault((node_id, state.leader_epoch), vote)
+            if earlier != vote:
+                self._fail(node_id, self.metadata, f"voted twice in epoch {state.leader_epoch}: {earlier}, then {vote}")
+
     def _look_at_metadata(self, node_id: int, number: int, node: Node) -> None:
         metadata = node.metadata
-        state = (
-            getattr(metadata, "high_watermark", metadata.log.flushed_offset),
-            metadata.epoch,
-            getattr(metadata, "is_leader", True),
-        )
+        state = (metadata.high_watermark, metadata.epoch, metadata.is_leader)
         before = self._metadata_seen.get(number)
         if state == before:
             return
@@ -195,7 +214,8 @@ class Invariants:
         checked = seen.get(partition)
         if checked is None:
             checked = seen[partition] = Seen()
-        high_watermark, is_leader = partition.high_watermark, getattr(partition, "is_leader", True)
+        high_watermark = partition.high_watermark
+        is_leader = partition.is_leader and partition.leader_id == node_id
         if high_watermark == checked.checked_to and (not is_leader or checked.leading_epoch == partition.leader_epoch):
             return
         truth = self._truth_of(topic_id, partition)

@@ -102,7 +102,7 @@ class Nemesis:
         node = self.random.choice(up).node
         assert node is not None
         leaders = [each.leader for topic in node.image.topics.values() for each in topic.partitions]
-        controller = getattr(node.metadata, "leader_id", None)
+        controller = node.metadata.leader_id
         if controller is not None:
             # As likely as all partitions together.
             leaders += [controller] * max(1, len(leaders))

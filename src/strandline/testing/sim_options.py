@@ -123,7 +123,7 @@ def options_of(seed: int, *, safety_s: float | None = None, nodes: int | None = 
 
 
 def _topics(rng: random.Random, replicas: int, flush_mode: str) -> tuple[TopicOptions, ...]:
-    flush = {"flush.mode": flush_mode}
+    flush = {"flush.mode": flush_mode, "internal.segment.bytes": rng.choice(["10000", "100000"])}
     minimum = {"min.insync.replicas": str(min(2, replicas))}
     return (
         TopicOptions("orders", rng.choice([1, 3, 6]), replicas, {**flush, **minimum}),
