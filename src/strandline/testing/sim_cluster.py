@@ -24,6 +24,8 @@ from strandline.testing.sim_runtime import SimHost, SimRuntime
 CLIENT_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
 DATA: Final = Path("data")
+RESTART_S: Final = 1.0
+"""After how long a process that ended by itself is started again."""
 
 # What costs a simulated node much and tells nothing: metrics look at clocks, and nobody reads them.
 _QUIET: Final = {"metrics.enable": "false"}
@@ -43,7 +45,9 @@ class SimNode:
         self.node: Node | None = None
         self.is_stopping = False
         self.failure: str = ""
-        """Why the node could not start, or ended by itself."""
+        """Why the node could not start."""
+        self.given_up = 0
+        """How often the node said that it cannot go on."""
 
     @property
     def is_up(self) -> bool:
@@ -87,9 +91,18 @@ class SimNode:
         self.cluster.on_started(self)
 
     def _on_failed(self) -> None:
-        """The node says that it cannot go on: the process ends, and whoever runs it starts it again some day."""
-        self.failure = "the node gave up"
-        self.cluster.loop.call_in(0.0, self.kill)
+        """The node says that it cannot go on: the process ends, and whoever watches over it starts another."""
+        self.given_up += 1
+        self.cluster.loop.call_in(0.0, self._replace, self.lives)
+
+    def _replace(self, life: int) -> None:
+        if life == self.lives and self.node is not None:
+            self.kill()
+            self.cluster.loop.call_in(RESTART_S, self._start_again, life)
+
+    def _start_again(self, life: int) -> None:
+        if life == self.lives and self.node is None:
+            self.start()
 
     def stop(self, on_stopped: Callable[[], object] | None = None) -> None:
         """SIGTERM: an orderly end."""
