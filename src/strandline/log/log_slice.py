@@ -66,3 +66,20 @@ class FlushJob:
                 index.close()
         for directory in self._directories:
             self._disk.sync_directory(directory)
+
+
+def slice_size(
+    segment: Segment, position: int, end: int, size_bytes_max: int, at_least_one: bool, may_block: bool
+) -> int:
+    """How many bytes from `position`, ending between batches."""
+    if end - position <= size_bytes_max:
+        return end - position
+    boundary = segment.index.boundary_before(position + max(0, size_bytes_max))
+    if boundary > position:
+        return boundary - position
+    # No index entry in reach: one batch at a time, or as many bytes as asked with a batch cut at the end, which
+    # readers drop. A first batch that does not fit is sent whole or not at all.
+    first = segment.batch_size_at(position, may_block=may_block)
+    if first > size_bytes_max:
+        return first if at_least_one else 0
+    return size_bytes_max
