@@ -89,7 +89,7 @@ class SnapshotMaker:
         self._writer = SnapshotWriter(
             snapshot_id, now_ms=self._runtime.now_ms(), last_timestamp_ms=fold.last_timestamp_ms
         )
-        self._records = iter(fold.image.copy().records())
+        self._records = fold.image.copy().iter_records()
         try:
             self._partial = self._quorum_log.snapshots.begin(snapshot_id)
             kraft_version = self._quorum_log.kraft_version

@@ -362,18 +362,20 @@ class ClusterImage:
 
     def records(self) -> list[Any]:
         """This image as records, in Kafka's order of a snapshot; folding them gives an equal image."""
-        return [
-            *self._feature_records(),
-            *(dataclasses.replace(self.brokers[broker_id].registration) for broker_id in sorted(self.brokers)),
-            *(record for name in sorted(self.topics) for record in _topic_records(self.topics[name])),
-            *(
-                ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
-                for (kind, resource), overrides in sorted(self.configs.items())
-                for name, value in sorted(overrides.items())
-            ),
-            *self._producer_id_records(),
-            *self.kept.records(),
-        ]
+        return list(self.iter_records())
+
+    def iter_records(self) -> Iterator[Any]:
+        """The same, one by one; the image must not change meanwhile."""
+        yield from self._feature_records()
+        for broker_id in sorted(self.brokers):
+            yield dataclasses.replace(self.brokers[broker_id].registration)
+        for name in sorted(self.topics):
+            yield from _topic_records(self.topics[name])
+        for (kind, resource), overrides in sorted(self.configs.items()):
+            for name, value in sorted(overrides.items()):
+                yield ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
+        yield from self._producer_id_records()
+        yield from self.kept.records()
 
     def _feature_records(self) -> Iterator[Any]:
         # metadata.version first: it says how to read everything after it.
