@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from bench.kafka_jars import CACHE, kafka_class_path
 from bench.measure import cpu_seconds, resident_mb
@@ -79,6 +79,36 @@ class BrokerFailed(Exception):
     """The server did not start, or left before it was asked to."""
 
 
+class Server(Protocol):
+    """What a scenario works with: one broker, or a cluster of them. `name` is its column in the report."""
+
+    name: str
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    @property
+    def command(self) -> Sequence[str]: ...
+
+    def cpu_seconds(self) -> float: ...
+
+    def resident_mb(self) -> float: ...
+
+    def create_topic(self, topic: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None: ...
+
+    def delete_topic(self, topic: str) -> None: ...
+
+    def addresses_of(self, topic: str) -> list[str]:
+        """Where each partition of the topic is led, in order; one address alone stands for all."""
+        ...
+
+    def stalls(self) -> str: ...
+
+    def stop(self) -> None: ...
+
+    def discard(self) -> None: ...
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -125,6 +155,9 @@ class Broker:
                 if self.process.poll() is not None or time.perf_counter() - moved_at > STANDSTILL_S:
                     raise BrokerFailed(f"it serves {most:,} of {partitions:,} partitions: {self.last_words(1)}")
                 time.sleep(0.02)
+
+    def addresses_of(self, topic: str) -> list[str]:
+        return [self.bootstrap]
 
     def delete_topic(self, topic: str) -> None:
         with self.connect() as connection:

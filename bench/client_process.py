@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from bench.brokers import Broker
+from bench.brokers import Server
 
 READY = "ready"
 _ROOT = Path(__file__).resolve().parent.parent
@@ -76,7 +76,7 @@ class ClientProcess:
 
 
 def run_measured(
-    broker: Broker, tasks: Sequence[tuple[str, Mapping[str, Any]]]
+    broker: Server, tasks: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> tuple[float, float, list[dict[str, Any]]]:
     """Run clients side by side; return the broker's CPU seconds, the elapsed seconds and each client's result."""
     clients = [ClientProcess(client, bootstrap=broker.bootstrap, **task) for client, task in tasks]

@@ -8,14 +8,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from bench.brokers import KAFKA, STRANDLINE, Broker, start_kafka, start_strandline
+from bench.brokers import KAFKA, STRANDLINE, Broker, Server, start_kafka, start_strandline
+from bench.cluster_node import KafkaSystem, StrandlineSystem, System
+from bench.clusters import Cluster, local_cluster
 from bench.figures import Figure, Samples, Target
 from bench.warm_up import warm_up
 
 CACHE = Path(__file__).resolve().parent.parent / ".cache" / "bench"
 ASYNC_FLUSH = {"flush.mode": "async"}
+
+
+_ServerT = TypeVar("_ServerT", bound=Server)
 
 
 class Starter(Protocol):
@@ -37,7 +42,8 @@ class Stage:
     remarks: list[str] = field(default_factory=list)
     commands: dict[str, str] = field(default_factory=dict)
     _shared: list[Broker] = field(default_factory=list)
-    _alive: list[Broker] = field(default_factory=list)
+    _shared_clusters: list[Cluster] = field(default_factory=list)
+    _alive: list[Server] = field(default_factory=list)
     _root: Path | None = None
 
     def scaled(self, full: int, quick: int) -> int:
@@ -75,7 +81,18 @@ class Stage:
         self.commands.setdefault(name, " ".join(broker.command).replace(str(CACHE.parent.parent), "."))
         return broker
 
-    def discard(self, broker: Broker) -> None:
+    def start_cluster(self, name: str, *, settings: Mapping[str, str] | None = None) -> Cluster:
+        """Three nodes by the name of their column, with the same settings for both systems."""
+        plays_kafka = name == KAFKA or self.kafka_twice
+        system: System = KafkaSystem() if plays_kafka else StrandlineSystem()
+        root = Path(tempfile.mkdtemp(prefix=f"{name}-cluster-", dir=self.root))
+        cluster = local_cluster(system, root, name=name, settings=settings)
+        self._alive.append(cluster)
+        self.commands.setdefault(f"{name} cluster", " ".join(cluster.command).replace(str(CACHE.parent.parent), "."))
+        cluster.start()
+        return cluster
+
+    def discard(self, broker: Server) -> None:
         broker.stop()
         if broker.stalls():
             self.remarks.append(f"{broker.name}, stopped in {self.scenario}: {broker.stalls()}")
@@ -86,6 +103,7 @@ class Stage:
     def shared_pair(self) -> list[Broker]:
         """The warmed brokers that most scenarios use: `flush.mode=async`, which is what Kafka's default does."""
         if not self._shared:
+            self.put_shared_pair_away()
             self._shared = [self.start(name, settings=ASYNC_FLUSH) for name in self.starters()]
             warm_up(self._shared, rounds=self.warm_rounds, quick=self.quick, say=self.say)
         return self._shared
@@ -108,14 +126,37 @@ class Stage:
                 self.discard(broker)
 
     def put_shared_pair_away(self) -> None:
-        for broker in self._shared:
+        pair: list[Server] = [*self._shared, *self._shared_clusters]
+        for broker in pair:
             self.discard(broker)
-        self._shared = []
+        self._shared, self._shared_clusters = [], []
+
+    def shared_clusters(self) -> list[Cluster]:
+        """Two warmed clusters of three nodes with stock settings, alone on the machine with their clients."""
+        if not self._shared_clusters:
+            self.put_shared_pair_away()
+            for name in self.starters():
+                self._shared_clusters.append(self.start_cluster(name))
+            warm_up(self._shared_clusters, rounds=self.warm_rounds, quick=self.quick, say=self.say)
+        return self._shared_clusters
+
+    @contextmanager
+    def fresh_clusters(self, *, settings: Mapping[str, str] | None = None) -> Iterator[list[Cluster]]:
+        """Clusters of the scenario's own; what it kills and leaves behind is no concern of others."""
+        self.put_shared_pair_away()
+        clusters = []
+        try:
+            for name in self.starters():
+                clusters.append(self.start_cluster(name, settings=settings))
+            yield clusters
+        finally:
+            for cluster in clusters:
+                self.discard(cluster)
 
     def take_turns(
         self,
-        brokers: Sequence[Broker],
-        work: Callable[[Broker], dict[str, float]],
+        brokers: Sequence[_ServerT],
+        work: Callable[[_ServerT], dict[str, float]],
         *,
         rounds: int | None = None,
         warm_rounds: int | None = None,

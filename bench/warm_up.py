@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bench.brokers import Broker
+from bench.brokers import Server
 from bench.client_process import run_measured
 from bench.measure import MB
 
@@ -16,13 +16,14 @@ TOPIC = "warm-up"
 PARTITIONS = 8
 
 
-def warm_up(brokers: Sequence[Broker], *, rounds: int, quick: bool, say: Callable[[str], None]) -> None:
+def warm_up(brokers: Sequence[Server], *, rounds: int, quick: bool, say: Callable[[str], None]) -> None:
     requests, plain, packed = (2_000, 10_000, 50_000) if quick else (40_000, 100_000, 500_000)
     for broker in brokers:
         broker.create_topic(TOPIC, PARTITIONS)
     for number in range(rounds):
         for broker in brokers:
             one_record = {"topic": TOPIC, "partitions": PARTITIONS, "connections": 32, "count": requests}
+            one_record["addresses"] = broker.addresses_of(TOPIC)
             cpu, _, _ = run_measured(broker, [("one_record_raw", {**one_record, "idempotent": number % 2 == 0})])
             cpu_plain, _, _ = run_measured(broker, [("produce", {"topic": TOPIC, "count": plain, "value_bytes": 1024})])
             lz4 = {"config": {"compression.type": "lz4"}, "values": "orders"}

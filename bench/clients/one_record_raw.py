@@ -17,10 +17,12 @@ from bench.wire import Connection, OneRecordProduce
 
 def main() -> None:
     options = task()
-    host, _, port = options["bootstrap"].partition(":")
+    # Bare sockets know nothing of leaders: where each partition is led stands in the task, or there is one broker.
+    addresses = options.get("addresses") or [options["bootstrap"]]
     connections: dict[int, Connection] = {}
     requests: dict[int, OneRecordProduce] = {}
     for number in range(options["connections"]):
+        host, _, port = addresses[number % options["partitions"] % len(addresses)].partition(":")
         connection = Connection(host, int(port))
         producer = connection.init_producer_id() if options["idempotent"] else None
         request = OneRecordProduce(options["topic"], number % options["partitions"], b"x" * 100, producer)

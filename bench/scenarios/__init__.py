@@ -11,6 +11,11 @@ from typing import Protocol, cast
 from bench.figures import Figure
 from bench.scenarios import (
     cli_start,
+    cluster_failover,
+    cluster_latency,
+    cluster_partitions,
+    cluster_produce_1k,
+    cluster_produce_100_lz4,
     cold_read,
     fanout,
     fetch_1k,
@@ -58,6 +63,11 @@ SCENARIOS: dict[str, Scenario] = {
         many_partitions,
         metrics_cost,
         topics_1000,
+        cluster_produce_1k,
+        cluster_produce_100_lz4,
+        cluster_latency,
+        cluster_partitions,
+        cluster_failover,
         library,
         cli_start,
     )

@@ -6,7 +6,7 @@ the broker's cores and takes a good part of them, so much of its latency is its 
 
 from __future__ import annotations
 
-from bench.brokers import Broker
+from bench.brokers import Broker, Server
 from bench.client_process import run_measured
 from bench.figures import Figure, ratio_at_most
 from bench.stage import Stage, beside_kafka
@@ -45,12 +45,20 @@ def run(stage: Stage) -> list[Figure]:
 
 
 def one_record(
-    broker: Broker, client: str, *, topic: str, count: int, idempotent: bool, partitions: int = CONNECTIONS
+    broker: Server,
+    client: str,
+    *,
+    topic: str,
+    count: int,
+    idempotent: bool,
+    partitions: int = CONNECTIONS,
+    connections: int = CONNECTIONS,
 ) -> dict[str, float]:
     task = {
         "topic": topic,
         "partitions": partitions,
-        "connections": CONNECTIONS,
+        "addresses": broker.addresses_of(topic),
+        "connections": connections,
         "count": count,
         "idempotent": idempotent,
     }

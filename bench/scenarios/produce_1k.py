@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.brokers import Broker
+from bench.brokers import Broker, Server
 from bench.client_process import run_measured
 from bench.figures import Figure, ratio_at_most
 from bench.measure import MB
@@ -33,7 +33,7 @@ def run(stage: Stage) -> list[Figure]:
 
 
 def produced(
-    broker: Broker, *, topic: str, count: int, value_bytes: int, values: str = "random", **config: object
+    broker: Server, *, topic: str, count: int, value_bytes: int, values: str = "random", **config: object
 ) -> dict[str, float]:
     """Produce with one librdkafka client; MB are bytes of values before compression."""
     options = {key.replace("_", "."): setting for key, setting in config.items()}
