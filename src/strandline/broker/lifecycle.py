@@ -46,6 +46,8 @@ REGISTRATION_VERSION: Final = 4
 HEARTBEAT_VERSION: Final = 1
 RETRY_S: Final = 0.2
 """Between attempts to register."""
+SILENCE_S_MAX: Final = 5.0
+"""How long a broker that stops waits for a controller that says nothing; one that fails over is back sooner."""
 HURRY_S: Final = 0.1
 """Between heartbeats while something is waited for: to be unfenced, to be let go."""
 
@@ -81,7 +83,9 @@ class Timing:
     session_timeout_s: float = 9.0
     registration_timeout_s: float = 60.0
     shutdown_timeout_s: float = 30.0
-    """How long a controlled shutdown waits for the controller; after that others notice by the session's end."""
+    """How long a controlled shutdown may take; after that others notice by the session's end."""
+    shutdown_silence_s: float = 5.0
+    """How long it waits for a controller that is not heard of: who stops a whole cluster stops the last ones so."""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Timing:
@@ -170,7 +174,8 @@ class Lifecycle:
             self._runtime.call_soon(self._stop)
             return
         self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
-        self._runtime.call_later(self._timing.shutdown_timeout_s, self._give_up_stopping)
+        now = self._runtime.monotonic()
+        self._look_whether_to_give_up(now, now + self._timing.shutdown_timeout_s)
         self._act_now()
 
     def close(self) -> None:
@@ -374,10 +379,16 @@ class Lifecycle:
 
     # Stopping
 
-    def _give_up_stopping(self) -> None:
-        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+    def _look_whether_to_give_up(self, since: float, deadline: float) -> None:
+        """Where all nodes stop together, the last of them find no controller: they are not to wait for long."""
+        if self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            return
+        now = self._runtime.monotonic()
+        if now >= deadline or now - max(since, self._heard_at) >= SILENCE_S_MAX:
             log.warning("the controller did not take the leaderships of this broker in time; stopping without it")
             self._stop()
+        else:
+            self._runtime.call_later(HURRY_S, self._look_whether_to_give_up, since, deadline)
 
     def _stop(self) -> None:
         self.state = BrokerState.STOPPED
