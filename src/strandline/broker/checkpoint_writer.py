@@ -59,6 +59,12 @@ class CheckpointWriter:
         self._waiting.append(on_done)
         self._start()
 
+    def write_recovery_points(self, on_done: Done) -> None:
+        """Write the recovery points as they are now, perhaps lower than before; `on_done(error)` likewise."""
+        self._wanted.add(RECOVERY_POINTS)
+        self._waiting.append(on_done)
+        self._start()
+
     def _start(self) -> None:
         if self._is_writing or not (self._waiting or self._wanted):
             return

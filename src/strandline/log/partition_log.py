@@ -20,7 +20,7 @@ from strandline.log import leader_epochs as epoch_file
 from strandline.log.disk import Buffer, Disk
 from strandline.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from strandline.log.leader_epochs import LeaderEpochs
-from strandline.log.log_slice import FlushJob, LogSlice
+from strandline.log.log_slice import FlushJob, LogSlice, slice_size
 from strandline.log.observer import BatchObserver
 from strandline.log.open_files import OpenFiles
 from strandline.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
@@ -64,6 +64,7 @@ class PartitionLog:
         self._unsynced_indexes: list[Path] = []
         self.dirty_segments: list[Segment] = []
         self._flushing: FlushJob | None = None
+        self._cut_offset: int | None = None
 
     # Segments
 
@@ -310,7 +311,8 @@ class PartitionLog:
         segments = self.dirty_segments
         directories = list(dict.fromkeys(self.unsynced_directories))
         try:
-            job = FlushJob(self.disk, segments, self._unsynced_indexes, directories, self.log_end_offset)
+            end_offset = self.log_end_offset if self._cut_offset is None else self._cut_offset
+            job = FlushJob(self.disk, segments, self._unsynced_indexes, directories, end_offset)
         except OSError as error:
             self.fail(DiskFailed(f"{self.directory}: cannot flush: {error}"))
             return None
@@ -401,7 +403,7 @@ class PartitionLog:
             position = segment.locate(offset, may_block=may_block)
             if position is not None:
                 end = self._limit_position(at, limit, may_block)
-                size = _slice_size(segment, position, end, size_bytes_max, at_least_one, may_block)
+                size = slice_size(segment, position, end, size_bytes_max, at_least_one, may_block)
                 return LogSlice(segment, position, size) if size > 0 else None
             # The cleaner took the last batches of this segment: what comes next begins the following one.
             at += 1
@@ -447,6 +449,23 @@ class PartitionLog:
 
     # Cutting
 
+    def begin_cut(self, offset: int) -> bool:
+        """The log is to be cut at `offset`, once a recovery point on disk that is higher has been lowered.
+
+        From here on nothing above counts as flushed, whoever asks; whether there was such a recovery point.
+        """
+        self._cut_offset = offset
+        if self._flushing is not None:
+            self._flushing.end_offset = min(self._flushing.end_offset, offset)
+        if self.flushed_offset <= offset:
+            return False
+        self.flushed_offset = offset
+        return True
+
+    def leave_uncut(self) -> None:
+        """The cut that was begun is not made after all."""
+        self._cut_offset = None
+
     def truncate_to(self, offset: int) -> None:
         """Forget everything from `offset` on; it must be the start of a batch or the end.
 
@@ -454,6 +473,7 @@ class PartitionLog:
         `LogDirectory.lower_recovery_point`. What was dropped is off the disk when this returns, so that no power cut
         can bring a dropped segment, or a dropped epoch, back behind batches that are appended from now on.
         """
+        self._cut_offset = None
         if offset >= self.log_end_offset:
             return
         count = len(self.segments)
@@ -497,6 +517,7 @@ class PartitionLog:
             self.save_leader_epochs(sync=True)
             self.snapshots.remove_beyond(-1)
             self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
+            self._cut_offset = None
             if self._flushing is not None:
                 self._flushing.end_offset = min(self._flushing.end_offset, offset)
             self.add_segment(offset, now_ms)
@@ -586,20 +607,3 @@ def _jitter_ms(segment: Segment, config: TopicConfig) -> int:
     """
     name = f"{segment.path.parent.name}/{segment.base_offset}"
     return int(crc32c(name.encode())) % min(config.segment_jitter_ms, config.segment_ms)
-
-
-def _slice_size(
-    segment: Segment, position: int, end: int, size_bytes_max: int, at_least_one: bool, may_block: bool
-) -> int:
-    """How many bytes from `position`, ending between batches."""
-    if end - position <= size_bytes_max:
-        return end - position
-    boundary = segment.index.boundary_before(position + max(0, size_bytes_max))
-    if boundary > position:
-        return boundary - position
-    # No index entry in reach: one batch at a time, or as many bytes as asked with a batch cut at the end, which
-    # readers drop. A first batch that does not fit is sent whole or not at all.
-    first = segment.batch_size_at(position, may_block=may_block)
-    if first > size_bytes_max:
-        return first if at_least_one else 0
-    return size_bytes_max

@@ -578,6 +578,9 @@ class Partition:
     def _on_cut(self, old_end_offset: int) -> None:
         log = self.log
         self.opened_at_offset += log.log_end_offset - old_end_offset
+        while self.waiting_flushes:
+            # What was waited for is gone.
+            self.waiting_flushes.popleft()[1].on_commit(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self.high_watermark > log.log_end_offset or self.high_watermark < log.log_start_offset:
             # Only after an unclean election, or where the leader's log begins later: readers are told by the epoch.
             self.high_watermark = max(log.log_start_offset, min(self.high_watermark, log.log_end_offset))

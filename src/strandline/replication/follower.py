@@ -83,6 +83,11 @@ class Follower:
         """Whether a request is out."""
         return self._in_flight is not None
 
+    def is_as_asked(self, key: Key) -> bool:
+        """Whether a partition still stands where the leader was asked about it."""
+        followed = self._followed.get(key)
+        return followed is not None and not followed.is_held and _is_as_asked(followed)
+
     # What to follow
 
     def follow(self, key: Key, position: Position, *, size_bytes_max: int) -> None:
