@@ -138,7 +138,8 @@ class OffsetsTopicOfNode:
         return len(topic.partitions) if topic is not None else self._node.config.offsets_topic_num_partitions
 
     def partition(self, index: int) -> Partition | None:
-        return self._node.partition(CONSUMER_OFFSETS_TOPIC, index)
+        partition = self._node.partition(CONSUMER_OFFSETS_TOPIC, index)
+        return partition if partition is not None and partition.is_leader else None
 
     def create(self) -> None:
         create_missing(self._node, [CONSUMER_OFFSETS_TOPIC], _log_failure)  # type: ignore[arg-type]

@@ -46,8 +46,6 @@ REGISTRATION_VERSION: Final = 4
 HEARTBEAT_VERSION: Final = 1
 RETRY_S: Final = 0.2
 """Between attempts to register."""
-SILENCE_S_MAX: Final = 5.0
-"""How long a broker that stops waits for a controller that says nothing; one that fails over is back sooner."""
 HURRY_S: Final = 0.1
 """Between heartbeats while something is waited for: to be unfenced, to be let go."""
 
@@ -384,7 +382,7 @@ class Lifecycle:
         if self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             return
         now = self._runtime.monotonic()
-        if now >= deadline or now - max(since, self._heard_at) >= SILENCE_S_MAX:
+        if now >= deadline or now - max(since, self._heard_at) >= self._timing.shutdown_silence_s:
             log.warning("the controller did not take the leaderships of this broker in time; stopping without it")
             self._stop()
         else:

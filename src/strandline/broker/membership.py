@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.channel import Channel
 from strandline.broker.controller_channel import ControllerChannel, LocalController
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from strandline.broker.node import Node
 
 log = logging.getLogger("strandline.node")
+
+HAND_OVER_S_MAX: Final = 2.0
+HAND_OVER_LOOK_S: Final = 0.01
 
 
 class Membership:
@@ -204,16 +207,25 @@ class Membership:
 
     def leave(self, on_left: Callable[[], object]) -> None:
         """Have leaderships moved elsewhere, if there is an elsewhere; then hand over the quorum."""
-
-        def left() -> None:
-            if self.metadata.is_leader:
-                self.metadata.resign()
-            on_left()
-
         if not self._node.config.is_broker or self.metadata.image.brokers.keys() <= {self._node.node_id}:
-            left()
+            self._hand_over(on_left)
         else:
-            self.lifecycle.begin_shutdown(left)
+            self.lifecycle.begin_shutdown(lambda: self._hand_over(on_left))
+
+    def _hand_over(self, on_left: Callable[[], object]) -> None:
+        """A leader of the quorum resigns, and stays until the others have another, for they need its vote perhaps."""
+        if not self.metadata.is_leader or len(self.metadata.raft.voters) == 1:
+            on_left()
+            return
+        self.metadata.resign()
+        self._await_successor(self._node.runtime.monotonic() + HAND_OVER_S_MAX, on_left)
+
+    def _await_successor(self, deadline: float, on_left: Callable[[], object]) -> None:
+        runtime = self._node.runtime
+        if self.metadata.leader_id in (None, self._node.node_id) and runtime.monotonic() < deadline:
+            runtime.call_later(HAND_OVER_LOOK_S, self._await_successor, deadline, on_left)
+        else:
+            on_left()
 
     def close(self) -> None:
         self.metadata.stop_waiting(self._on_quorum_news)
