@@ -57,6 +57,10 @@ class Metadata(Protocol):
         """Whether this node is the active controller."""
 
     @property
+    def leader_id(self) -> int | None:
+        """Which node is, as far as this one knows."""
+
+    @property
     def next_offset(self) -> int:
         """Where the next record goes."""
 

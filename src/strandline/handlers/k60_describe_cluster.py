@@ -1,8 +1,9 @@
-"""DescribeCluster (60), versions 0-2: the brokers and where to reach them.
+"""DescribeCluster (60), versions 0-2: the brokers and where to reach them, or the controllers.
 
-Honoured: the type of endpoint (1+; brokers are described here, controllers are not), fenced brokers (2+), authorized
-operations, which are all of them while there are no access rules. As in Kafka the controller that is named is a broker
-that takes requests for it: on one node, that node.
+Honoured: the type of endpoint (1+; brokers are described on the listener of clients, controllers on that of
+controllers), fenced brokers (2+), authorized operations, which are all of them while there are no access rules. As in
+Kafka, clients are told of a broker that takes requests for the controller, which is this one; on a controller's
+listener it is the active controller that is named.
 """
 
 from __future__ import annotations
@@ -22,9 +23,17 @@ CONTROLLERS = 2
 
 
 def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    if request.endpoint_type != BROKERS:
-        return _refusal(request.endpoint_type)
     node = context.node
+    if request.endpoint_type != (CONTROLLERS if context.is_at_controller else BROKERS):
+        return _refusal(request.endpoint_type, is_at_controller=context.is_at_controller)
+    if context.is_at_controller:
+        leader_id = node.metadata.leader_id
+        return DescribeClusterResponse(
+            endpoint_type=CONTROLLERS,
+            cluster_id=node.cluster_id,
+            controller_id=-1 if leader_id is None else leader_id,
+            brokers=_controllers(node),
+        )
     brokers = _brokers(node, with_fenced=request.include_fenced_brokers)
     return DescribeClusterResponse(
         cluster_id=node.cluster_id,
@@ -36,14 +45,34 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
     )
 
 
-def _refusal(endpoint_type: int) -> DescribeClusterResponse:
-    if endpoint_type == CONTROLLERS:
+def _refusal(endpoint_type: int, *, is_at_controller: bool) -> DescribeClusterResponse:
+    if endpoint_type in (BROKERS, CONTROLLERS):
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        here, wanted = ("CONTROLLER", "BROKER") if is_at_controller else ("BROKER", "CONTROLLER")
+        message = f"The request was sent to an endpoint of type {here}, but we wanted an endpoint of type {wanted}"
     else:
         code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         message = f"Unsupported endpoint type {endpoint_type}"
     return DescribeClusterResponse(error_code=code, error_message=message)
+
+
+def _controllers(node: Node) -> list[DescribeClusterBroker]:
+    """Those that made themselves known, in the order of their ids."""
+    registered = [
+        record
+        for (kind, *_), record in node.image.kept.by_identity.items()
+        if kind == "controller" and record.end_points
+    ]
+    return [
+        DescribeClusterBroker(
+            broker_id=record.controller_id,
+            host=record.end_points[0].host,
+            port=record.end_points[0].port,
+            rack=None,
+            is_fenced=False,
+        )
+        for record in sorted(registered, key=lambda each: each.controller_id)
+    ]
 
 
 def _brokers(node: Node, *, with_fenced: bool) -> list[DescribeClusterBroker]:

@@ -46,6 +46,11 @@ class MetadataOfMember:
         return self._member.cluster.leader is self._member
 
     @property
+    def leader_id(self) -> int | None:
+        leader = self._member.cluster.leader
+        return None if leader is None else leader.node_id
+
+    @property
     def epoch(self) -> int:
         return self._member.cluster.epoch
 

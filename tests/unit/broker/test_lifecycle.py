@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 
 import pytest
 from tests.unit.broker.small_cluster import CLIENT_PORT, CLUSTER_ID, CONTROLLER_PORT, Member, SmallCluster
 
+from strandline.broker.controller_registration import ControllerRegistration, registration_request
 from strandline.broker.lifecycle import BrokerState, Identity, Lifecycle, Timing
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from strandline.codec.messages.describe_cluster_request import DescribeClusterRequest
 from strandline.codec.messages.unregister_broker_request import UnregisterBrokerRequest
+from strandline.errors import ErrorCode
 from strandline.quorum.features import SUPPORTED_FEATURES
 
 
@@ -218,6 +222,44 @@ def test_a_broker_that_never_was_registered_goes_at_once() -> None:
     assert not done
     cluster.run(0.01)
     assert done == [1]
+
+
+# Controllers
+
+
+def test_controllers_make_themselves_known_and_are_listed_where_controllers_are_asked() -> None:
+    cluster = SmallCluster()
+    cluster.start()
+    for member in cluster.members:
+        request = registration_request(
+            member.node_id,
+            uuid.UUID(int=member.node_id),
+            endpoints=[("CONTROLLER", member.host_name, CONTROLLER_PORT)],
+            features=SUPPORTED_FEATURES,
+        )
+        known = partial(_known_controller, member)
+        ControllerRegistration(member.runtime, member.controller_channel, request, known=known).start()
+    cluster.run(2)
+    written = len(cluster.log)
+    cluster.run(20)
+    assert len(cluster.log) == written, "who is known says nothing more"
+    answer = cluster.ask(DescribeClusterRequest(endpoint_type=2), 1, node_id=3, port=CONTROLLER_PORT)
+    assert (answer.error_code, answer.controller_id, answer.endpoint_type) == (0, 1, 2)
+    assert [(each.broker_id, each.host, each.port) for each in answer.brokers] == [
+        (number, f"node-{number}", CONTROLLER_PORT) for number in (1, 2, 3)
+    ]
+    for port, kind, code in (
+        (CONTROLLER_PORT, 1, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+        (CLIENT_PORT, 2, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+        (CONTROLLER_PORT, 3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+    ):
+        refused = cluster.ask(DescribeClusterRequest(endpoint_type=kind), 1, node_id=2, port=port)
+        assert refused.error_code == code
+
+
+def _known_controller(member: Member) -> uuid.UUID | None:
+    record = member.image.kept.by_identity.get(("controller", member.node_id))
+    return None if record is None else record.incarnation_id
 
 
 # What goes with the epoch
