@@ -16,7 +16,7 @@ import logging
 import re
 import threading
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -52,6 +52,8 @@ class LogDirectory:
         self.open_files = OpenFiles(disk, open_files_max=open_files_max)
         disk.make_directory(path)
         self._lock = disk.lock(path)
+        self.new_hex: Callable[[], str] = lambda: uuid.uuid4().hex
+        """What makes the names of deleted and stray directories unique; a simulation gives its own."""
         self._written: dict[Path, bytes] = {}
         self._files_made = 0
         self._saved: dict[Path, int] = {}
@@ -174,11 +176,11 @@ class LogDirectory:
 
     def delete_path(self, name: TopicPartition) -> Path:
         """Where a log that is being deleted is moved."""
-        return self.path / f"{name.topic[:_NAME_KEPT_MAX]}-{name.partition}.{uuid.uuid4().hex}{DELETE_SUFFIX}"
+        return self.path / f"{name.topic[:_NAME_KEPT_MAX]}-{name.partition}.{self.new_hex()}{DELETE_SUFFIX}"
 
     def put_aside(self, name: TopicPartition) -> Path:
         """Move a directory that belongs to no topic we know out of the way. It is never deleted by itself."""
-        target = self.path / f"{name.topic[:_NAME_KEPT_MAX]}-{name.partition}.{uuid.uuid4().hex}{STRAY_SUFFIX}"
+        target = self.path / f"{name.topic[:_NAME_KEPT_MAX]}-{name.partition}.{self.new_hex()}{STRAY_SUFFIX}"
         self.disk.rename(self.path / str(name), target)
         return target
 

@@ -80,6 +80,7 @@ class SimNode:
             )
             # Neither is part of what a node promises, and both look at real clocks.
             node.watchdog.start = node.gc_pauses.start = _nothing  # type: ignore[method-assign]
+            node.directory.new_hex = lambda: f"{runtime.random.getrandbits(128):032x}"
             node.on_failed = self._on_failed
             self.node = node
             node.start()

@@ -172,6 +172,7 @@ class Run:
         *,
         looks_every_s: float = 0.0,
         rewinds_every_s: float = 0.0,
+        follows_replicas: bool = False,
         is_final: bool = False,
     ) -> SimConsumer:
         return SimConsumer(
@@ -182,6 +183,7 @@ class Run:
             self.partitions(topic),
             looks_every_s=looks_every_s,
             rewinds_every_s=rewinds_every_s,
+            follows_replicas=follows_replicas,
             loses_are_legal=topic.may_lose,
             is_final=is_final,
         )
