@@ -1,0 +1,423 @@
+"""One story for each trap that other replicated logs fell into. The trap is set on purpose; the invariants and the
+checker of the simulation judge, and what a client must be told is asserted here.
+
+Timing is drawn from the seed, so each story is told several times with other moments.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from tests.simulation.stage import ORDERS, Play, stage
+
+from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from strandline.codec.messages.delete_topics_response import DeleteTopicsResponse
+from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from strandline.codec.messages.fetch_response import FetchResponse
+from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
+from strandline.codec.messages.offset_for_leader_epoch_request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from strandline.codec.messages.offset_for_leader_epoch_response import OffsetForLeaderEpochResponse
+from strandline.errors import ErrorCode
+from strandline.testing.sim_cluster import SimNode
+from strandline.testing.sim_options import UNCLEAN, TopicOptions
+
+SEEDS = range(3)
+ONE = dataclasses.replace(ORDERS, partitions=1)
+
+
+# KIP-101, KIP-279: truncation by the high watermark loses or forks records
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_follower_that_comes_back_just_before_its_leader_dies(seed: int) -> None:
+    """Its high watermark is behind what it holds; were it cut there, what it alone holds then would be gone."""
+    with stage(seed, ONE) as play:
+        play.work()
+        for _ in range(4):
+            play.wait(acknowledged=60)
+            follower = play.random.choice(play.followers("orders"))
+            follower.kill()
+            play.rest(play.random.uniform(0.0, 0.5))
+            follower.start()
+            play.rest(play.random.uniform(0.1, 3.0))
+            leader = play.leader("orders")
+            leader.kill()
+            play.rest(play.random.uniform(0.5, 9.0))
+            leader.start()
+            play.wait_whole()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_leaders_in_quick_succession_fork_no_log(seed: int) -> None:
+    """Each leader writes something that nobody else gets, and is cut off; then all of them meet again."""
+    with stage(seed, ONE, settings={"broker.session.timeout.ms": "3000"}) as play:
+        play.work()
+        for _ in range(3):
+            play.wait(acknowledged=40)
+            leader = play.leader("orders")
+            for other in play.followers("orders"):
+                play.network.block(leader.name, other.name)
+                play.network.block(other.name, leader.name)
+            # Its clients still reach it, and it appends what it cannot commit.
+            play.rest(play.random.uniform(4.0, 8.0))
+            if play.random.random() < 0.5:
+                leader.kill()
+                play.network.heal()
+                play.rest(play.random.uniform(0.0, 1.0))
+                leader.start()
+            play.network.heal()
+            play.wait_whole()
+
+
+# KIP-320: a client that does not see a truncation
+
+
+def epochs_asked(play: Play, target: SimNode, epoch: int) -> list[int]:
+    """What Fetch, ListOffsets and OffsetForLeaderEpoch answer to a client that believes in `epoch`."""
+    fetch = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1 << 20,
+        session_epoch=-1,
+        topics=[
+            FetchTopic(
+                topic_id=play.topic_id("orders"),
+                partitions=[FetchPartition(partition=0, current_leader_epoch=epoch, partition_max_bytes=1 << 20)],
+            )
+        ],
+    )
+    fetched = play.ask(target, fetch, 16, FetchResponse)
+    look = ListOffsetsPartition(partition_index=0, current_leader_epoch=epoch, timestamp=-1)
+    listed = play.ask(
+        target,
+        ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="orders", partitions=[look])]),
+        7,
+        ListOffsetsResponse,
+    )
+    ends = play.ask(
+        target,
+        OffsetForLeaderEpochRequest(
+            replica_id=-1,
+            topics=[
+                OffsetForLeaderTopic(
+                    topic="orders",
+                    partitions=[OffsetForLeaderPartition(partition=0, current_leader_epoch=epoch, leader_epoch=0)],
+                )
+            ],
+        ),
+        4,
+        OffsetForLeaderEpochResponse,
+    )
+    return [
+        fetched.responses[0].partitions[0].error_code,
+        listed.topics[0].partitions[0].error_code,
+        ends.topics[0].partitions[0].error_code,
+    ]
+
+
+def test_an_old_epoch_is_fenced_and_a_future_one_unknown_on_every_client_api() -> None:
+    with stage(1, ONE) as play:
+        play.work()
+        play.wait(acknowledged=40)
+        before = play.image_of("orders").leader_epoch
+        leader = play.leader("orders")
+        leader.kill()
+        play.until(lambda: play.image_of("orders").leader_epoch > before, "another leads")
+        leader.start()
+        play.wait_whole()
+        now = play.image_of("orders").leader_epoch
+        current = play.leader("orders")
+        assert epochs_asked(play, current, before) == [ErrorCode.FENCED_LEADER_EPOCH] * 3
+        assert epochs_asked(play, current, now + 5) == [ErrorCode.UNKNOWN_LEADER_EPOCH] * 3
+        assert epochs_asked(play, current, now) == [ErrorCode.NONE] * 3
+
+
+# KIP-207: offsets that go back after an election
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_end_of_a_partition_never_goes_back_for_a_client_that_keeps_asking(seed: int) -> None:
+    with stage(seed, ONE) as play:
+        play.work()
+        watchers = [play.run.consumer(ONE, f"watcher-{number}", looks_every_s=0.05) for number in range(2)]
+        for _ in range(4):
+            play.wait(acknowledged=60)
+            leader = play.leader("orders")
+            if play.random.random() < 0.5:
+                leader.stop(leader.start)
+            else:
+                leader.kill()
+            play.rest(play.random.uniform(0.5, 9.0))
+            if not leader.is_up:
+                leader.start()
+            play.wait_whole()
+        for watcher in watchers:
+            watcher.stop()
+
+
+# KIP-966: the last replica standing, and an unclean shutdown
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_last_in_sync_replica_loses_power(seed: int) -> None:
+    """Two are gone, the third alone may commit nothing (min.insync.replicas=2) and then loses what it did not flush."""
+    with stage(seed, dataclasses.replace(ONE, configs={**ONE.configs, "flush.mode": "async"})) as play:
+        play.work()
+        play.wait(acknowledged=60)
+        last = play.leader("orders")
+        others = play.followers("orders")
+        for other in others:
+            other.kill()
+            play.rest(play.random.uniform(0.0, 2.0))
+        play.rest(play.random.uniform(4.0, 12.0))
+        last.power_cut()
+        for other in others:
+            other.start()
+        play.rest(play.random.uniform(0.0, 5.0))
+        last.start()
+        play.wait_whole()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_machine_after_the_other_loses_power(seed: int) -> None:
+    """A machine is back before its session ends, with less than it had: it must not pass for one in sync."""
+    with stage(seed, dataclasses.replace(ONE, configs={**ONE.configs, "flush.mode": "async"})) as play:
+        play.work()
+        for node in [*play.cluster.nodes.values(), *play.cluster.nodes.values()]:
+            play.wait(acknowledged=60)
+            node.power_cut()
+            play.rest(play.random.uniform(0.0, 2.0))
+            node.start()
+            play.rest(play.random.uniform(0.0, 1.0))
+            leader = play.leader("orders")
+            if leader is not node:
+                leader.kill()
+                play.rest(play.random.uniform(0.1, 8.0))
+                leader.start()
+            play.wait_whole()
+
+
+# KIP-903, KIP-841: a rebooted broker that is not what it was
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_broker_with_a_new_empty_disk_is_not_in_sync_by_what_its_predecessor_held(seed: int) -> None:
+    with stage(seed, ONE, nodes=5, controllers=3) as play:
+        play.work()
+        for _ in range(3):
+            play.wait(acknowledged=60)
+            replaced = play.node(play.random.choice([4, 5]))
+            replaced.kill()
+            play.rest(play.random.uniform(0.0, 1.0))
+            replaced.disk.wipe()
+            replaced.format(play.cluster.cluster_id)
+            replaced.start()
+            play.rest(play.random.uniform(0.0, 3.0))
+            leader = play.leader("orders")
+            if leader is not replaced:
+                leader.kill()
+                play.rest(play.random.uniform(0.5, 9.0))
+                leader.start()
+            play.wait_whole()
+
+
+# KIP-497: the leader and the controller disagree on who is in sync
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_leader_that_the_controller_cannot_hear_counts_nobody_out(seed: int) -> None:
+    with stage(seed, ONE, nodes=5, controllers=3, settings={"replica.lag.time.max.ms": "1500"}) as play:
+        play.work()
+        for _ in range(4):
+            play.wait(acknowledged=40)
+            leader = play.leader("orders")
+            follower = play.random.choice(play.followers("orders"))
+            controllers = [play.node(each) for each in play.cluster.controllers if play.node(each) is not leader]
+            for controller in controllers:
+                play.network.block(leader.name, controller.name)
+                if play.random.random() < 0.5:
+                    play.network.block(controller.name, leader.name)
+            play.rest(play.random.uniform(0.0, 1.0))
+            follower.pause()
+            play.rest(play.random.uniform(1.0, 6.0))
+            follower.resume()
+            if play.random.random() < 0.5:
+                leader.kill()
+            play.network.heal()
+            play.rest(play.random.uniform(0.0, 4.0))
+            if not leader.is_up:
+                leader.start()
+            play.wait_whole()
+
+
+# KIP-631: a zombie
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_leader_that_was_stopped_past_its_session_acknowledges_nothing(seed: int) -> None:
+    """Requests wait in its sockets while another leads; when it goes on, it must not take them for its own."""
+    with stage(seed, ONE) as play:
+        play.work()
+        for _ in range(3):
+            play.wait(acknowledged=60)
+            zombie = play.leader("orders")
+            epoch = play.image_of("orders").leader_epoch
+            zombie.pause()
+            play.until(lambda epoch=epoch: play.image_of("orders").leader_epoch > epoch, "another leads")
+            play.wait(acknowledged=60)
+            # Nobody tells it the news before its old clients do.
+            others = [each for each in play.cluster.nodes.values() if each is not zombie]
+            if play.random.random() < 0.5:
+                for other in others:
+                    play.network.block(other.name, zombie.name)
+            zombie.resume()
+            play.rest(play.random.uniform(0.1, 3.0))
+            play.network.heal()
+            play.wait_whole()
+
+
+# Answers that are late, or come after the question was changed
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_answers_that_are_late_or_lost_are_never_taken_for_others(seed: int) -> None:
+    with stage(seed) as play:
+        play.network.spike_share, play.network.spike_s = 0.05, 3.0
+        play.network.fragment_share = 0.2
+        play.work()
+        for _ in range(15):
+            play.rest(play.random.uniform(0.2, 2.0))
+            ends = [each for each in play.network.transports.values() if each.own_host.startswith("node")]
+            for end in play.random.sample(ends, min(len(ends), 6)):
+                play.network.reset(end)
+            if play.random.random() < 0.2:
+                leader = play.leader("orders")
+                leader.kill()
+                play.rest(play.random.uniform(0.1, 3.0))
+                leader.start()
+        play.network.spike_share = 0.0
+
+
+# Unclean elections
+
+
+def test_without_an_in_sync_replica_nobody_leads() -> None:
+    with stage(5, ONE) as play:
+        play.work()
+        play.wait(acknowledged=40)
+        behind, *_ = play.followers("orders")
+        behind.kill()
+        play.until(lambda: behind.node_id not in play.image_of("orders").isr, "it is out of the in-sync set")
+        play.wait(acknowledged=40)
+        held = play.run.history.acknowledged
+        in_sync = [each for each in play.cluster.nodes.values() if each is not behind]
+        stopped = [each for each in in_sync if each is not play.controller()]
+        # One member of the set and the one behind are up: the quorum lives, and the partition must wait for its leader.
+        for each in stopped:
+            each.kill()
+        behind.start()
+        play.rest(20.0)
+        assert play.image_of("orders").leader != behind.node_id
+        for each in stopped:
+            each.start()
+        play.wait_whole()
+        assert play.run.history.acknowledged >= held
+
+
+def test_a_topic_that_allows_it_is_led_by_whoever_is_there() -> None:
+    loose = TopicOptions(
+        "loose",
+        1,
+        2,
+        {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"},
+        allowed=UNCLEAN,
+        may_lose=True,
+    )
+    with stage(6, loose, nodes=5, controllers=3) as play:
+        play.work()
+        play.wait(acknowledged=40)
+        leader = play.leader("loose")
+        (behind,) = play.followers("loose")
+        behind.kill()
+        play.until(lambda: behind.node_id not in play.image_of("loose").isr, "it is out of the in-sync set")
+        play.wait(acknowledged=40)
+        leader.kill()
+        behind.start()
+        play.until(lambda: play.image_of("loose").leader == behind.node_id, "the one behind leads")
+        play.wait(acknowledged=40)
+        leader.start()
+        play.wait_whole()
+
+
+# KIP-392: readers at followers
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_reader_at_a_follower_never_sees_what_is_taken_back(seed: int) -> None:
+    with stage(seed, ONE) as play:
+        play.work()
+        readers = [
+            play.run.consumer(ONE, f"follower-reader-{number}", rewinds_every_s=5.0, follows_replicas=True)
+            for number in range(2)
+        ]
+        for _ in range(3):
+            play.wait(acknowledged=60)
+            leader = play.leader("orders")
+            for other in play.followers("orders"):
+                play.network.block(leader.name, other.name)
+            play.rest(play.random.uniform(0.5, 8.0))
+            leader.kill()
+            play.network.heal()
+            play.rest(play.random.uniform(0.5, 8.0))
+            leader.start()
+            play.wait_whole()
+        for reader in readers:
+            reader.stop()
+
+
+# KIP-516: a topic that is made again under the same name
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_records_of_a_deleted_topic_are_not_in_its_namesake(seed: int) -> None:
+    """One replica sleeps through the end of the old topic and the beginning of the new one."""
+    with stage(seed, ONE) as play:
+        play.work()
+        play.wait(acknowledged=60)
+        sleeper = play.random.choice(play.followers("orders"))
+        for client in (*play.run.producers, *play.run.consumers):
+            client.stop()
+        play.until(lambda: all(producer.is_idle for producer in play.run.producers), "all is acknowledged")
+        sleeper.kill()
+        old = play.topic_id("orders")
+        answer = play.ask(
+            play.controller(),
+            DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")], timeout_ms=5_000),
+            6,
+            DeleteTopicsResponse,
+        )
+        assert answer.responses[0].error_code == ErrorCode.NONE
+        play.until(lambda: "orders" not in play.run.invariants.image.topics, "the topic is gone")
+        # What was written to the old one is not to be looked for in the new one.
+        play.run.history.ops.clear()
+        play.run.history.surprises.clear()
+        play.run.producers.clear()
+        play.run.consumers.clear()
+        play.run.create(ONE)
+        assert play.topic_id("orders") != old
+        play.work()
+        play.wait(acknowledged=40)
+        sleeper.start()
+        play.wait_whole()
+        # The sleeper leads, if it can be made to: what it shows then is the new topic's.
+        leader = play.leader("orders")
+        if leader is not sleeper:
+            leader.kill()
+            play.wait(acknowledged=40)
+            leader.start()
