@@ -294,6 +294,10 @@ class MetadataQuorum:
             return
         self._perform()
 
+    def make_snapshot(self) -> None:
+        """Begin to write the image down as it is now, though it is not due yet."""
+        self._maker.begin()
+
     def resign(self) -> None:
         """Hand the lead to another voter, before a stop."""
         self._step_quietly(self.raft.resign)

@@ -6,13 +6,11 @@ The first leader of an empty log writes who votes beside the record that begins 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from strandline.broker.metadata_snapshots import MetadataSnapshots
-from strandline.codec.columns import Record, encode_batch
-from strandline.codec.message import encode
+from strandline.codec.columns import encode_batch
 from strandline.codec.messages.kraft_version_record import KRaftVersionRecord
 from strandline.codec.messages.leader_change_message import LeaderChangeMessage, Voter
 from strandline.codec.record_batch import (
@@ -29,7 +27,7 @@ from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
 from strandline.quorum.raft_log import EpochEnd, SnapshotId
 from strandline.quorum.raft_voters import VoterSet
-from strandline.quorum.snapshot_format import KRAFT_VERSION, KRAFT_VOTERS, LEADER_CHANGE, control_key, control_record
+from strandline.quorum.snapshot_format import KRAFT_VERSION, KRAFT_VOTERS, LEADER_CHANGE, control_record
 from strandline.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -113,21 +111,18 @@ class QuorumLog:
 
     def append_leader_change(self, message: LeaderChangeMessage, epoch: int) -> int:
         now_ms = self._runtime.now_ms()
-        records = [self._leader_change(message, now_ms)]
+        # In version 0, without directories: Kafka's tools read no other, whatever the version of the quorum.
+        told = LeaderChangeMessage(
+            leader_id=message.leader_id,
+            voters=[Voter(voter_id=each.voter_id) for each in message.voters],
+            granting_voters=[Voter(voter_id=each.voter_id) for each in message.granting_voters],
+        )
+        records = [control_record(LEADER_CHANGE, told, now_ms)]
         if self.voters_to_write is not None and self.kraft_version > 0:
             records.append(control_record(KRAFT_VERSION, KRaftVersionRecord(kraft_version=self.kraft_version), now_ms))
             records.append(control_record(KRAFT_VOTERS, self.voters_to_write.record(), now_ms))
         # Written again by the next leader if it is cut off: whether it stayed is known when it is committed.
         return self.append(bytearray(encode_batch(records, control=True)), epoch)
-
-    def _leader_change(self, message: LeaderChangeMessage, now_ms: int) -> Record:
-        version = 1 if self.kraft_version > 0 else 0
-        message = dataclasses.replace(message, version=version)
-        if version == 0:
-            # Directories are told from version 1 on.
-            message.voters = [Voter(voter_id=each.voter_id) for each in message.voters]
-            message.granting_voters = [Voter(voter_id=each.voter_id) for each in message.granting_voters]
-        return Record(timestamp_ms=now_ms, key=control_key(LEADER_CHANGE), value=encode(message, version))
 
     def append_fetched(self, records: Buffer) -> None:
         view = memoryview(records or b"")

@@ -23,7 +23,6 @@ from strandline.codec.internal_records import decode_metadata_record, encode_met
 from strandline.codec.message import Message, decode_exact, encode
 from strandline.codec.messages.feature_level_record import FeatureLevelRecord
 from strandline.codec.messages.kraft_version_record import KRaftVersionRecord
-from strandline.codec.messages.leader_change_message import LeaderChangeMessage
 from strandline.codec.messages.snapshot_footer_record import SnapshotFooterRecord
 from strandline.codec.messages.snapshot_header_record import SnapshotHeaderRecord
 from strandline.codec.messages.voters_record import VotersRecord
@@ -42,7 +41,6 @@ KRAFT_VERSION: Final = 5
 KRAFT_VOTERS: Final = 6
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _CONTROL_RECORDS: Final[dict[int, type[Message]]] = {
-    LEADER_CHANGE: LeaderChangeMessage,
     SNAPSHOT_HEADER: SnapshotHeaderRecord,
     SNAPSHOT_FOOTER: SnapshotFooterRecord,
     KRAFT_VERSION: KRaftVersionRecord,
@@ -53,24 +51,18 @@ _CONTROL_RECORDS: Final[dict[int, type[Message]]] = {
 BOOTSTRAP: Final = SnapshotId(0, 0)
 
 
-def control_key(kind: int) -> bytes:
-    return _CONTROL_KEY.pack(0, kind)
-
-
 def control_record(kind: int, message: Message, timestamp_ms: int) -> Record:
-    return Record(timestamp_ms=timestamp_ms, key=control_key(kind), value=encode(message, 0))
+    return Record(timestamp_ms=timestamp_ms, key=_CONTROL_KEY.pack(0, kind), value=encode(message, 0))
 
 
 def decode_control_record(record: Record) -> Message | None:
-    """What a record of a control batch says; None for a type that this build does not know, as Kafka steps over."""
+    """What a record of a control batch says of voters or of a snapshot; None for any other type."""
     if record.key is None or record.value is None or len(record.key) < _CONTROL_KEY.size:
         raise CorruptLog(f"metadata log: the control record at {record.offset} has no key or no value")
     cls = _CONTROL_RECORDS.get(_CONTROL_KEY.unpack_from(record.key)[1])
     if cls is None:
         return None
-    # All of them begin with their own version, an int16.
-    version = int.from_bytes(record.value[:2], "big", signed=True)
-    return decode_exact(cls, min(max(version, cls.VERSION_MIN), cls.VERSION_MAX), record.value)
+    return decode_exact(cls, 0, record.value)
 
 
 class SnapshotWriter:

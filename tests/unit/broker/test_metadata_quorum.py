@@ -152,7 +152,7 @@ def test_voters_of_the_bootstrap_snapshot_stand_in_the_log() -> None:
     assert [record.name for record in leader.quorum.bootstrap_records] == ["metadata.version"]
     world.write(leader)
     world.settle()
-    leader.quorum._maker.begin()
+    leader.quorum.make_snapshot()
     world.run(1)
     (snapshot_id,) = leader.quorum.snapshots.ids
     for member in world.up:
