@@ -1,0 +1,145 @@
+"""Formatting a directory: what is written, in which order, and what is refused in which words."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from strandline.broker.formatting import (
+    Formatted,
+    InitialController,
+    format_directory,
+    parse_initial_controllers,
+    standalone,
+)
+from strandline.broker.metadata_snapshots import MetadataSnapshots
+from strandline.config import BrokerConfig
+from strandline.errors import InvalidConfig
+from strandline.log.disk import RealDisk
+from strandline.quorum.quorum_state import MetaProperties, uuid_text
+from strandline.quorum.snapshot_format import BOOTSTRAP, SnapshotReader
+
+CLUSTER_ID = "c3RyYW5kbGluZS10ZXN0cw"
+FIRST, SECOND = UUID(int=1), UUID(int=2)
+COMBINED = {
+    "listeners": "PLAINTEXT://h:9092,CONTROLLER://h:9093",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.bootstrap.servers": "h:9093,i:9093",
+}
+TWO = [InitialController(1, "h", 9093, FIRST), InitialController(2, "i", 9093, SECOND)]
+
+
+def formatted(
+    directory: Path,
+    controllers: list[InitialController],
+    *,
+    cluster_id: str = CLUSTER_ID,
+    ignore_formatted: bool = False,
+    **properties: str,
+) -> Formatted:
+    given = COMBINED | {name.replace("_", "."): value for name, value in properties.items()}
+    rng = random.Random(1)
+    return format_directory(
+        BrokerConfig.load("", given | {"log.dirs": str(directory)}),
+        cluster_id,
+        controllers,
+        disk=RealDisk(),
+        now_ms=1_000,
+        new_uuid=lambda: UUID(int=rng.getrandbits(128)),
+        ignore_formatted=ignore_formatted,
+    )
+
+
+def test_the_first_voters_stand_in_the_metadata_with_their_directories(tmp_path: Path) -> None:
+    done = formatted(tmp_path / "d", TWO)
+    assert done.meta.directory_id == FIRST
+    assert MetaProperties.parse((tmp_path / "d" / "meta.properties").read_text()) == done.meta
+    snapshots = MetadataSnapshots(RealDisk(), tmp_path / "d" / "__cluster_metadata-0")
+    reader = SnapshotReader(snapshots.read_whole(BOOTSTRAP))
+    list(reader.batches())
+    assert reader.voters is not None
+    assert [(voter.voter_id, voter.voter_directory_id) for voter in reader.voters.voters] == [(1, FIRST), (2, SECOND)]
+    (endpoint,) = reader.voters.voters[1].endpoints
+    assert (endpoint.name, endpoint.host, endpoint.port) == ("CONTROLLER", "i", 9093)
+    assert reader.kraft_version == 1
+
+
+def test_voters_of_the_configuration_need_no_record(tmp_path: Path) -> None:
+    given = {"controller_quorum_voters": "1@h:9093,2@i:9093", "controller_quorum_bootstrap_servers": ""}
+    formatted(tmp_path / "d", [], **given)
+    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == ["meta.properties"]
+    with pytest.raises(InvalidConfig, match=r"controller\.quorum\.voters names the voters already"):
+        formatted(tmp_path / "e", TWO, **given)
+
+
+def test_a_broker_that_joins_is_not_told_who_votes(tmp_path: Path) -> None:
+    formatted(tmp_path / "d", [], process_roles="broker", node_id="7")
+    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == ["meta.properties"]
+    with pytest.raises(InvalidConfig, match="is not told who votes"):
+        formatted(tmp_path / "e", TWO, process_roles="broker", node_id="7")
+
+
+def test_what_is_there_already(tmp_path: Path) -> None:
+    formatted(tmp_path, TWO)
+    before = (tmp_path / "meta.properties").read_bytes()
+    with pytest.raises(InvalidConfig, match="say --ignore-formatted"):
+        formatted(tmp_path, TWO)
+    assert formatted(tmp_path, TWO, ignore_formatted=True).was_formatted
+    other = uuid_text(UUID(int=99))
+    with pytest.raises(InvalidConfig, match=f"belongs to cluster {CLUSTER_ID}, not to {other}"):
+        formatted(tmp_path, TWO, cluster_id=other, ignore_formatted=True)
+    with pytest.raises(InvalidConfig, match=r"belongs to node 1, and node\.id is 2"):
+        formatted(tmp_path, TWO, node_id="2", ignore_formatted=True)
+    assert (tmp_path / "meta.properties").read_bytes() == before
+
+
+def test_a_controller_must_know_who_votes(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="nothing says who votes"):
+        formatted(tmp_path / "d", [])
+    with pytest.raises(InvalidConfig, match="not among the initial controllers"):
+        formatted(tmp_path / "d", TWO, node_id="3")
+    assert not (tmp_path / "d").exists(), "nothing is written before everything is checked"
+
+
+def test_a_standalone_controller_is_its_own_first_voter() -> None:
+    assert standalone(BrokerConfig.load("", COMBINED), FIRST) == [InitialController(1, "h", 9093, FIRST)]
+    advertised = COMBINED | {"advertised.listeners": "PLAINTEXT://x:1,CONTROLLER://y:2"}
+    assert standalone(BrokerConfig.load("", advertised), FIRST) == [InitialController(1, "y", 2, FIRST)]
+    with pytest.raises(InvalidConfig, match=r"needs process\.roles with controller"):
+        standalone(BrokerConfig.load(""), FIRST)
+    anywhere = COMBINED | {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"}
+    with pytest.raises(InvalidConfig, match="others cannot reach"):
+        standalone(BrokerConfig.load("", anywhere), FIRST)
+
+
+def test_initial_controllers_as_they_are_written() -> None:
+    raw = f"1@h:9093:{uuid_text(FIRST)}, 2@[::1]:9094:{uuid_text(SECOND)}"
+    assert parse_initial_controllers(raw) == [
+        InitialController(1, "h", 9093, FIRST),
+        InitialController(2, "::1", 9094, SECOND),
+    ]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "",
+        "1@h:9093",
+        "h:9093",
+        f"1@h:0:{uuid_text(FIRST)}",
+        "1@h:1:short",
+        f"x@h:1:{uuid_text(FIRST)}",
+        "1@h:1:" + "!" * 22,
+    ],
+)
+def test_initial_controllers_that_are_none(raw: str) -> None:
+    with pytest.raises(InvalidConfig, match="expected"):
+        parse_initial_controllers(raw)
+
+
+def test_a_controller_twice() -> None:
+    with pytest.raises(InvalidConfig, match="twice"):
+        parse_initial_controllers(f"1@h:1:{uuid_text(FIRST)},1@i:1:{uuid_text(SECOND)}")
