@@ -1,34 +1,38 @@
-"""The partitions that live on this node: opened, made and deleted as the metadata log says."""
+"""The partitions that live on this node: opened, led, followed and deleted as the metadata log says.
+
+Records are taken one batch after the other, a share of the work in each turn of the loop. What is done for a partition
+is decided by the image as it is then, not by the record that drew attention to it: so nothing is done twice, nor
+undone. `on_led` and `on_unled` tell whoever keeps state by leadership: the group coordinators.
+"""
 
 from __future__ import annotations
 
-import logging
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker import metadata_quorum
-from strandline.broker.removals import Removals
+from strandline.broker.channel import Channel
+from strandline.broker.controller_channel import ControllerChannel
+from strandline.broker.directory_health import DirectoryHealth
+from strandline.broker.in_sync_keeper import InSyncKeeper
+from strandline.broker.replica_fetchers import ReplicaFetchers
+from strandline.broker.replica_logs import ReplicaLogs
 from strandline.codec.messages.config_record import ConfigRecord
+from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
-from strandline.codec.messages.topic_record import TopicRecord
 from strandline.errors import ErrorCode, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.partition_log import PartitionLog
-from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
-from strandline.partition.producers import Producers
-from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, Topic
-from strandline.quorum.quorum_state import uuid_text
-from strandline.quorum.topic_names import is_internal
+from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, PartitionImage, Topic
 from strandline.settings import LONG_MAX
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node
-
-log = logging.getLogger("strandline.node")
 
 WORK_S_MAX: Final = 0.005
 """What making and deleting logs may take of one turn of the loop."""
@@ -53,14 +57,64 @@ class Replicas:
     def __init__(self, node: Node) -> None:
         self._node = node
         self.topics: dict[str | bytes, list[Partition | None]] = {}
-        """By topic name and by topic id: the hot paths look up whichever the client sent."""
+        """By topic name and by topic id: the hot paths look up whichever the client sent. None where this node has no
+        replica, or one that is offline."""
         self.offline: dict[TopicPartition, StrandlineError] = {}
         self.departed = Departed()
+        self.on_led: Callable[[Partition], object] = _nobody
+        """Told of each leader epoch that begins on this node; the log is open."""
+        self.on_unled: Callable[[Partition], object] = _nobody
+        """Told that this node leads a partition no longer, because another does, or because it is gone."""
         self._names: dict[bytes, str] = {}
         self._flushed_by_time: dict[Partition, float] = {}
         self._work: deque[Callable[[], object]] = deque()
         self._is_working = False
-        self._removals = Removals(node.runtime, node.directory.disk)
+        self._logs = ReplicaLogs(node)
+        self.health = DirectoryHealth(node.runtime, node.directory, node.directory_id)
+        self.in_sync = InSyncKeeper(
+            node.runtime,
+            self._controller,
+            node_id=node.node_id,
+            broker_epoch=self._broker_epoch,
+            lag_max_s=node.config.replica_lag_time_max_ms / 1000,
+        )
+        self.fetchers = ReplicaFetchers(
+            node.runtime,
+            node.config,
+            node_id=node.node_id,
+            broker_epoch=self._broker_epoch,
+            address_of=self._address_of,
+            connect=self._connect,
+            write_recovery_points=self._write_recovery_points,
+        )
+
+    def _controller(self) -> ControllerChannel:
+        return self._node.controller_channel
+
+    def _broker_epoch(self) -> int:
+        return self._node.lifecycle.broker_epoch
+
+    def _write_recovery_points(self, on_done: Callable[[BaseException | None], object]) -> None:
+        self._node.checkpoints.write_recovery_points(on_done)
+
+    def _address_of(self, broker_id: int) -> tuple[str, int] | None:
+        """Where brokers reach a broker: at the listener that is named for that, or at its first."""
+        broker = self._node.image.brokers.get(broker_id)
+        if broker is None:
+            return None
+        endpoints = broker.registration.end_points
+        name = self._node.config.inter_broker_listener_name
+        chosen = [each for each in endpoints if each.name == name] or endpoints
+        return (chosen[0].host, chosen[0].port) if chosen else None
+
+    def _connect(self, host: str, port: int) -> Channel:
+        node = self._node
+        return Channel(node.runtime, node.network, host, port, client_id=f"replica-{node.node_id}")
+
+    def _is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a broker may be in sync: here in that very life, neither fenced nor leaving (KIP-841, KIP-903)."""
+        broker = self._node.image.brokers.get(broker_id)
+        return broker is not None and broker.epoch == broker_epoch and broker.is_active
 
     def all(self) -> Iterator[Partition]:
         for key, partitions in self.topics.items():
@@ -81,60 +135,53 @@ class Replicas:
     # Following the metadata
 
     def open_all(self) -> None:
-        """After a start: open what the image says is here, finish deletions, put aside what nobody knows."""
-        directory = self._node.directory
-        directory.remove_deleted()
-        removed = {uuid_text(topic_id) for topic_id in self._node.metadata.removed_topic_ids}
-        self._node.metadata.removed_topic_ids.clear()
-        known = {
-            TopicPartition(topic.name, index): uuid_text(topic.id)
-            for topic in self._node.image.topics.values()
-            for index in range(len(topic.partitions))
-        }
-        for name in directory.partition_directories():
-            if name == metadata_quorum.NAME:
-                continue
-            topic_id = directory.topic_id_of(name)
-            if topic_id in removed:
-                # A crash came between the record and the directory: the topic's end was acknowledged.
-                directory.disk.remove_tree(directory.path / str(name))
-            elif name not in known or (topic_id is not None and topic_id != known[name]):
-                log.warning("%s belongs to no topic of this cluster; kept as %s", name, directory.put_aside(name).name)
+        """After a start, when the image is up to date: open what it says is here, before anything else happens."""
+        self._logs.sort_out()
         for topic in self._node.image.topics.values():
-            for _ in topic.partitions:
-                self._open_next(topic)
+            for index in range(len(topic.partitions)):
+                self._follow_image(topic.id, index)
 
     def on_metadata(self, records: list[Any], then: Callable[[], object]) -> None:
         """Do what records ask that have just been committed, a share per turn of the loop; then call `then`."""
-        touched: dict[Any, None] = {}
+        touched: dict[tuple[uuid.UUID, int], None] = {}
         configured: dict[tuple[int, str], None] = {}
         for record in records:
-            if isinstance(record, TopicRecord | PartitionRecord):
-                touched[record.topic_id] = None
+            if isinstance(record, PartitionRecord | PartitionChangeRecord):
+                touched[record.topic_id, record.partition_id] = None
             elif isinstance(record, RemoveTopicRecord):
-                touched.pop(record.topic_id, None)
                 self._work.append(partial(self._delete_topic, record.topic_id.bytes))
             elif isinstance(record, ConfigRecord):
                 configured[record.resource_type, record.resource_name] = None
-        for topic_id in touched:
-            topic = self._node.image.topic_by_id(topic_id)
-            if topic is not None:
-                self._work.extend(partial(self._open_next, topic) for _ in topic.partitions)
+        self._work.extend(partial(self._follow_image, *each) for each in touched)
         self._configure(configured)
         self._work.append(then)
-        if not self._is_working:
-            self._work_off()
+        self._maybe_work_off()
+
+    def on_image_replaced(self) -> None:
+        """A snapshot took the place of records that nobody will see: everything is compared with the image anew."""
+        image = self._node.image
+        for topic_id in list(self._names):
+            if image.topic_by_id(uuid.UUID(bytes=topic_id)) is None:
+                self._work.append(partial(self._delete_topic, topic_id))
+        for topic in image.topics.values():
+            self._work.extend(partial(self._follow_image, topic.id, index) for index in range(len(topic.partitions)))
+        self._node.dynamic_config.apply()
+        self._configure_topics(image.topics)
+        self._maybe_work_off()
 
     def _configure(self, resources: Iterable[tuple[int, str]]) -> None:
         """Have new settings obeyed by the partitions they concern: all of them, if the node's defaults changed."""
         node = self._node
-        topics = {name: None for kind, name in resources if kind == RESOURCE_TOPIC}
+        topics: Iterable[str] = [name for kind, name in resources if kind == RESOURCE_TOPIC]
         if any(kind == RESOURCE_BROKER for kind, _ in resources):
             before = node.config.topic_defaults
             node.dynamic_config.apply()
             if node.config.topic_defaults != before:
-                topics = dict.fromkeys(node.image.topics)
-        for name in topics:
+                topics = node.image.topics
+        self._configure_topics(topics)
+
+    def _configure_topics(self, names: Iterable[str]) -> None:
+        for name in names:
             for first in range(0, len(self.topics.get(name, ())), PARTITIONS_PER_STEP):
                 self._work.append(partial(self._configure_some, name, first))
 
@@ -154,6 +201,10 @@ class Replicas:
         else:
             self._flushed_by_time.pop(partition, None)
 
+    def _maybe_work_off(self) -> None:
+        if not self._is_working:
+            self._work_off()
+
     def _work_off(self) -> None:
         """Thousands of new logs take seconds: clients are served in between."""
         runtime = self._node.runtime
@@ -166,59 +217,89 @@ class Replicas:
                 return
         self._is_working = False
 
-    def _open_next(self, topic: Topic) -> None:
-        """Open the first partition of `topic` that is not open yet."""
-        partitions = self.topics.get(topic.name)
+    # One partition
+
+    def _follow_image(self, topic_id: uuid.UUID, index: int) -> None:
+        """Have a partition be what the image says: open or gone, led or followed."""
+        topic = self._node.image.topic_by_id(topic_id)
+        if topic is None or index >= len(topic.partitions):
+            return
+        partitions = self.topics.get(topic_id.bytes)
         if partitions is None:
-            partitions = []
-            self.topics[topic.name] = partitions
-            self.topics[topic.id.bytes] = partitions
-            self._names[topic.id.bytes] = topic.name
-        if len(partitions) < len(topic.partitions):
-            partitions.append(self._open(topic, len(partitions)))
+            partitions = self.topics[topic.name] = self.topics[topic_id.bytes] = []
+            self._names[topic_id.bytes] = topic.name
+        while len(partitions) <= index:
+            partitions.append(None)
+        image = topic.partitions[index]
+        if self._node.node_id not in image.replicas:
+            self._let_go(TopicPartition(topic.name, index), partitions)
+            return
+        partition = partitions[index]
+        if partition is None:
+            partition = partitions[index] = self._open(topic, index)
+        if partition is not None:
+            self._take_role(partition, image)
 
     def _open(self, topic: Topic, index: int) -> Partition | None:
-        node = self._node
-        name = TopicPartition(topic.name, index)
-        config = node.config.topic_config_in_force(topic.config_overrides)
-        producers = Producers()
-        try:
-            opened = node.directory.open_log(name, config, now_ms=node.runtime.now_ms(), observer=producers)
-            if node.directory.topic_id_of(name) is None:
-                node.directory.write_topic_id(opened, uuid_text(topic.id))
-            if opened.log_end_offset:
-                # What recovery found was perhaps only in memory of the last process' kernel: safe before it is shown.
-                opened.flush_now()
-        except (StrandlineError, OSError) as error:
-            # One bad log is one offline partition; its data stays as it is, and everything else is served.
-            facts = fields(topic=topic.name, partition=index, reason=str(error))
-            log.error("%s is offline: %s", name, error, extra=facts)
-            failure = error if isinstance(error, StrandlineError) else StrandlineError(str(error))
-            self.offline[name] = failure
+        name, image, node = TopicPartition(topic.name, index), topic.partitions[index], self._node
+        if name in self.offline:
+            if node.node_id in image.isr or image.leader in (node.node_id, -1):
+                return None
+            # Nobody counts on our copy, and another has the records.
+            self._logs.put_aside(name)
+        opened = self._logs.open(topic, index)
+        if isinstance(opened, StrandlineError):
+            self.offline[name] = opened
             return None
-        partition = Partition(
-            topic.name,
-            index,
-            topic.id,
-            log=opened,
-            producers=producers,
-            flusher=node.flusher,
-            config=config,
-            leader_epoch=topic.partitions[index].leader_epoch,
-            is_only_copy=len(topic.partitions[index].isr) <= 1,
-            is_internal=is_internal(topic.name),
-            turnstile=node.reencoder.turnstile,
-        )
-        self._note_flush_by_time(partition)
-        return partition
+        self.offline.pop(name, None)
+        opened.on_lag = self.in_sync.watch
+        opened.on_proposal = self.in_sync.propose
+        opened.log.on_write_failed = self.health.on_write_failed
+        self._note_flush_by_time(opened)
+        return opened
+
+    def _take_role(self, partition: Partition, image: PartitionImage) -> None:
+        node = self._node
+        was_led = partition.is_leader and partition.leader_id == node.node_id
+        if image.leader == node.node_id:
+            begins = partition.make_leader(
+                node.node_id,
+                leader_epoch=image.leader_epoch,
+                partition_epoch=image.partition_epoch,
+                replicas=image.replicas,
+                isr=image.isr,
+                lag_max_s=self.in_sync.lag_max_s,
+                is_eligible=self._is_eligible,
+            )
+            if begins:
+                self.fetchers.unfollow(partition)
+                self.on_led(partition)
+        elif partition.make_follower(
+            image.leader, leader_epoch=image.leader_epoch, partition_epoch=image.partition_epoch
+        ):
+            self.in_sync.forget(partition)
+            self.fetchers.follow(partition)
+            if was_led:
+                self.on_unled(partition)
+
+    def _let_go(self, where: TopicPartition, partitions: list[Partition | None]) -> None:
+        """A replica moved away: its records are elsewhere, and the directory goes."""
+        partition = partitions[where.partition]
+        partitions[where.partition] = None
+        if partition is not None:
+            self.departed.add(partition)
+            self._end(where, partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif self.offline.pop(where, None) is not None:
+            self._logs.delete(where, None)
 
     def _delete_topic(self, topic_id: bytes) -> None:
         """The topic is out of sight at once; its partitions end one by one, before any work that was ordered later."""
         name = self._names.pop(topic_id, None)
         if name is None:
             return
-        partitions = self.topics.pop(name)
-        del self.topics[topic_id]
+        partitions = self.topics.pop(topic_id)
+        if self.topics.get(name) is partitions:
+            del self.topics[name]
         for partition in partitions:
             # In the turn in which it goes out of sight, so that no total is ever seen to go down.
             if partition is not None:
@@ -231,21 +312,21 @@ class Replicas:
         self._work.extendleft(reversed(endings))
 
     def _delete_partition(self, where: TopicPartition, partition: Partition | None) -> None:
-        directory = self._node.directory
-        self.offline.pop(where, None)
-        target = directory.delete_path(where)
-        try:
-            if partition is None:
-                directory.disk.rename(directory.path / str(where), target)
-            else:
-                self._flushed_by_time.pop(partition, None)
-                partition.log.delete(target)
-                partition.abandon(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        except OSError as error:
-            # The next start finds a directory without a topic and puts it aside.
-            log.error("%s could not be deleted: %s", where, error)
-            return
-        self._removals.remove(target)
+        if partition is not None:
+            self._end(where, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        elif self.offline.pop(where, None) is not None:
+            self._logs.delete(where, None)
+
+    def _end(self, where: TopicPartition, partition: Partition, error_code: int) -> None:
+        was_led = partition.is_leader
+        partition.is_leader = False
+        self._flushed_by_time.pop(partition, None)
+        self.in_sync.forget(partition)
+        self.fetchers.unfollow(partition)
+        self._logs.delete(where, partition)
+        partition.abandon(error_code)
+        if was_led:
+            self.on_unled(partition)
 
     # From time to time
 
@@ -260,3 +341,13 @@ class Replicas:
         before_ms = self._node.runtime.now_ms() - self._node.config.producer_id_expiration_ms
         for partition in self.all():
             partition.producers.expire(before_ms=before_ms)
+
+    def close(self) -> None:
+        """No more fetching, proposing or looking; the logs are closed by whoever stops the node."""
+        self.fetchers.close()
+        self.in_sync.close()
+        self.health.close()
+
+
+def _nobody(_: Partition) -> None:
+    """Where nobody keeps state by leadership."""

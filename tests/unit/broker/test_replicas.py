@@ -43,6 +43,9 @@ class World:
         self.directory = LogDirectory(path, disk=self.disk, open_files_max=100)
         self.forgotten: list[str] = []
         node: Any = SimpleNamespace(
+            node_id=1,
+            directory_id=uuid.UUID(int=5),
+            lifecycle=SimpleNamespace(broker_epoch=0),
             runtime=self.runtime,
             flusher=self.flusher,
             reencoder=Reencoder(self.runtime),
