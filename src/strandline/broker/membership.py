@@ -64,6 +64,7 @@ class Membership:
             ),
             timing=Timing.of(config),
             metadata_offset=lambda: self.metadata.image.applied_offset,
+            offline_dirs=lambda: node.replicas.health.offline_dirs(),
         )
         self._registration: ControllerRegistration | None = None
         self._is_starting = False
@@ -193,7 +194,9 @@ class Membership:
         self.lifecycle.on_metadata()
 
     def _on_image_replaced(self) -> None:
-        if not self._is_open:
+        if self._is_open:
+            self._node.replicas.on_image_replaced()
+        else:
             self._maybe_open()
         if self._registration is not None:
             self._registration.on_metadata()
@@ -228,6 +231,7 @@ class Membership:
             on_left()
 
     def close(self) -> None:
+        self._node.replicas.close()
         self.metadata.stop_waiting(self._on_quorum_news)
         self.driver.close()
         self.lifecycle.close()
