@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -51,7 +52,9 @@ class RaftSimulation(RaftWorld):
 
     def __init__(self, seed: int) -> None:
         options = _Options(seed)
-        super().__init__(seed, voters=options.voters, observers=options.observers)
+        super().__init__(
+            seed, voters=options.voters, observers=options.observers, names_directories=options.names_directories
+        )
         self.options = options
         self.faults = 0
         self.is_stormy = False
@@ -110,6 +113,10 @@ class RaftSimulation(RaftWorld):
         victim.kill()
         self.at(self.now + self._one_of(0.05, 0.5, 3.0, 8.0), self.restart, victim)
         return was_alive
+
+    def _strike(self, victim: SimulatedReplica) -> None:
+        if self.is_stormy:
+            victim.kill()
 
     def _kill_between_effects(self, victim: SimulatedReplica) -> bool:
         if victim.is_alive:
@@ -184,36 +191,49 @@ class RaftSimulation(RaftWorld):
             elections.ask(state, self.now)
 
     def _duel(self, victim: SimulatedReplica) -> bool:
-        """Two stand at the same moment, and a third, whom both ask, dies and comes back at once."""
-        stood = [self._stand(replica) for replica in self.random.sample(self.replicas, min(2, len(self.replicas)))]
-        self._kill_between_effects(victim)
-        victim.revives_in_s = 0.001
-        return any(stood)
+        """Two stand at the same moment; the third dies when it has answered one, and is back when the other asks."""
+        if self.options.voters < 3:
+            return False
+        first, second, third = self.random.sample(self.replicas[: self.options.voters], 3)
+        self.delay_s_by_link[second.node_id, third.node_id] = 0.02
+        stood = [self._stand(first), self._stand(second)]
+        self.at(self.now + self.random.uniform(0.001, 0.005), self._strike, third)
+        self.at(self.now + 0.008, self.restart, third)
+        self._heal_later()
+        return all(stood)
 
     def on_new_leader(self, replica: SimulatedReplica) -> None:
         """The relay: one leader after another is cut off as soon as it leads, alone or with one follower, and the ones
         before it are let in again. So logs fork time and again, and old entries spread under new leaders."""
         if self.is_stormy and self.options.is_relay and self.random.random() < 0.7:
-            self.at(self.now + self.random.choice((0.0, 0.004, 0.03, 0.3)), self._pass_on, replica)
+            self.at(self.now + self._one_of(0.001, 0.01, 0.05, 0.3), self._pass_on, replica)
 
     def _pass_on(self, leader: SimulatedReplica) -> None:
+        if not self.is_stormy:
+            return
         self.heal()
         others = [replica for replica in self.replicas[: self.options.voters] if replica is not leader]
         company = [self.random.choice(others).node_id] if others and self.random.random() < 0.4 else []
         self.isolate([leader.node_id, *company])
         self.faults += 1
         if others:
-            self.at(self.now + self._one_of(0.05, 0.4), self._stand, self.random.choice(others))
+            # Often somebody with a fork of its own: the newest epoch wins, however few have it.
+            newest = max(others, key=lambda replica: (replica.log.last_epoch, replica.log.end_offset))
+            next_one = newest if self.random.random() < 0.5 else self.random.choice(others)
+            self.at(self.now + self._one_of(0.05, 0.4), self._stand, next_one)
         if self.random.random() < 0.3:
-            self.at(self.now + self._one_of(0.05, 0.4), self._kill, leader)
+            self.at(self.now + self._one_of(0.05, 0.4), self._strike, leader)
+            self.at(self.now + 2, self.restart, leader)
         self._heal_later()
 
     def fetch_entries(self) -> int:
-        return self.random.choice((1, 5, 64)) if self.options.is_relay else 64
+        return self.random.choice((1, 1, 5)) if self.options.is_relay else 64
 
     def _wipe(self, victim: SimulatedReplica) -> bool:
         """An empty disk, with an id of its own: who was a voter is none on it. A majority keeps its disks."""
         is_voter = victim.is_controller and self.voters.holds(victim.key)
+        if is_voter and not self.options.names_directories:
+            return False  # Nobody could tell that the votes and entries on it are gone.
         if is_voter and len(self.oracle.wiped) >= (self.options.voters - 1) // 2:
             return False
         victim.kill()
@@ -252,9 +272,9 @@ class RaftSimulation(RaftWorld):
         def is_behind() -> bool:
             if self.acknowledged == acknowledged:
                 return True
-            return any(replica.raft.high_watermark <= count_then for replica in self.replicas if replica.is_alive)
+            return any(not one.is_alive or one.raft.high_watermark <= count_then for one in self.replicas)
 
-        if not self.run_while(is_behind, for_s=LIVENESS_S) or len(self.alive) < len(self.replicas):
+        if not self.run_while(is_behind, for_s=LIVENESS_S):
             raise Violation(f"liveness: {[(r.node_id, r.raft.role, r.raft.high_watermark) for r in self.alive]}")
         for replica in self.replicas:
             self.oracle.check_whole(replica)
@@ -272,6 +292,7 @@ class _Options:
         self.pause_s = toss.choice((0.1, 0.25))
         self.fault_s = toss.choice((2.0, 4.0, 8.0))
         self.snapshots = toss.random() < 0.7
+        self.names_directories = toss.random() < 0.7
         self.is_relay = toss.random() < 0.4
 
     def __str__(self) -> str:
@@ -316,8 +337,10 @@ def run(seed: int, *, simulated_s: float) -> Outcome:
     violation = None
     try:
         simulation.run(simulated_s)
-    except (Violation, AssertionError) as error:
-        violation = f"{simulation.now:.6f} s, event {simulation.events}: {error!r}"
+    except Exception as error:
+        # Whatever a replica stumbles over is a violation too, and has to be told with its seed.
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        violation = f"{simulation.now:.6f} s, event {simulation.events}: {error!r} ({place.name}:{place.lineno})"
     return Outcome(
         seed,
         simulation.now,

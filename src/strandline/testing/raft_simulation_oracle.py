@@ -53,6 +53,8 @@ class Oracle:
         self.votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
         self.epochs: dict[ReplicaKey, int] = {}
         self.disks: dict[ReplicaKey, Kept] = {}
+        self.voter_keys: list[ReplicaKey] = []
+        """Of the disks that the voters began with."""
         self.wiped: set[ReplicaKey] = set()
         """Voters whose disks are gone: what they told a leader before counts, but they vote no more."""
 
@@ -118,7 +120,7 @@ class Oracle:
                 committed.append(entry)
                 self.digests.append(chain(self.digests[-1], entry))
         if replica.raft.is_leader and offset > 0:
-            holders = [voter for voter in self.voters if self._is_on_disk(voter.key, offset - 1)]
+            holders = [key for key in self.voter_keys if self._is_on_disk(key, offset - 1)]
             if len(holders) < self.voters.majority:
                 raise Violation(f"majority: only {len(holders)} voters have {offset - 1} on disk")
 
@@ -131,7 +133,7 @@ class Oracle:
         if not self.committed:
             return
         last = len(self.committed) - 1
-        left = [voter.key for voter in self.voters if voter.key not in self.wiped]
+        left = [key for key in self.voter_keys if key not in self.wiped]
         lacking = [key for key in left if not self._is_on_disk(key, last)]
         if len(lacking) >= self.voters.majority:
             raise Violation(f"durable: {last} is on the disks of {len(left) - len(lacking)} voters only")

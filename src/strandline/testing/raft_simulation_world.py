@@ -8,6 +8,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
+from strandline.ids import ZERO_UUID
 from strandline.quorum.raft_timing import RaftTiming
 from strandline.quorum.raft_voters import Peer, Voter, VoterSet
 from strandline.testing.raft_simulation_node import SimulatedReplica
@@ -22,10 +23,11 @@ PORT = 9093
 class RaftWorld:
     """`voters` replicas with ids from 0, then `observers`; nothing is started.
 
+    `names_directories`: voters are known by the id of their disk too, not only by configuration.
     Without faults the network delivers everything once, in 1 to 3 ms. `cut` holds links (from, to) that lose all.
     """
 
-    def __init__(self, seed: int, *, voters: int, observers: int = 0) -> None:
+    def __init__(self, seed: int, *, voters: int, observers: int = 0, names_directories: bool = True) -> None:
         self.random = random.Random(seed)
         self.now = 0.0
         self.timing = RaftTiming()
@@ -48,7 +50,12 @@ class RaftWorld:
         self.voters = self.no_voters
         self.replicas = [SimulatedReplica(self, at, is_voter=at < voters) for at in range(voters + observers)]
         self.voters = VoterSet(
-            Voter(replica.node_id, _host(replica.node_id), PORT, replica.key.directory_id)
+            Voter(
+                replica.node_id,
+                _host(replica.node_id),
+                PORT,
+                replica.key.directory_id if names_directories else ZERO_UUID,
+            )
             for replica in self.replicas[:voters]
         )
         self.bootstrap_servers = tuple((voter.host, voter.port) for voter in self.voters)
@@ -56,6 +63,7 @@ class RaftWorld:
         self.oracle = Oracle(self.voters)
         for replica in self.replicas:
             self.oracle.disks[replica.key] = replica.kept
+        self.oracle.voter_keys = [replica.key for replica in self.replicas[:voters]]
 
     # Time
 
