@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.channel import Channel
@@ -64,7 +64,7 @@ class Membership:
             ),
             timing=Timing.of(config),
             metadata_offset=lambda: self.metadata.image.applied_offset,
-            offline_dirs=lambda: node.replicas.health.offline_dirs(),
+            offline_dirs=self._offline_dirs,
         )
         self._registration: ControllerRegistration | None = None
         self._is_starting = False
@@ -97,6 +97,9 @@ class Membership:
         )
         self._channels.append(channel)
         return channel
+
+    def _offline_dirs(self) -> Sequence[uuid.UUID]:
+        return self._node.replicas.health.offline_dirs()
 
     def _endpoints(self) -> list[tuple[str, str, int]]:
         node = self._node
