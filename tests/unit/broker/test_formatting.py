@@ -68,11 +68,11 @@ def test_the_first_voters_stand_in_the_metadata_with_their_directories(tmp_path:
 
 
 def test_voters_of_the_configuration_need_no_record(tmp_path: Path) -> None:
-    given = {"controller_quorum_voters": "1@h:9093,2@i:9093", "controller_quorum_bootstrap_servers": ""}
-    formatted(tmp_path / "d", [], **given)
+    voters = "1@h:9093,2@i:9093"
+    formatted(tmp_path / "d", [], controller_quorum_voters=voters, controller_quorum_bootstrap_servers="")
     assert sorted(path.name for path in (tmp_path / "d").iterdir()) == ["meta.properties"]
     with pytest.raises(InvalidConfig, match=r"controller\.quorum\.voters names the voters already"):
-        formatted(tmp_path / "e", TWO, **given)
+        formatted(tmp_path / "e", TWO, controller_quorum_voters=voters, controller_quorum_bootstrap_servers="")
 
 
 def test_a_broker_that_joins_is_not_told_who_votes(tmp_path: Path) -> None:
