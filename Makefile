@@ -2,10 +2,11 @@
 
 PYTHON ?= python3
 VENV := .venv
+HOURS ?= 1
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-all check format crash chaos mutations clients interop bench bench-quick run generate docs clean
+.PHONY: help setup demo test test-all check format crash chaos sim mutations clients interop bench bench-quick run generate docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -48,6 +49,9 @@ MINUTES ?= 5
 
 chaos: setup ## three brokers as processes under real faults for MINUTES=n; the checker judges (root for most faults)
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES)
+
+sim: setup ## clusters in a simulated world from seeds: HOURS=n (1 by default) [SEED=first] [SIM="--whole" or "--core-only"]
+	$(BIN)/python -m strandline.testing.simulate --hours $(HOURS) $(if $(SEED),--seed $(SEED)) $(SIM)
 
 mutations: setup ## plant known bugs one by one in a copy of the tree: each must be noticed
 	$(BIN)/python -m tests.mutations

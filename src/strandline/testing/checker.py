@@ -61,6 +61,8 @@ class Report:
     errors: Counter[str] = field(default_factory=Counter)
     """What clients were told when an operation did not end well."""
     partitions: int = 0
+    realtime_lag_ns: int = 0
+    """The longest time for which a consumer that asked did not get a record that was known to exist; a metric."""
     without_final_read: tuple[str, ...] = ()
     """Partitions that no process read in full at the end; without that, `vanished` cannot be judged."""
 
@@ -100,6 +102,7 @@ def check(ops: Sequence[Op]) -> Report:
         for log in logs.values():
             report.add(record_check(log))
     report.add(_order_anomalies(ops, logs))
+    report.realtime_lag_ns = order_checks.realtime_lag_ns(order_checks.in_call_order(ops))
     return report
 
 

@@ -139,3 +139,42 @@ def producer_id_twice(ops: Sequence[tuple[int, Op]]) -> Iterator[Anomaly]:
                 if earlier != op_index:
                     evidence = f"producer id {mop.producer_id} was given twice"
                     yield Anomaly("producer-id-twice", "", evidence, (earlier, op_index))
+
+
+def realtime_lag_ns(ops: Sequence[tuple[int, Op]]) -> int:
+    """The longest time for which a record was known to exist when the consumer that was due to read it next asked for
+    it, and then got it. A metric and no anomaly: a consumer may be as slow as it likes. Reading again does not count.
+    """
+    known = _existence(ops)
+    longest = 0
+    furthest: dict[tuple[int, str], int] = {}
+    for _, op in ops:
+        if op.outcome != "ok" or op.final:
+            continue
+        for mop in op.mops:
+            if isinstance(mop, Poll) and mop.records:
+                first, key = mop.records[0][0], (op.process, mop.partition)
+                if first > furthest.get(key, -1):
+                    offsets, times = known[mop.partition]
+                    longest = max(longest, op.invoked_ns - times[bisect_left(offsets, first)])
+                furthest[key] = max(furthest.get(key, -1), mop.records[-1][0])
+    return longest
+
+
+def _existence(ops: Sequence[tuple[int, Op]]) -> dict[str, tuple[list[int], list[int]]]:
+    """For each partition offsets in order, and for each of them when it, or a later one, was first known to exist."""
+    seen: dict[str, list[tuple[int, int]]] = {}
+    for _, op in ops:
+        for mop in op.mops if op.outcome == "ok" else ():
+            if isinstance(mop, Send) and mop.offset is not None:
+                seen.setdefault(mop.partition, []).append((mop.offset, op.completed_ns))
+            elif isinstance(mop, Poll) and mop.records:
+                seen.setdefault(mop.partition, []).append((mop.records[-1][0], op.completed_ns))
+    known: dict[str, tuple[list[int], list[int]]] = {}
+    for partition, told in seen.items():
+        told.sort()
+        times = [time for _, time in told]
+        for at in range(len(times) - 2, -1, -1):
+            times[at] = min(times[at], times[at + 1])
+        known[partition] = [offset for offset, _ in told], times
+    return known

@@ -309,3 +309,14 @@ def test_a_large_history_is_checked_in_one_pass_over_its_records() -> None:
     print(f"{len(ops)} operations, {report.reads} reads: {time.perf_counter() - started_s:.2f} s")
     assert report.ok, report
     assert report.reads > 700_000
+
+
+def test_the_lag_of_a_reader_counts_from_when_its_next_record_was_known() -> None:
+    # Calls and outcomes take turns: the first send is over at 1, the second at 3, and so on.
+    followed = history(send(0, "a", 0), poll(1, (0, "a")), send(0, "b", 1), poll(1, (1, "b")))
+    assert check(followed).realtime_lag_ns == 1
+    late = history(send(0, "a", 0), send(0, "b", 1), poll(2, (0, "a"), (1, "b")), poll(1, (0, "a")), poll(1, (1, "b")))
+    # Process 1 asks at 6 for what was there at 1, and at 8 for what was there at 3.
+    assert check(late).realtime_lag_ns == 8 - 3
+    again = history(send(0, "a", 0), poll(1, (0, "a")), assign(1, 0), poll(1, (0, "a")))
+    assert check(again).realtime_lag_ns == 1

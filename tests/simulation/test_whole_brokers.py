@@ -1,0 +1,71 @@
+"""Whole clusters from a few seeds, and that a seed is a run: the same every time, whatever Python's hash seed is."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from strandline.testing.sim_options import options_of
+from strandline.testing.sim_run import run
+
+SEEDS = range(3)
+SAFETY_S = 40.0
+KEPT = Path(__file__).with_name("kept_seeds.txt")
+"""Seeds that once failed, with what they found."""
+
+
+def kept_seeds() -> list[tuple[int, float, int | None]]:
+    """Seed, seconds of faults and nodes of each line; what follows a `#` says what it found."""
+    kept = []
+    for line in KEPT.read_text().splitlines():
+        words = line.partition("#")[0].split()
+        if words:
+            kept.append((int(words[0]), float(words[1]), int(words[2]) if len(words) > 2 else None))
+    return kept
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_cluster_under_faults_keeps_its_promises(seed: int) -> None:
+    result = run(options_of(seed, safety_s=SAFETY_S))
+    print(result)
+    assert result.failure is None, result.failure
+    assert result.faults > 0
+    assert result.acknowledged > 0
+
+
+def test_a_single_node_under_faults_keeps_its_promises() -> None:
+    result = run(options_of(0, safety_s=SAFETY_S, nodes=1))
+    assert result.failure is None, result.failure
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "safety_s", "nodes"), kept_seeds())
+def test_what_once_failed_does_not_fail_again(seed: int, safety_s: float, nodes: int | None) -> None:
+    result = run(options_of(seed, safety_s=safety_s, nodes=nodes))
+    assert result.failure is None, result.failure
+
+
+def traces(hash_seed: str, *, seed: int) -> str:
+    command = [sys.executable, "-m", "strandline.testing.simulate", "--whole"]
+    done = subprocess.run(
+        [*command, "--seed", str(seed), "--safety", "15", "--nodes", "3"],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    found = re.search(r"(\d+) events, trace ([0-9a-f]{8})", done.stdout)
+    assert found is not None, done.stdout
+    return found.group()
+
+
+def test_the_same_seed_is_the_same_run_under_every_hash_seed() -> None:
+    one = traces("1", seed=7)
+    assert one == traces("2", seed=7)
