@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tests.fuzz.engine import Target
@@ -14,8 +15,9 @@ from tests.hostile.peer import request_class
 from tests.unit.codec.message_values import every_class_and_version, random_message
 
 from strandline.broker.admission import parse_overrides
+from strandline.broker.answer_stream import AnswerStream, Asked
 from strandline.broker.http_server import _parsed, _Refused
-from strandline.broker.routes import Route
+from strandline.broker.routes import CONTROLLER, Route, routes
 from strandline.codec import columns, compression, internal_records, record_batch
 from strandline.codec.columns import Record
 from strandline.codec.fetch import parse_fetch
@@ -35,6 +37,7 @@ from strandline.errors import (
     UnsupportedCompression,
     UnsupportedVersion,
 )
+from strandline.handlers.k58_envelope import ANONYMOUS, check_principal, unwrap
 from strandline.log.checkpoints import parse_offsets
 from strandline.log.index import OffsetIndex, TimeIndex
 from strandline.log.leader_epochs import LeaderEpochs
@@ -247,8 +250,57 @@ def by_hand_target(route: Route, version: int) -> Target:
     )
 
 
+CONTROLLER_ROUTES = routes(CONTROLLER)
+
+
+def some_envelope_content(rng: random.Random) -> bytes:
+    route = rng.choice([route for route in CONTROLLER_ROUTES.values() if route.is_forwarded])
+    version = rng.randint(route.version_min, route.version_max)
+    head = struct.pack(">hhih", route.api_key, version, 7, 1) + b"c"
+    return head + b"\0" * (version >= route.flexible_from) + encode(odd_message(route, version, rng), version)
+
+
+class NobodyAnswered:
+    """Whoever asked is told of an answer or of the end, and nothing else happens."""
+
+    def on_connected(self, stream: AnswerStream) -> None: ...
+
+    def on_answered(self, stream: AnswerStream) -> None: ...
+
+    def on_over(self, stream: AnswerStream, reason: str) -> None: ...
+
+
+def read_answers(data: bytes) -> None:
+    stream = AnswerStream(NobodyAnswered(), 1 << 20)
+    for number in range(4):
+        stream.asked[number] = Asked(number, b"", number % 2 == 0, 0.0, lambda body, error: None)
+    cut = len(data) // 3
+    for part in (data[:cut], data[cut:]):
+        if not stream.is_over:
+            stream.receive(memoryview(part))
+
+
+def some_answers(rng: random.Random) -> bytes:
+    bodies = [b"\0" + rng.randbytes(rng.randrange(50)) for _ in range(4)]
+    return b"".join(struct.pack(">ii", len(body) + 4, number) + body for number, body in enumerate(bodies))
+
+
+def _between_nodes() -> list[Target]:
+    return [
+        Target("what is in an Envelope", partial(unwrap, CONTROLLER_ROUTES), (PeerError,), some_envelope_content),
+        Target("a principal", check_principal, (RequestError,), constant(ANONYMOUS)),
+        Target("answers of another node", read_answers, (), some_answers),
+        *(
+            request_target(route, version)
+            for route in CONTROLLER_ROUTES.values()
+            if route.listeners == (CONTROLLER,) and route.name != "Fetch"
+            for version in range(route.version_min, route.version_max + 1)
+        ),
+    ]
+
+
 def _all() -> dict[str, Target]:
-    targets = [*_batches(), *_records_and_files()]
+    targets = [*_batches(), *_records_and_files(), *_between_nodes()]
     for route, version in every_route_and_version():
         targets.append(request_target(route, version))
         if route.hot is not None:

@@ -10,6 +10,7 @@ answered with NOT_CONTROLLER, so that the broker asks the next one.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +20,7 @@ from strandline.codec.messages.envelope_request import EnvelopeRequest
 from strandline.codec.messages.envelope_response import EnvelopeResponse
 from strandline.codec.wire import read_name, skip_tags
 from strandline.errors import ErrorCode, MalformedMessage, PeerError, RequestError
-from strandline.handlers.context import EncodedResponse, RequestContext
+from strandline.handlers.context import ApiRange, EncodedResponse, RequestContext
 from strandline.handlers.local_context import LocalContext
 from strandline.observability.response_errors import carries_error
 
@@ -46,8 +47,8 @@ class Wrapped(NamedTuple):
 
 def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | None:
     try:
-        wrapped = _unwrap(context, request.request_data)
-        _check_principal(request.request_principal)
+        wrapped = unwrap(context.routes, request.request_data)
+        check_principal(request.request_principal)
         client_host = _host(request.client_host_address)
     except PeerError as error:
         return EnvelopeResponse(error_code=int(error.code))
@@ -73,11 +74,12 @@ def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeRespons
     return None
 
 
-def _unwrap(context: RequestContext, content: bytes) -> Wrapped:
+def unwrap(routes: Mapping[int, ApiRange], content: bytes) -> Wrapped:
+    """The request in an Envelope; PeerError with the code that the Envelope is answered with."""
     if len(content) < HEADER.size:
         raise MalformedMessage("an Envelope without a request")
     api_key, version, correlation_id, client_id_size = HEADER.unpack_from(content)
-    route: Any = context.routes.get(api_key)
+    route: Any = routes.get(api_key)
     if route is None or not route.is_forwarded:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"requests with API key {api_key} are not forwarded")
     if not route.version_min <= version <= route.version_max:
@@ -95,7 +97,7 @@ def _unwrap(context: RequestContext, content: bytes) -> Wrapped:
     return Wrapped(route, version, correlation_id, client_id, request)
 
 
-def _check_principal(content: bytes | None) -> None:
+def check_principal(content: bytes | None) -> None:
     """Who the client is, as the broker found out; RequestError if that cannot be read."""
     try:
         if content is None or content[:2] != _PRINCIPAL_VERSION:
