@@ -61,7 +61,9 @@ class MetadataFold:
         self.unsnapshotted_bytes = 0
         """Of batches that were folded since the last snapshot."""
         self.writes: deque[Write] = deque()
+        self.keeps_removed = True
         self.removed_topic_ids: set[UUID] = set()
+        """Topics that were seen to go, as long as somebody may ask."""
         self.on_applied: Callable[[list[Any], Callable[[], object]], None] | None = None
         self.on_voters: Callable[[VotersRecord, int], object] = lambda voters, offset: None
         self.on_progress: Callable[[], object] = lambda: None
@@ -203,8 +205,9 @@ class MetadataFold:
         self.folded_offset = end_offset
         self.last_timestamp_ms = timestamp_ms
         self.unsnapshotted_bytes += size_bytes
-        if self.on_applied is None:
+        if self.keeps_removed:
             self.removed_topic_ids.update(each.topic_id for each in records if isinstance(each, RemoveTopicRecord))
+        if self.on_applied is None:
             then()
         elif records:
             self.on_applied(records, then)

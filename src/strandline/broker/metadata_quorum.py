@@ -22,50 +22,49 @@ quorum's own requests (52, 53, 54, 55, 59, and Fetch on the controller listener)
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from uuid import UUID
 
+from strandline.broker.idle_records import IdleRecords
 from strandline.broker.metadata_fold import Done, MetadataFold, Write
 from strandline.broker.metadata_snapshots import MetadataSnapshots
 from strandline.broker.quorum_log import QuorumLog
-from strandline.broker.quorum_peers import Connect, QuorumPeers, Strangers
+from strandline.broker.quorum_peers import Connect, Strangers
 from strandline.broker.quorum_settings import QuorumSettings
+from strandline.broker.raft_driver import RaftDriver, read_state
 from strandline.broker.snapshot_loading import SnapshotInstall, load_snapshot
 from strandline.broker.snapshot_making import SnapshotMaker
 from strandline.broker.voters_known import voters_known
 from strandline.codec.columns import Record, encode_batch
 from strandline.codec.internal_records import encode_metadata_record
 from strandline.codec.message import Message
+from strandline.codec.messages.fetch_response import FetchResponse
 from strandline.codec.messages.voters_record import VotersRecord
-from strandline.errors import CorruptLog, DiskFailed, ErrorCode, NotLeader, RequestError, StrandlineError
+from strandline.errors import CorruptLog, ErrorCode, NotLeader, RequestError, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
 from strandline.observability.log_lines import fields
 from strandline.quorum.cluster_image import ClusterImage
-from strandline.quorum.quorum_state import QuorumState
 from strandline.quorum.raft import Raft
 from strandline.quorum.raft_effects import (
     Effect,
-    Flush,
     HighWatermark,
     Inconsistent,
     InstallSnapshot,
     LeaderKnown,
     Leading,
     NoLongerLeading,
-    Save,
-    Send,
     SnapshotChunk,
     Truncated,
     WrongCluster,
 )
 from strandline.quorum.raft_fetch import FetchAnswer, ReplicaFetch
+from strandline.quorum.raft_messages import fetched_partition
 from strandline.quorum.raft_voters import Peer, ReplicaKey, VoterSet
 from strandline.quorum.topic_names import CLUSTER_METADATA
-from strandline.runtime import Runtime, TimerHandle
+from strandline.runtime import Runtime
 from strandline.topic_config import TopicConfig
 
 __all__ = ["NAME", "Done", "MetadataQuorum", "QuorumSettings"]
@@ -73,10 +72,6 @@ __all__ = ["NAME", "Done", "MetadataQuorum", "QuorumSettings"]
 log = logging.getLogger("strandline.metadata")
 
 NAME: Final = TopicPartition(CLUSTER_METADATA, 0)
-QUORUM_STATE: Final = "quorum-state"
-FOREVER: Final = float("inf")
-
-T = TypeVar("T")
 
 
 class MetadataQuorum:
@@ -91,7 +86,6 @@ class MetadataQuorum:
     ) -> None:
         self._directory = directory
         self._runtime = runtime
-        self._flusher = flusher
         self.settings = settings
         config = TopicConfig(segment_bytes=settings.segment_bytes, segment_ms=settings.segment_ms)
         self.log = directory.open_log(NAME, config, now_ms=runtime.now_ms())
@@ -104,20 +98,22 @@ class MetadataQuorum:
         """What `strandline format` wrote into the bootstrap snapshot (feature levels): the first leader of an empty
         log writes them; nobody folds them before that."""
         voters = self._load()
-        self.raft = Raft(
+        raft = self.raft = Raft(
             node_id=settings.node_id,
             directory_id=settings.directory_id,
             cluster_id=settings.cluster_id,
             voters=voters,
             bootstrap_servers=settings.bootstrap_servers,
             may_vote=settings.is_controller,
-            state=self._read_state(),
+            state=read_state(self.log),
             log=self.quorum_log,
             timing=settings.timing(),
             random=runtime.random,
         )
-        self._peers = QuorumPeers(connect, self._on_answer)
-        self._maker = SnapshotMaker(self._fold, self.quorum_log, runtime, settings, lambda: self.raft.voters.record())
+        self._driver = RaftDriver(raft, self.log, runtime, flusher, connect, self._on_effect)
+        self._driver.on_answered = self._on_answered
+        self._maker = SnapshotMaker(self._fold, self.quorum_log, runtime, settings, lambda: raft.voters.record())
+        self._idle = IdleRecords(runtime, settings.idle_interval_ms if len(voters) > 1 else 0, self.write)
         self._install: SnapshotInstall | None = None
         self._strangers = Strangers()
 
@@ -140,19 +136,14 @@ class MetadataQuorum:
         self._has_known_leader = False
         self._led: tuple[int, int] | None = None
         """Epoch and offset: what is led, and how far the image must be before the controller acts."""
-        self._effects: deque[Effect] = deque()
-        self._is_performing = False
-        self._is_starting = False
-        self._is_closed = False
-        self._timer: TimerHandle | None = None
-        self._timer_at = FOREVER
+        self._committed_by_leader: int | None = None
+        """The high watermark as the leader of this epoch last told it."""
         self._waiters: dict[Callable[[], object], None] = {}
         self._is_news_due = False
         self._fold.on_progress = self._on_folded
         self._fold.on_error = self._on_unreadable
         self._fold.on_voters = self._on_voters
         self.quorum_log.on_appended = self._tell_waiters
-        self.log.on_flushed = self._on_flushed
         self.log.on_failed = self._on_log_failed
 
     # What others see
@@ -164,8 +155,13 @@ class MetadataQuorum:
 
     @property
     def removed_topic_ids(self) -> set[UUID]:
-        """Topics that were seen to go before anybody listened: a crash may have left their directories."""
+        """Topics that were seen to go since the start, until `forget_removed`: a crash may have left directories."""
         return self._fold.removed_topic_ids
+
+    def forget_removed(self) -> None:
+        """The directories of removed topics are gone; those that come after are removed as their records come."""
+        self._fold.keeps_removed = False
+        self._fold.removed_topic_ids.clear()
 
     @property
     def on_applied(self) -> Callable[[list[Any], Callable[[], object]], None] | None:
@@ -214,7 +210,10 @@ class MetadataQuorum:
             loaded = load_snapshot(self.snapshots, latest)
             self._fold.replace(loaded.image, latest.end_offset, loaded.last_timestamp_ms)
             voters = loaded.voters
-            if latest.epoch > self.log.leader_epochs.latest or latest.end_offset > self.log.log_end_offset:
+            is_at_its_end = self.log.log_start_offset == self.log.log_end_offset == latest.end_offset
+            if not is_at_its_end and (
+                latest.epoch > self.log.leader_epochs.latest or latest.end_offset > self.log.log_end_offset
+            ):
                 # A crash came between a snapshot that was taken from the leader and the end of the log before it.
                 self.quorum_log.restart_at(latest)
             elif 0 < self.log.log_start_offset < self.snapshots.ids[0].end_offset:
@@ -230,28 +229,24 @@ class MetadataQuorum:
         self.quorum_log.voters_to_write = known.to_write
         return known.voters
 
-    def _read_state(self) -> QuorumState:
-        disk, path = self._directory.disk, self.log.directory / QUORUM_STATE
-        return QuorumState.parse(disk.read_whole(path).decode()) if disk.exists(path) else QuorumState()
-
     def start(self) -> None:
         """Begin to take part; a quorum of one leads when this returns."""
-        self._is_starting = True
+        self._driver.is_eager = len(self.raft.voters) == 1
         try:
-            self._step(self.raft.start)
+            self._driver.step(self.raft.start)
         finally:
-            self._is_starting = False
+            self._driver.is_eager = False
         self._maker.start()
 
     def write_now(self, records: list[Any]) -> None:
         """Write, commit and fold before returning; only in a quorum of one, and only while the node starts."""
         assert not self._fold.writes
-        self._is_starting = True
+        self._driver.is_eager = True
         failures: list[BaseException] = []
         try:
             self.write(records, lambda error: failures.append(error) if error is not None else None)
         finally:
-            self._is_starting = False
+            self._driver.is_eager = False
         if failures:
             raise failures[0]
         assert self._fold.folded_offset == self.next_offset, "a quorum of one commits at once"
@@ -292,7 +287,7 @@ class MetadataQuorum:
                     self.on_failed([record for each in self._fold.writes for record in each.records])
                 on_done(_not_controller() if isinstance(error, NotLeader) else error)
             return
-        self._perform()
+        self._driver.perform()
 
     def make_snapshot(self) -> None:
         """Begin to write the image down as it is now, though it is not due yet."""
@@ -300,24 +295,24 @@ class MetadataQuorum:
 
     def resign(self) -> None:
         """Hand the lead to another voter, before a stop."""
-        self._step_quietly(self.raft.resign)
+        self._driver.step_quietly(self.raft.resign)
 
     # Requests of other members
 
     def on_request(self, request: Message) -> Message:
         """Vote, BeginQuorumEpoch or EndQuorumEpoch. What must be on disk is, when this returns the answer."""
-        return self._step(self.raft.on_request, request)
+        return self._driver.step(self.raft.on_request, request)
 
     def on_fetch(self, fetch: ReplicaFetch) -> FetchAnswer:
-        return self._step(self.raft.on_fetch, fetch)
+        return self._driver.step(self.raft.on_fetch, fetch)
 
     def answer_fetch(self, fetch: ReplicaFetch) -> FetchAnswer:
         """The answer to a fetch that has been waiting."""
-        self._check_running()
+        self._driver.check_running()
         return self.raft.answer_fetch(fetch)
 
     def on_fetch_snapshot(self, key: ReplicaKey, leader_epoch: int, cluster_id: str | None) -> ErrorCode:
-        return self._step(self.raft.on_fetch_snapshot, key, leader_epoch, cluster_id)
+        return self._driver.step(self.raft.on_fetch_snapshot, key, leader_epoch, cluster_id)
 
     def wait_for_news(self, look: Callable[[], object]) -> None:
         """Call `look` whenever the log has grown, more of it is committed, or another leads; until `stop_waiting`."""
@@ -336,80 +331,12 @@ class MetadataQuorum:
         for look in list(self._waiters):
             look()
 
-    # Inputs of the core
+    # What the core says
 
-    def _step(self, step: Callable[..., T], *args: Any) -> T:
-        """Give the core an input and perform what it wants; what it answers. DiskFailed if the disk refuses."""
-        self._check_running()
-        try:
-            result = step(*args, self._runtime.monotonic())
-        except OSError as error:
-            self._fail(error)
-            raise self.log.refusal() from error
-        finally:
-            self._perform()
-        self._check_running()
-        return result
-
-    def _step_quietly(self, step: Callable[..., object], *args: Any) -> None:
-        """The same for an input that nobody waits for: a full disk may have room again when the core tries again."""
-        if self._is_running:
-            try:
-                self._step(step, *args)
-            except StrandlineError as error:
-                log.warning("the metadata quorum met an error: %s", error, extra=fields(reason=str(error)))
-
-    def _on_time(self) -> None:
-        self._timer, self._timer_at = None, FOREVER
-        self._step_quietly(self.raft.on_time)
-
-    def _on_flushed(self) -> None:
-        self._step_quietly(self.raft.on_flushed)
-
-    def _on_answer(self, to: Peer, request: Message, response: Message | None) -> None:
-        self._step_quietly(self.raft.on_answer, to, request, response)
-
-    def _check_running(self) -> None:
-        if self.log.failure is not None:
-            raise self.log.refusal()
-
-    @property
-    def _is_running(self) -> bool:
-        return not self._is_closed and self.log.failure is None
-
-    # Effects
-
-    def _perform(self) -> None:
-        """Perform what the core wants, in order; what comes up meanwhile goes behind."""
-        self._effects.extend(self.raft.take_effects())
-        if self._is_performing:
-            return
-        self._is_performing = True
-        try:
-            while self._effects and self._is_running:
-                effect = self._effects.popleft()
-                # Of two states to remember right behind each other only the second would ever be read.
-                if not (isinstance(effect, Save) and self._effects and isinstance(self._effects[0], Save)):
-                    self._perform_one(effect)
-                self._effects.extend(self.raft.take_effects())
-        except OSError as error:
-            # A vote that is not on disk must not leave: nothing is sent, answered or counted from here on.
-            self._fail(error)
-        finally:
-            self._is_performing = False
-        self._set_timer()
-
-    def _perform_one(self, effect: Effect) -> None:
+    def _on_effect(self, effect: Effect) -> None:
         match effect:
-            case Save(state):
-                path = self.log.directory / QUORUM_STATE
-                self._directory.disk.write_whole(path, state.text().encode(), sync=True)
-            case Send():
-                self._peers.send(effect)
-            case Flush():
-                self._flush()
             case HighWatermark(offset):
-                self._fold.commit(offset, at_once=self._is_starting)
+                self._fold.commit(offset, at_once=self._driver.is_eager)
                 self._tell_waiters()
             case LeaderKnown():
                 self._on_leader_known(effect)
@@ -427,32 +354,16 @@ class MetadataQuorum:
             case WrongCluster(peer):
                 self._on_wrong_cluster(peer)
 
-    def _flush(self) -> None:
-        if self._is_starting:
-            self.log.flush_now()
-        elif self.log.unflushed:
-            self._flusher.flush_soon(self.log)
-        else:
-            self._runtime.call_soon(self._on_flushed)
-
-    def _set_timer(self) -> None:
-        """Wake up in time. A timer that comes early finds nothing to do and is set anew."""
-        deadline = self.raft.deadline if self._is_running else FOREVER
-        if deadline >= self._timer_at or deadline == FOREVER:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = self._runtime.call_later(max(0.0, deadline - self._runtime.monotonic()), self._on_time)
-
     def _on_leader_known(self, effect: LeaderKnown) -> None:
         if effect.leader_id >= 0:
             self._has_known_leader = True
             log.info("node %d leads the metadata quorum in epoch %d", effect.leader_id, effect.epoch)
+        self._committed_by_leader = None
         self._tell_waiters()
 
     def _on_lead_lost(self) -> None:
         was_told, self.is_leader, self._led = self.is_leader, False, None
+        self._idle.end()
         self._fold.fail_writes(_not_controller())
         if was_told and self.on_not_leading is not None:
             self.on_not_leading()
@@ -462,15 +373,25 @@ class MetadataQuorum:
         """The image has moved, or what it waits for has."""
         if self._led is not None and not self.is_leader and self._fold.folded_offset >= self._led[1]:
             self.is_leader = True
+            self._idle.begin(lambda: self.next_offset)
             if self.on_leading is not None:
                 self.on_leading(self._led[0])
-        if not self.has_caught_up and self.raft.leader_id >= 0:
-            self._look_whether_caught_up()
+        self._look_whether_caught_up()
         self._maker.maybe_begin()
 
+    def _on_answered(self, request: Message, response: Message) -> None:
+        if not self.has_caught_up and isinstance(response, FetchResponse):
+            told = fetched_partition(response)
+            if told is not None and not told.error_code and told.current_leader.leader_epoch == self.raft.epoch:
+                self._committed_by_leader = told.high_watermark
+                self._look_whether_caught_up()
+
     def _look_whether_caught_up(self) -> None:
-        high_watermark = self.raft.high_watermark
-        if self._fold.folded_offset >= high_watermark > 0:
+        """A new leader knows what is committed once a record of its own epoch is; until then it may say too little."""
+        end_offset = self.raft.high_watermark if self.is_leader else self._committed_by_leader
+        if self.has_caught_up or end_offset is None or self._fold.folded_offset < end_offset:
+            return
+        if self.quorum_log.epoch_before(end_offset) == self.raft.epoch:
             self.has_caught_up = True
             if self.on_caught_up is not None:
                 self.on_caught_up()
@@ -497,7 +418,7 @@ class MetadataQuorum:
             self._install.finish(self._on_snapshot_loaded)
 
     def _on_snapshot_loaded(self, install: SnapshotInstall, error: BaseException | None) -> None:
-        if install is not self._install or not self._is_running:
+        if install is not self._install or not self._driver.is_running:
             return
         self._install = None
         if error is not None:
@@ -508,7 +429,7 @@ class MetadataQuorum:
         try:
             self.quorum_log.restart_at(snapshot_id)
         except OSError as failure:
-            self._fail(failure)
+            self._driver.fail(failure)
             return
         except StrandlineError:
             return  # The log has said so itself.
@@ -516,14 +437,11 @@ class MetadataQuorum:
         if loaded.voters is not None:
             self._on_voters(loaded.voters, snapshot_id.end_offset - 1)
         log.info("loaded the snapshot of offset %d from the leader", snapshot_id.end_offset)
-        self._step_quietly(self.raft.on_snapshot_installed, snapshot_id)
+        self._driver.step_quietly(self.raft.on_snapshot_installed, snapshot_id)
         if self.on_image_replaced is not None:
             self.on_image_replaced()
 
     # Failures
-
-    def _fail(self, error: OSError) -> None:
-        self.log.fail(DiskFailed(f"{self.log.directory}: {error}"))
 
     def _on_inconsistent(self, reason: str) -> None:
         disk_error, self.quorum_log.disk_error = self.quorum_log.disk_error, None
@@ -549,7 +467,7 @@ class MetadataQuorum:
 
     def _on_log_failed(self, error: StrandlineError) -> None:
         log.error("the metadata log failed: %s", error, extra=fields(reason=str(error)))
-        self._effects.clear()
+        self._idle.end()
         was_told, self.is_leader, self._led = self.is_leader, False, None
         if self.on_failed is not None:
             self.on_failed([])
@@ -559,13 +477,11 @@ class MetadataQuorum:
         self._tell_waiters()
 
     def close(self) -> None:
-        self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._driver.close()
+        self._idle.end()
         self._maker.close()
         if self._install is not None:
             self._install.abandon()
-        self._peers.close()
         self.log.close()
 
 

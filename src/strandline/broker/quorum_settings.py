@@ -34,6 +34,8 @@ class QuorumSettings:
     fetch_timeout_ms: int = 2000
     request_timeout_ms: int = 2000
     retry_backoff_ms: int = 20
+    idle_interval_ms: int = 500
+    """How long a leader is idle before it writes an empty record; 0 for ever."""
     fetch_max_bytes: int = MIB
     fetch_snapshot_max_bytes: int = MIB
     segment_bytes: int = 1 << 30
@@ -68,6 +70,7 @@ class QuorumSettings:
             fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
             request_timeout_ms=config.controller_quorum_request_timeout_ms,
             retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+            idle_interval_ms=config.metadata_max_idle_interval_ms,
             fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
             fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
             segment_bytes=config.metadata_log_segment_bytes,

@@ -32,7 +32,7 @@ class ReplicaLogs:
         node, directory = self._node, self._node.directory
         directory.remove_deleted()
         removed = {uuid_text(topic_id) for topic_id in node.metadata.removed_topic_ids}
-        node.metadata.removed_topic_ids.clear()
+        node.metadata.forget_removed()
         for name in directory.partition_directories():
             if name == metadata_quorum.NAME:
                 continue
