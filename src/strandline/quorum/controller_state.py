@@ -146,8 +146,7 @@ class ControllerState:
         value = topic.config_overrides.get(IN_SYNC_MIN)
         if value is None:
             value = self.image.configs.get((RESOURCE_BROKER, ""), {}).get(IN_SYNC_MIN, "1")
-        replicas = len(topic.partitions[0].replicas) if topic.partitions else 1
-        return min(int(value), replicas) if value.isascii() and value.isdigit() else 1
+        return int(value) if value.isascii() and value.isdigit() else 1
 
     def election_of(self, topic: Topic) -> Election:
         """ONLINE, or UNCLEAN where the topic's settings allow it."""

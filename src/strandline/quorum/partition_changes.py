@@ -50,7 +50,7 @@ class PartitionChange:
     directory_of: Callable[[int], uuid.UUID]
     """Where a broker puts a new replica."""
     in_sync_min: int
-    """`min.insync.replicas`, at most the number of replicas."""
+    """`min.insync.replicas`; a partition with fewer replicas wants all of them."""
     has_elr: bool
     election: Election = Election.ONLINE
     isr: list[int] | None = None
@@ -102,7 +102,7 @@ class PartitionChange:
 
     def _eligible(self, isr: list[int], replicas: list[int]) -> list[int]:
         """Who left the in-sync set when it was too small for anything to be acknowledged: they hold what it holds."""
-        if not self.has_elr or len(isr) >= self.in_sync_min:
+        if not self.has_elr or len(isr) >= min(self.in_sync_min, len(replicas)):
             return []
         candidates = dict.fromkeys([*(self.partition.eligible_leader_replicas or ()), *self.partition.isr])
         return [each for each in candidates if each not in isr and each in replicas and each != self.unclean_shutdown]
