@@ -18,7 +18,6 @@ from functools import partial
 from itertools import count
 from random import Random
 
-from strandline.quorum import raft_elections as elections
 from strandline.testing.raft_simulation_node import SimulatedReplica
 from strandline.testing.raft_simulation_oracle import Violation
 from strandline.testing.raft_simulation_world import RaftWorld
@@ -180,15 +179,9 @@ class RaftSimulation(RaftWorld):
     def _stand(self, victim: SimulatedReplica) -> bool:
         """Somebody stands without having asked whether it would win: what is safe must not hang on pre-votes."""
         if victim.is_alive and victim.raft.is_voter and not victim.raft.is_leader:
-            victim.happen(victim.life, self._let_stand, victim)
+            self.stand(victim)
             return True
         return False
-
-    def _let_stand(self, victim: SimulatedReplica) -> None:
-        state = victim.raft._state
-        if state.fetching.installing is None and not victim.raft.is_leader:
-            state.become_candidate(self.now)
-            elections.ask(state, self.now)
 
     def _duel(self, victim: SimulatedReplica) -> bool:
         """Two stand at the same moment; the third dies when it has answered one, and is back when the other asks."""

@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from strandline.ids import ZERO_UUID
+from strandline.quorum import raft_elections as elections
 from strandline.quorum.raft_timing import RaftTiming
 from strandline.quorum.raft_voters import Peer, Voter, VoterSet
 from strandline.testing.raft_simulation_node import SimulatedReplica
@@ -112,6 +113,16 @@ class RaftWorld:
     def restart(self, replica: SimulatedReplica) -> None:
         if not replica.is_alive:
             replica.start()
+
+    def stand(self, replica: SimulatedReplica) -> None:
+        """Let it become a candidate at once, whatever its timers say and without asking for pre-votes."""
+        replica.happen(replica.life, self._let_stand, replica)
+
+    def _let_stand(self, replica: SimulatedReplica) -> None:
+        state = replica.raft._state
+        if state.fetching.installing is None and not replica.raft.is_leader:
+            state.become_candidate(self.now)
+            elections.ask(state, self.now)
 
     def fetch_entries(self) -> int:
         """How many entries go into one answer: few enough that who was away needs several turns."""
