@@ -14,7 +14,7 @@ from types import FrameType
 from typing import BinaryIO, NoReturn
 
 from strandline.cli.failures import CommandFailed, Interrupted
-from strandline.testing.node_process import BrokerFailed, NodeProcess
+from strandline.testing.node_process import BrokerFailed, NodeProcess, wait_all_ready
 
 LOOK_EVERY_S = 0.2
 READY_TIMEOUT_S = 120.0
@@ -57,10 +57,9 @@ def start_all(nodes: Sequence[SupervisedNode]) -> None:
     for node in nodes:
         node.spawn()
     try:
-        for node in nodes:
-            node.wait_ready(timeout_s=READY_TIMEOUT_S)
+        wait_all_ready(nodes, timeout_s=READY_TIMEOUT_S)
     except BrokerFailed as failure:
-        raise CommandFailed(str(failure), hint="its reasons stand above") from None
+        raise CommandFailed(str(failure), hint="the other nodes were stopped, too") from None
 
 
 def stop_all(nodes: Sequence[SupervisedNode]) -> list[str]:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from strandline.testing.local_cluster import LocalCluster, NodePlace, lay_out
-from strandline.testing.node_process import READY_TIMEOUT_S, STOP_TIMEOUT_S, BrokerFailed, NodeProcess
+from strandline.testing.node_process import READY_TIMEOUT_S, STOP_TIMEOUT_S, BrokerFailed, NodeProcess, wait_all_ready
 
 QUICK: Final = {
     "controller.quorum.election.timeout.ms": "300",
@@ -122,8 +122,7 @@ class EmbeddedCluster:
         fresh = [node for node in self.nodes.values() if not node.running]
         for node in fresh:
             node.spawn()
-        for node in fresh:
-            node.wait_ready(timeout_s=timeout_s)
+        wait_all_ready(fresh, timeout_s=timeout_s)
 
     def stop_all(self, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Ends all, each as an operator would (SIGTERM), at the same time."""

@@ -208,3 +208,23 @@ class NodeProcess:
         return (
             f"{message}; its standard error:\n{text}" if text else f"{message}, and it wrote nothing to standard error"
         )
+
+
+def wait_all_ready(nodes: Sequence[NodeProcess], *, timeout_s: float = READY_TIMEOUT_S) -> None:
+    """Waits for all, whichever is ready first; the first that fails ends the wait, and those that are ready stay.
+
+    One after the other would be wrong: a node of a cluster may wait in vain for another that has failed.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    with selectors.DefaultSelector() as selector:
+        for node in nodes:
+            stdout = node._running().stdout
+            assert stdout is not None
+            selector.register(stdout, selectors.EVENT_READ, node)
+        while waiting := selector.get_map():
+            spoke = selector.select(max(0.0, deadline_s - time.monotonic()))
+            for key, _ in spoke or [(each, 0) for each in waiting.values()][:1]:
+                # It has said something, or is silent for good; either way this does not wait.
+                selector.unregister(key.fileobj)
+                node = key.data
+                node.wait_ready(timeout_s=max(0.0, deadline_s - time.monotonic()))
