@@ -15,8 +15,11 @@ from dataclasses import asdict, dataclass, field
 from bench.asking import PartitionState
 from bench.brokers import BrokerFailed
 from bench.cluster_node import ClusterNode
+from bench.wire import PeerClosed, ServerRefused
 from tests.chaos.faults import Fault, start
 from tests.chaos.ground import Ground
+
+from strandline.errors import StrandlineError
 
 INTERVAL_S = 14.0
 """From the beginning of one fault to that of the next, if the cluster is whole again by then."""
@@ -72,7 +75,7 @@ class Nemesis:
 
     def one_fault(self, topic: str) -> None:
         states = self._look_around(topic)
-        is_whole = bool(states) and all(state.is_whole for state in states)
+        is_whole = self.is_whole(topic)
         fault = self._choose(is_whole)
         node, role = self._target(states)
         hit = [(fault, node, self._record(fault, node, role, states))]
@@ -159,8 +162,8 @@ class Nemesis:
         start_s, is_restarted = time.monotonic(), False
         while time.monotonic() - start_s < WHOLE_TIMEOUT_S:
             self._revive()
-            states = self._look_around(topic)
-            if states and all(state.is_whole for state in states):
+            self._look_around(topic)
+            if self.is_whole(topic):
                 for record in records:
                     record.whole_ns = time.monotonic_ns()
                 return
@@ -175,6 +178,19 @@ class Nemesis:
         for record in records:
             record.remark = f"not whole within {WHOLE_TIMEOUT_S:g} s"
         self.say(f"  not whole within {WHOLE_TIMEOUT_S:g} s: {self._look_around(topic)}")
+
+    def is_whole(self, topic: str) -> bool:
+        """Whether every node says that every replica is in sync: one alone may not have heard of the last fault."""
+        for node in self.ground.cluster.nodes:
+            try:
+                with node.ask(timeout_s=2.0) as question:
+                    states = question.partitions([topic])
+                    is_complete = len(question.brokers()) == len(self.ground.cluster.nodes)
+            except (OSError, PeerClosed, ServerRefused, StrandlineError):
+                return False
+            if not is_complete or not states or not all(state.is_whole for state in states):
+                return False
+        return True
 
     def _revive(self) -> None:
         for node in self.ground.cluster.nodes:
