@@ -76,6 +76,8 @@ class SimConsumer(SimClient):
         self.is_final = is_final
         self.records_read = 0
         self._fetching: dict[int, None] = {}
+        self._not_before: dict[int, float] = {}
+        """When a broker may be asked again that gave no good answer: news of leaders alone is no reason."""
         self._on_ends: Callable[[], object] = lambda: None
         self._note_assignment(*self.positions.values())
         self.on_topology = self._fetch_all
@@ -130,8 +132,9 @@ class SimConsumer(SimClient):
             known = self.leader_of(position.partition)
             if known is not None and (position.end is None or position.offset < position.end):
                 sources.setdefault(self._source_of(position.partition, known), []).append((position, known))
+        now = self.runtime.monotonic()
         for broker, wanted in sources.items():
-            if broker not in self._fetching and not self.is_stopped:
+            if broker not in self._fetching and not self.is_stopped and self._not_before.get(broker, 0.0) <= now:
                 self._fetch(broker, wanted)
 
     def _fetch(self, broker: int, wanted: list[tuple[Position, Known]]) -> None:
@@ -200,7 +203,9 @@ class SimConsumer(SimClient):
             self.runtime.call_later(0.0 if polls else EMPTY_PAUSE_S, self._fetch_all)
         else:
             self.refresh()
-            self.runtime.call_later(BACKOFF_S * (0.5 + self.random.random()), self._fetch_all)
+            pause_s = BACKOFF_S * (0.5 + self.random.random())
+            self._not_before[broker] = self.runtime.monotonic() + pause_s
+            self.runtime.call_later(pause_s, self._fetch_all)
 
     def _read(self, position: Position, told: PartitionData) -> Poll:
         records: list[tuple[int, str]] = []
