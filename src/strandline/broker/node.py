@@ -37,6 +37,7 @@ from strandline.partition.reencoding import Reencoder
 from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.controller import Controller
 from strandline.quorum.producer_ids import ProducerIds
+from strandline.quorum.topic_names import CONSUMER_OFFSETS
 from strandline.runtime import Runtime, TimerHandle
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ class Node:
         self.dynamic_config = DynamicConfig(self)
         self.dynamic_config.apply()
         self.replicas = Replicas(self)
+        self.replicas.on_led = self._on_led
+        self.replicas.on_unled = self._on_unled
         self.checkpoints = CheckpointWriter(self)
         self.topics = self.replicas.topics
         self.producer_ids = ProducerIds(
@@ -151,6 +154,16 @@ class Node:
         from strandline.broker.group_driver import GroupDriver, OffsetsTopicOfNode, group_config
 
         return GroupDriver(self.runtime, group_config(self.config), OffsetsTopicOfNode(self))
+
+    def _on_led(self, partition: Partition) -> None:
+        """Groups whose partition is led from now on are loaded, so that members that are gone are noticed."""
+        if partition.topic == CONSUMER_OFFSETS and (self.is_ready or "groups" in self.__dict__):
+            self.groups.stop_leading(partition.index)
+            self.groups.load(partition.index)
+
+    def _on_unled(self, partition: Partition) -> None:
+        if partition.topic == CONSUMER_OFFSETS and "groups" in self.__dict__:
+            self.groups.stop_leading(partition.index)
 
     @cached_property
     def telemetry(self) -> Telemetry:
