@@ -25,6 +25,13 @@ from strandline.codec.fetch import FetchedPartition, encode_follower_fetch, pars
 from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, MalformedMessage, StrandlineError
 from strandline.observability.log_lines import fields
+from strandline.partition.following import (
+    append_fetched,
+    learn_high_watermark,
+    restart_at,
+    truncate_to,
+    where_to_cut,
+)
 from strandline.partition.partition import Partition
 from strandline.partition.trimming import follow_start
 from strandline.replication.follower import SESSION_ERRORS, Follower, Key, Position
@@ -300,13 +307,13 @@ class LeaderFetcher:
             self._on_error(key, partition, fetched, failed)
             return
         if fetched.diverging is not None:
-            self._begin_cut(key, partition, partition.truncation_offset(*fetched.diverging))
+            self._begin_cut(key, partition, where_to_cut(partition, *fetched.diverging))
             return
         try:
             if len(fetched.records):
-                partition.append_fetched(fetched.records)
+                append_fetched(partition, fetched.records)
                 self._owner.bytes_in += len(fetched.records)
-            partition.learn_high_watermark(fetched.high_watermark)
+            learn_high_watermark(partition, fetched.high_watermark)
             follow_start(partition, fetched.log_start_offset)
         except (StrandlineError, OSError) as error:
             log.error("%r: what node %d sent was not taken: %s", partition, self._leader_id, error)
@@ -409,9 +416,9 @@ class LeaderFetcher:
             log.warning("%r is cut below its high watermark, at %d", partition, offset, extra=facts)
         try:
             if cut.begins_anew:
-                partition.restart_at(offset)
+                restart_at(partition, offset)
             else:
-                partition.truncate_to(offset)
+                truncate_to(partition, offset)
             log.info("%r was cut from %d to %d", partition, end_offset, offset, extra=facts)
         except (StrandlineError, OSError) as error:
             log.error("%r cannot be cut: %s", partition, error, extra=facts)

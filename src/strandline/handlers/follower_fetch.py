@@ -25,7 +25,8 @@ from strandline.log.log_slice import LogSlice
 from strandline.log.segment import ColdRead
 from strandline.partition.fetch_session import FetchEntry
 from strandline.partition.follower_session import FollowerEntry, FollowerSession
-from strandline.partition.partition import ANY_EPOCH, Partition
+from strandline.partition.partition import Partition
+from strandline.partition.reading import ANY_EPOCH
 from strandline.runtime import TimerHandle
 
 HIGH_WATERMARK_INTERVAL_S: Final = 0.005

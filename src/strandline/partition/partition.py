@@ -5,9 +5,8 @@
 only flushed records do, so neither a reader nor a producer is ever told of one that a power cut could take back.
 
 `make_leader` and `make_follower` are called when the metadata log says so. A leader whose partition has other replicas
-has `in_sync`, its view of them: `on_follower_fetch` counts what they acknowledge. A follower takes what it fetched by
-`append_fetched`, and is cut by `truncate_to`. A leader epoch never goes back, and what is of an older one changes
-nothing.
+has `in_sync`, its view of them: `on_follower_fetch` counts what they acknowledge. What a follower does to its log is in
+`following`. A leader epoch never goes back, and what is of an older one changes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from strandline.codec.record_batch import (
     TRANSACTIONAL,
     HeaderFields,
     check_batch,
-    check_run,
 )
 from strandline.errors import (
     BatchTooLarge,
@@ -35,25 +33,18 @@ from strandline.errors import (
     InvalidBatch,
     InvalidTimestamp,
     NotLeader,
-    OffsetOutOfRange,
     RequestError,
     StrandlineError,
 )
 from strandline.log.flusher import Flusher
-from strandline.log.log_slice import LogSlice
 from strandline.log.partition_log import PartitionLog
-from strandline.log.time_lookup import Search, search_latest_time, search_time
-from strandline.partition.look_up import FoundCallback, LookUp
 from strandline.partition.producers import Producers
+from strandline.partition.reading import ReadablePartition
 from strandline.partition.reencoding import opened_now
 from strandline.partition.turnstile import Turnstile
 from strandline.partition.waiting import AdvanceListener, AppendListener, CommitListener
-from strandline.replication.divergence import truncation_offset
 from strandline.replication.in_sync import InSyncReplicas, IsEligible, Proposal
 from strandline.topic_config import TopicConfig
-
-ANY_EPOCH: Final = -1
-"""What a client says that does not know, or does not care, which epoch the leader has."""
 
 _ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
@@ -66,7 +57,7 @@ def _nobody(*_: object) -> None:
     """Where a partition stands alone, nobody is to be told."""
 
 
-class Partition:
+class Partition(ReadablePartition):
     __slots__ = (
         "_unseen_bytes",
         "advance_listeners",
@@ -78,26 +69,18 @@ class Partition:
         "epoch_start_offset",
         "flush_before_ack",
         "flusher",
-        "high_watermark",
         "in_sync",
         "in_sync_count",
-        "index",
         "is_internal",
         "is_leader",
         "is_watched",
-        "leader_epoch",
         "leader_id",
-        "log",
         "on_lag",
         "on_proposal",
         "opened_at_offset",
         "opens_batches",
         "partition_epoch",
         "producers",
-        "runtime",
-        "topic",
-        "topic_id",
-        "turnstile",
         "waiting_flushes",
         "waiting_produces",
         "waiting_trims",
@@ -130,7 +113,6 @@ class Partition:
         self.flusher = flusher
         self.runtime = flusher.runtime
         self.turnstile = turnstile or Turnstile()
-        """Where look-ups wait that must open a large batch."""
         self.is_leader = True
         self.leader_id = NO_LEADER
         self.leader_epoch = leader_epoch
@@ -194,19 +176,6 @@ class Partition:
     def records_in(self) -> int:
         """Records that were appended since this process opened the log."""
         return self.log.log_end_offset - self.opened_at_offset
-
-    @property
-    def log_start_offset(self) -> int:
-        return self.log.log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        return self.log.log_end_offset
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Up to where a read_committed reader may see: all of it, as long as there are no transactions."""
-        return self.high_watermark
 
     # Roles
 
@@ -306,12 +275,11 @@ class Partition:
 
     def recount(self) -> None:
         """Move the high watermark to where it may be by now."""
-        log, in_sync = self.log, self.in_sync
-        end_offset = log.flushed_offset if self.flush_before_ack else log.log_end_offset
+        in_sync = self.in_sync
         if in_sync is None:
-            self.advance(end_offset)
+            self.advance(self.acknowledged_offset)
         elif not self.is_under_min_in_sync:
-            self.advance(in_sync.high_watermark(end_offset))
+            self.advance(in_sync.high_watermark(self.acknowledged_offset))
 
     def on_follower_fetch(self, follower_id: int, offset: int, *, log_start_offset: int, broker_epoch: int) -> None:
         """A follower holds everything below `offset`: its log was compared with ours, by epochs, up to there."""
@@ -524,151 +492,10 @@ class Partition:
         elif high_watermark == self.log.log_end_offset:
             self._unseen_bytes = 0
 
-    # Following
-
-    @property
-    def last_epoch(self) -> int:
-        """The epoch of the last record here; -1 if there is none."""
-        return self.log.leader_epochs.epoch_of(self.log.log_end_offset - 1)
-
     @property
     def acknowledged_offset(self) -> int:
-        """Below it a follower holds everything, as `flush.mode` understands that: from where it may fetch on."""
+        """Below it this node holds everything, as `flush.mode` understands that."""
         return self.log.flushed_offset if self.flush_before_ack else self.log.log_end_offset
-
-    def append_fetched(self, run: memoryview) -> None:
-        """Store what the leader sent for our log end, with one write. StrandlineError, and nothing is changed, if it is
-        not what may come next, or the disk refuses it."""
-        log = self.log
-        headers, size_bytes = check_run(run, next_offset=log.log_end_offset, leader_epoch=self.leader_epoch)
-        if not headers:
-            raise InvalidBatch(f"{len(run)} bytes without a whole batch")
-        if size_bytes < len(run):
-            run = run[:size_bytes]
-        end_offset = log.log_end_offset
-        log.append_fetched(run, headers, now_ms=self.runtime.now_ms())
-        # What was fetched came in at the leader, and is counted there.
-        self.opened_at_offset += log.log_end_offset - end_offset
-        self._unseen_bytes += size_bytes
-        if self.flush_before_ack or log.log_end_offset - log.flushed_offset >= self.config.flush_messages:
-            self.flusher.flush_soon(log)
-
-    def learn_high_watermark(self, high_watermark: int) -> None:
-        """What the leader told: readers may see up to there, as far as it is here."""
-        self.advance(min(high_watermark, self.log.log_end_offset))
-
-    def truncation_offset(self, epoch: int, end_offset: int) -> int:
-        """Where this log parts from its leader's, which says that its last epoch up to ours is `epoch`, and its end."""
-        return truncation_offset(self.log.leader_epochs, self.log.log_end_offset, epoch, end_offset)
-
-    def truncate_to(self, offset: int) -> None:
-        """Cut what the leader does not have. The recovery point on disk is not above `offset` when this is called."""
-        assert not self.is_leader, "a leader's log is the truth"
-        end_offset = self.log.log_end_offset
-        self.log.truncate_to(offset)
-        self._on_cut(end_offset)
-
-    def restart_at(self, offset: int) -> None:
-        """Begin anew where the leader's log begins: what is here lies before it. The recovery point on disk is 0."""
-        assert not self.is_leader, "a leader's log is the truth"
-        end_offset = self.log.log_end_offset
-        self.log.restart_at(offset, self.runtime.now_ms())
-        self._on_cut(end_offset)
-
-    def _on_cut(self, old_end_offset: int) -> None:
-        log = self.log
-        self.opened_at_offset += log.log_end_offset - old_end_offset
-        while self.waiting_flushes:
-            # What was waited for is gone.
-            self.waiting_flushes.popleft()[1].on_commit(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if self.high_watermark > log.log_end_offset or self.high_watermark < log.log_start_offset:
-            # Only after an unclean election, or where the leader's log begins later: readers are told by the epoch.
-            self.high_watermark = max(log.log_start_offset, min(self.high_watermark, log.log_end_offset))
-            self._send_away(self.advance_listeners)
-
-    # Reading
-
-    def read_for_follower(
-        self, offset: int, *, size_bytes_max: int, at_least_one: bool, may_block: bool
-    ) -> LogSlice | None:
-        """What a follower has not got yet, committed or not: it is committed by being fetched."""
-        return self.log.read(offset, size_bytes_max=size_bytes_max, at_least_one=at_least_one, may_block=may_block)
-
-    def divergence(self, last_epoch: int, offset: int) -> tuple[int, int] | None:
-        """Where a log whose last record before `offset` is of `last_epoch` parts from this one; None if it does not.
-
-        (The largest epoch up to `last_epoch` that is here, where that one ends.)
-        """
-        epoch, end_offset = self.end_of_epoch(last_epoch)
-        if end_offset < 0:
-            raise OffsetOutOfRange(f"nothing is known here of epoch {last_epoch}: {self!r}")
-        if epoch < 0:
-            # There are no records here to compare with: only what lies behind the end is too much.
-            return (epoch, end_offset) if end_offset < offset else None
-        return (epoch, end_offset) if epoch < last_epoch or end_offset < offset else None
-
-    def read(
-        self, offset: int, *, size_bytes_max: int, committed_only: bool, at_least_one: bool, may_block: bool
-    ) -> LogSlice | None:
-        limit = self.last_stable_offset if committed_only else self.high_watermark
-        return self.log.read(
-            offset,
-            size_bytes_max=size_bytes_max,
-            limit_offset=limit,
-            at_least_one=at_least_one,
-            may_block=may_block,
-        )
-
-    def check_leader_epoch(self, epoch: int) -> None:
-        """Fence a client whose idea of the leader is older than ours, or newer."""
-        if epoch == ANY_EPOCH or epoch == self.leader_epoch:
-            return
-        if epoch < self.leader_epoch:
-            raise RequestError(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch}; {self.leader_epoch} is current")
-        raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is not known here yet")
-
-    def epoch_of(self, offset: int) -> int:
-        """The epoch that wrote `offset`, or will if it is the log end; -1 if unknown."""
-        return self.leader_epoch if offset >= self.log_end_offset else self.log.leader_epochs.epoch_of(offset)
-
-    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """(the largest epoch up to `epoch`, the offset where it ended), or (-1, -1) if that is not known here."""
-        epochs = self.log.leader_epochs
-        if epoch == ANY_EPOCH:
-            return -1, -1
-        if epochs.latest < epoch <= self.leader_epoch:
-            # Nothing was written in the current epoch yet: it begins, and every one before it ends, at the log end.
-            return self.leader_epoch if epoch == self.leader_epoch else epochs.latest, self.log.log_end_offset
-        return epochs.end_offset(epoch, self.log.log_end_offset)
-
-    def offset_for_timestamp(self, timestamp_ms: int, callback: FoundCallback) -> None:
-        """Find the first visible record at or after a time; `callback(found or None, error or None)`, perhaps later."""
-        self._look_up(
-            search_time(
-                list(self.log.segments),
-                timestamp_ms,
-                start_offset=self.log.log_start_offset,
-                limit_offset=self.high_watermark,
-            ),
-            callback,
-        )
-
-    def max_timestamp_offset(self, callback: FoundCallback) -> None:
-        """Find the first visible record with the largest timestamp."""
-        self._look_up(
-            search_latest_time(
-                list(self.log.segments),
-                start_offset=self.log.log_start_offset,
-                limit_offset=self.high_watermark,
-                end_offset=self.log.log_end_offset,
-            ),
-            callback,
-        )
-
-    def _look_up(self, search: Search, callback: FoundCallback) -> None:
-        if self.log.failure is not None:
-            raise self.log.refusal()
-        LookUp(search, self.runtime, self.turnstile, callback).go_on()
 
     # Ending
 
@@ -686,13 +513,30 @@ class Partition:
         self._send_away(self.append_listeners)
         self._send_away(self.advance_listeners)
 
+    def on_cut(self, old_end_offset: int) -> None:
+        """The log ends, or begins, elsewhere: a follower was cut."""
+        log = self.log
+        self.opened_at_offset += log.log_end_offset - old_end_offset
+        while self.waiting_flushes:
+            # What was waited for is gone.
+            self.waiting_flushes.popleft()[1].on_commit(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not log.log_start_offset <= self.high_watermark <= log.log_end_offset:
+            # Only after an unclean election, or where the leader's log begins later: readers are told by the epoch.
+            self.high_watermark = max(log.log_start_offset, min(self.high_watermark, log.log_end_offset))
+            self._send_away(self.advance_listeners)
+
+    def on_fetched(self, size_bytes: int, record_count: int) -> None:
+        """A follower's log has grown. What was fetched came in at the leader, and is counted there."""
+        self.opened_at_offset += record_count
+        self._unseen_bytes += size_bytes
+        log = self.log
+        if self.flush_before_ack or log.log_end_offset - log.flushed_offset >= self.config.flush_messages:
+            self.flusher.flush_soon(log)
+
     def _send_away(self, listeners: Iterable[AdvanceListener | AppendListener]) -> None:
         """Readers look again: for who leads, in which epoch, and how much may be seen."""
         for listener in list(listeners):
             listener.on_gone()
-
-    def __repr__(self) -> str:
-        return f"<Partition {self.topic}-{self.index} epoch {self.leader_epoch} high watermark {self.high_watermark}>"
 
 
 def _serve(waiting: deque[tuple[int, CommitListener]], offset: int) -> None:

@@ -1,0 +1,48 @@
+"""What a follower does to its log: append what it fetched, as it is; learn the high watermark; cut what its leader does
+not have, where the epochs say so and nowhere else.
+"""
+
+from __future__ import annotations
+
+from strandline.codec.record_batch import check_run
+from strandline.errors import InvalidBatch
+from strandline.partition.partition import Partition
+from strandline.replication.divergence import truncation_offset
+
+
+def append_fetched(partition: Partition, run: memoryview) -> None:
+    """Store what the leader sent for our log end, with one write. StrandlineError, and nothing is changed, if it is not
+    what may come next, or the disk refuses it."""
+    log = partition.log
+    headers, size_bytes = check_run(run, next_offset=log.log_end_offset, leader_epoch=partition.leader_epoch)
+    if not headers:
+        raise InvalidBatch(f"{len(run)} bytes without a whole batch")
+    end_offset = log.log_end_offset
+    log.append_fetched(run[:size_bytes], headers, now_ms=partition.runtime.now_ms())
+    partition.on_fetched(size_bytes, log.log_end_offset - end_offset)
+
+
+def learn_high_watermark(partition: Partition, high_watermark: int) -> None:
+    """What the leader told: readers may see up to there, as far as it is here."""
+    partition.advance(min(high_watermark, partition.log_end_offset))
+
+
+def where_to_cut(partition: Partition, epoch: int, end_offset: int) -> int:
+    """Where this log parts from its leader's, which says what its last epoch up to ours is, and where that ends."""
+    return truncation_offset(partition.log.leader_epochs, partition.log_end_offset, epoch, end_offset)
+
+
+def truncate_to(partition: Partition, offset: int) -> None:
+    """Cut what the leader does not have. The recovery point on disk is not above `offset` when this is called."""
+    assert not partition.is_leader, "a leader's log is the truth"
+    end_offset = partition.log_end_offset
+    partition.log.truncate_to(offset)
+    partition.on_cut(end_offset)
+
+
+def restart_at(partition: Partition, offset: int) -> None:
+    """Begin anew where the leader's log begins: what is here lies before it. The recovery point on disk is 0."""
+    assert not partition.is_leader, "a leader's log is the truth"
+    end_offset = partition.log_end_offset
+    partition.log.restart_at(offset, partition.runtime.now_ms())
+    partition.on_cut(end_offset)
