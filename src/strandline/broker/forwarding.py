@@ -35,12 +35,17 @@ FORWARD_S_MAX: Final = 60.0
 FORWARD_S: Final = 30.0
 """Where a request does not say how long it may take."""
 FORWARD_S_MIN: Final = 1.0
+FORWARD_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of one request: in its Envelope it must still fit into a frame that the controller takes."""
+WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of all that wait for the controller; nobody else counts them, and without a controller they wait for long."""
 _CORRELATION_ID_SIZE: Final = 4
 
 
 class Forwarding:
     def __init__(self, channel: ControllerChannel) -> None:
         self._channel = channel
+        self._waiting_bytes = 0
 
     def forward(self, context: RequestContext, request: Message, content: bytes) -> None:
         """Hand `content`, the bytes of `request` with its header, to the active controller, and its answer back."""
@@ -61,11 +66,23 @@ class Forwarding:
         self._ask(context, rest, _header(context, content) + encode(rest, context.api_version), on_reply)
 
     def _ask(self, context: RequestContext, request: Message, content: bytes, reply: Callable[[Any], object]) -> None:
+        if len(content) > FORWARD_BYTES_MAX:
+            message = (
+                f"{len(content)} bytes are more than the {FORWARD_BYTES_MAX} that are handed on to the controller."
+            )
+            reply(refusal(request, context.api_version, ErrorCode.POLICY_VIOLATION, message))
+            return
+        if self._waiting_bytes + len(content) > WAITING_BYTES_MAX:
+            message = "Too many requests wait for the controller."
+            reply(refusal(request, context.api_version, ErrorCode.REQUEST_TIMED_OUT, message))
+            return
+        self._waiting_bytes += len(content)
         envelope = EnvelopeRequest(
             request_data=content, request_principal=ANONYMOUS, client_host_address=_packed(context.client_host)
         )
 
         def on_answer(response: EnvelopeResponse | None, error: BaseException | None) -> None:
+            self._waiting_bytes -= len(content)
             if response is not None:
                 _unwrap(context, request, response, reply)
             else:
@@ -80,7 +97,7 @@ def _unwrap(
 ) -> None:
     content = response.response_data
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        # The controller is older than this broker, and what we said of versions does not hold for this API.
+        # The controller cannot read it: it is older than this broker, and what we said of versions does not hold.
         context.connection.close()
     elif response.error_code or content is None or len(content) < _CORRELATION_ID_SIZE:
         log.error("the controller refused a forwarded %s with code %d", context.route.name, response.error_code)

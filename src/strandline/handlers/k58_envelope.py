@@ -50,6 +50,9 @@ def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeRespons
         wrapped = unwrap(context.routes, request.request_data)
         check_principal(request.request_principal)
         client_host = _host(request.client_host_address)
+    except MalformedMessage:
+        # What cannot be read may be of a version that is newer than we are: that is what Kafka says of it.
+        return EnvelopeResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
     except PeerError as error:
         return EnvelopeResponse(error_code=int(error.code))
     epoch = context.node.metadata.epoch

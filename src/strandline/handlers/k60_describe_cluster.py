@@ -20,12 +20,17 @@ VERSIONS = (0, 2)
 
 BROKERS = 1
 CONTROLLERS = 2
+ENDPOINT_TYPES_FROM = 1
+"""Who asks in an older version does not know the codes about them, either."""
 
 
 def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     node = context.node
     if request.endpoint_type != (CONTROLLERS if context.is_at_controller else BROKERS):
-        return _refusal(request.endpoint_type, is_at_controller=context.is_at_controller)
+        refusal = _refusal(request.endpoint_type, is_at_controller=context.is_at_controller)
+        if context.api_version < ENDPOINT_TYPES_FROM:
+            refusal.error_code = ErrorCode.INVALID_REQUEST
+        return refusal
     if context.is_at_controller:
         leader_id = node.metadata.leader_id
         return DescribeClusterResponse(

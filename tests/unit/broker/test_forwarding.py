@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.unit.broker.small_cluster import CONTROLLER_PORT, SmallCluster
+from tests.unit.broker.small_cluster import CLIENT_PORT, CONTROLLER_PORT, SmallCluster
 
 from strandline import loggers
+from strandline.broker import forwarding
+from strandline.broker.channel import Channel
 from strandline.broker.routes import BROKER, CONTROLLER, routes
 from strandline.codec.message import Message, encode
 from strandline.codec.messages import (
@@ -101,6 +103,25 @@ def test_without_a_controller_a_request_waits_for_its_time_and_is_told(cluster: 
     assert features.error_code == ErrorCode.REQUEST_TIMED_OUT
     cluster.elect(2)
     assert [each.error_code for each in cluster.ask(new_topic("a"), 7, node_id=3).topics] == [0]
+
+
+def test_what_waits_for_a_controller_has_a_limit(cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forwarding, "WAITING_BYTES_MAX", 1000)
+    monkeypatch.setattr(forwarding, "FORWARD_BYTES_MAX", 600)
+    large = cluster.ask(new_topic("a" * 700), 7, node_id=2)
+    assert [each.error_code for each in large.topics] == [ErrorCode.POLICY_VIOLATION]
+    cluster.elect(None)
+    held = cluster.ask_later(new_topic("b" * 500, timeout_ms=3000), 7, node_id=2)
+    cluster.run(0.1)
+    stranger = Channel(cluster.client, cluster.network.of(cluster.client), "node-2", CLIENT_PORT, client_id="x")
+    told: list[Any] = []
+    stranger.ask(new_topic("c" * 500), 7, lambda response, error: told.append(response), timeout_s=10)
+    cluster.run(1)
+    assert [each.error_code for each in told[0].topics] == [ErrorCode.REQUEST_TIMED_OUT]
+    cluster.run(5)
+    assert held
+    cluster.elect(1)
+    assert [each.error_code for each in cluster.ask(new_topic("d" * 200), 7, node_id=2).topics] == [0], "room again"
 
 
 def test_a_controller_that_loses_its_office_meanwhile_is_not_the_last_word(cluster: SmallCluster) -> None:
@@ -261,12 +282,12 @@ GOOD = envelope(create_topics_request.CreateTopicsRequest(), 7)
         (envelope(GOOD, 0), ErrorCode.INVALID_REQUEST),
         (envelope(MetadataRequest(), 12), ErrorCode.INVALID_REQUEST),
         (envelope(ApiVersionsRequest(), 3), ErrorCode.INVALID_REQUEST),
-        (envelope(CreateTopicsRequest(), 7, request_data=b""), ErrorCode.INVALID_REQUEST),
-        (envelope(CreateTopicsRequest(), 7, request_data=b"\0" * 9), ErrorCode.INVALID_REQUEST),
-        (envelope(CreateTopicsRequest(), 7, request_data=struct.pack(">hhih", 19, 7, 1, 30_000)), 42),
-        (envelope(CreateTopicsRequest(), 7, request_data=struct.pack(">hhih", 19, 7, 1, -2)), 42),
-        (envelope(CreateTopicsRequest(), 7, request_data=struct.pack(">hhih", 19, 7, 1, -1)), 42),
-        (envelope(CreateTopicsRequest(), 7, request_data=struct.pack(">hhih", 19, 7, 1, -1) + b"\0\xff"), 42),
+        (envelope(CreateTopicsRequest(), 7, request_data=b""), ErrorCode.UNSUPPORTED_VERSION),
+        (envelope(CreateTopicsRequest(), 7, request_data=b"\0" * 9), ErrorCode.UNSUPPORTED_VERSION),
+        (envelope(CreateTopicsRequest(), 7, request_data=struct.pack(">hhih", 19, 7, 1, 30_000)), 35),
+        (envelope(CreateTopicsRequest(), 7, request_data=struct.pack(">hhih", 19, 7, 1, -2)), 35),
+        (envelope(CreateTopicsRequest(), 7, request_data=struct.pack(">hhih", 19, 7, 1, -1)), 35),
+        (envelope(CreateTopicsRequest(), 7, request_data=struct.pack(">hhih", 19, 7, 1, -1) + b"\0\xff"), 35),
         (envelope(CreateTopicsRequest(), 7, request_data=struct.pack(">hhih", 19, 99, 1, -1) + b"\0"), 35),
         (envelope(CreateTopicsRequest(), 7, request_principal=None), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
         (envelope(CreateTopicsRequest(), 7, request_principal=b""), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
