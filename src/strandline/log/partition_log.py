@@ -10,24 +10,19 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
-
-from crc32c import crc32c
 
 from strandline.codec.record_batch import HEADER_SIZE, LEADER_FIELDS, PREFIX_SIZE, BatchHeader, HeaderFields
 from strandline.errors import Closed, CorruptLog, DiskFailed, OffsetOutOfRange, StrandlineError
 from strandline.log import leader_epochs as epoch_file
 from strandline.log.disk import Buffer, Disk
-from strandline.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from strandline.log.leader_epochs import LeaderEpochs
 from strandline.log.log_slice import FlushJob, LogSlice, slice_size
 from strandline.log.observer import BatchObserver
 from strandline.log.open_files import OpenFiles
+from strandline.log.rolling import is_due_to_roll
 from strandline.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from strandline.log.snapshots import Snapshots
 from strandline.topic_config import TopicConfig
-
-RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
 class PartitionLog:
@@ -233,7 +228,7 @@ class PartitionLog:
         segment = self.active
         if segment.size_bytes and (
             segment.size_bytes + size_bytes > self.config.segment_bytes
-            or self._is_due_to_roll(segment, last_offset, max_timestamp_ms, now_ms)
+            or is_due_to_roll(segment, self.config, last_offset, max_timestamp_ms, now_ms)
         ):
             self.roll(now_ms)
             return self.active
@@ -248,27 +243,6 @@ class PartitionLog:
         except OSError as second:
             self.fail(DiskFailed(f"{segment.path}: {error.strerror}, and the rest cannot be cut: {second.strerror}"))
         raise DiskFailed(f"{segment.path}: cannot append: {error.strerror}") from error
-
-    def _is_due_to_roll(self, segment: Segment, last_offset: int, max_timestamp_ms: int, now_ms: int) -> bool:
-        config = self.config
-        if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
-            return True
-        # As Kafka does: by the records' own time where they have one, else by the age of the segment.
-        began_ms = segment.first_timestamp_ms
-        age_ms = max_timestamp_ms - began_ms if began_ms >= 0 else now_ms - segment.created_ms
-        if age_ms > config.segment_ms:
-            return True
-        if config.segment_jitter_ms and age_ms > config.segment_ms - _jitter_ms(segment, config):
-            return True
-        entries = len(segment.index)
-        if entries < config.segment_index_bytes // TIME_ENTRY_SIZE - 1:
-            return False
-        # The file with the larger entries is full first, save for the entry that completes it; but it grows only when
-        # time does.
-        return (
-            entries >= config.segment_index_bytes // OFFSET_ENTRY_SIZE
-            or len(segment.time_index) >= config.segment_index_bytes // TIME_ENTRY_SIZE - 1
-        )
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment at the log end."""
@@ -598,12 +572,3 @@ class PartitionLog:
 
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self.segments)
-
-
-def _jitter_ms(segment: Segment, config: TopicConfig) -> int:
-    """How much earlier this segment rolls, so that those of many partitions do not all roll at once.
-
-    It follows from the segment's name: as good as a random number, and the same one each time it is asked for.
-    """
-    name = f"{segment.path.parent.name}/{segment.base_offset}"
-    return int(crc32c(name.encode())) % min(config.segment_jitter_ms, config.segment_ms)

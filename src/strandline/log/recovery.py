@@ -28,7 +28,7 @@ from strandline.codec.record_batch import (
 )
 from strandline.errors import CorruptLog
 from strandline.log.disk import File
-from strandline.log.partition_log import RELATIVE_OFFSET_MAX
+from strandline.log.rolling import RELATIVE_OFFSET_MAX
 from strandline.log.segment import Segment
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024

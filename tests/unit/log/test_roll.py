@@ -21,7 +21,8 @@ from tests.unit.log.engine import (
 
 from strandline.codec.columns import Record, encode_batch
 from strandline.codec.record_batch import parse_header
-from strandline.log.partition_log import RELATIVE_OFFSET_MAX, PartitionLog
+from strandline.log.partition_log import PartitionLog
+from strandline.log.rolling import RELATIVE_OFFSET_MAX
 
 MINUTE_MS = 60_000
 
