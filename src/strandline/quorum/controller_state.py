@@ -38,7 +38,7 @@ Decision = tuple[list[Any], T]
 Steps = Generator[list[Any], None, T]
 """A long decision: each list of records is written before the next is asked for; the outcome is returned."""
 
-CHANGES_PER_STEP: Final = 250
+CHANGES_PER_STEP: Final = 150
 LOOKS_PER_STEP: Final = 4_000
 """A step ends after so many changes, or after so many partitions that needed none: both take a few milliseconds."""
 

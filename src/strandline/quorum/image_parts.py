@@ -1,0 +1,97 @@
+"""The parts of an image of the cluster: a partition, a topic, a broker, and the numbers that stand for something."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from typing import Any, Final
+
+from strandline.codec.messages.register_broker_record import RegisterBrokerRecord
+from strandline.ids import ZERO_UUID
+
+# ConfigResource of the protocol: what a setting belongs to.
+RESOURCE_TOPIC: Final = 2
+RESOURCE_BROKER: Final = 4
+RESOURCE_BROKER_LOGGER: Final = 8
+RESOURCE_CLIENT_METRICS: Final = 16
+RESOURCE_GROUP: Final = 32
+
+NO_LEADER: Final = -1
+NO_LEADER_CHANGE: Final = -2
+
+METADATA_VERSION: Final = "metadata.version"
+ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
+
+# Directory ids that name no directory: in use but not told, to be chosen by the broker, gone.
+MIGRATING_DIRECTORY: Final = ZERO_UUID
+UNASSIGNED_DIRECTORY: Final = uuid.UUID(int=1)
+LOST_DIRECTORY: Final = uuid.UUID(int=2)
+RESERVED_DIRECTORY_IDS: Final = 100
+
+
+@dataclasses.dataclass(slots=True)
+class PartitionImage:
+    """One partition as the controller last decided it. `replicas` is empty only while its record is still to come.
+
+    Never changed in place: a change makes a new one. So images share them, and who holds one holds one state.
+    """
+
+    replicas: list[int] = dataclasses.field(default_factory=list)
+    isr: list[int] = dataclasses.field(default_factory=list)
+    leader: int = NO_LEADER
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    leader_recovery_state: int = 0
+    removing_replicas: list[int] = dataclasses.field(default_factory=list)
+    adding_replicas: list[int] = dataclasses.field(default_factory=list)
+    directories: list[uuid.UUID] = dataclasses.field(default_factory=list)
+    eligible_leader_replicas: list[int] | None = None
+    last_known_elr: list[int] | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class Topic:
+    """A topic; `partitions[i]` is partition i. `version` grows with every change of the topic, its partitions or
+    its configs, so whatever was computed from it may be kept for as long as the version stands."""
+
+    name: str
+    id: uuid.UUID
+    partitions: list[PartitionImage] = dataclasses.field(default_factory=list)
+    config_overrides: dict[str, str] = dataclasses.field(default_factory=dict)
+    version: int = dataclasses.field(default=0, compare=False)
+    answers: dict[Any, Any] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+    """Encoded answers about this topic, kept by whoever made them for as long as the version stands."""
+
+    def changed(self, version: int) -> None:
+        self.version = version
+        self.answers.clear()
+
+
+@dataclasses.dataclass(slots=True)
+class BrokerImage:
+    """A registered broker: its registration record with every later change folded in."""
+
+    registration: RegisterBrokerRecord
+
+    @property
+    def id(self) -> int:
+        return self.registration.broker_id
+
+    @property
+    def epoch(self) -> int:
+        return self.registration.broker_epoch
+
+    @property
+    def rack(self) -> str | None:
+        return self.registration.rack
+
+    @property
+    def host(self) -> str:
+        """Where clients find it: brokers of one host fail together."""
+        endpoints = self.registration.end_points
+        return endpoints[0].host if endpoints else ""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether partitions may be led here: neither fenced nor about to leave."""
+        return not self.registration.fenced and not self.registration.in_controlled_shutdown
