@@ -58,6 +58,7 @@ class RaftSimulation(RaftWorld):
         self.faults = 0
         self.is_stormy = False
         self._values = count(1)
+        self._few_until = 0.0
 
     def run(self, simulated_s: float) -> None:
         toss = self.random
@@ -88,7 +89,7 @@ class RaftSimulation(RaftWorld):
             replica = self.random.choice(alive)
             clean = self.random.random() < 0.7
             replica.happen(replica.life, partial(replica.take_snapshot, clean=clean))
-        self.at(self.now + self.random.expovariate(1 / 4.0), self._snapshot)
+        self.at(self.now + self.random.expovariate(1 / 2.0), self._snapshot)
 
     # Faults
 
@@ -199,6 +200,7 @@ class RaftSimulation(RaftWorld):
         """The relay: one leader after another is cut off as soon as it leads, alone or with one follower, and the ones
         before it are let in again. So logs fork time and again, and old entries spread under new leaders."""
         if self.is_stormy and self.options.is_relay and self.random.random() < 0.7:
+            self._few_until = self.now + 0.4
             self.at(self.now + self._one_of(0.001, 0.01, 0.05, 0.3), self._pass_on, replica)
 
     def _pass_on(self, leader: SimulatedReplica) -> None:
@@ -220,7 +222,7 @@ class RaftSimulation(RaftWorld):
         self._heal_later()
 
     def fetch_entries(self) -> int:
-        return self.random.choice((1, 1, 5)) if self.options.is_relay else 64
+        return self.random.choice((1, 1, 5)) if self.now < self._few_until else 64
 
     def _wipe(self, victim: SimulatedReplica) -> bool:
         """An empty disk, with an id of its own: who was a voter is none on it. A majority keeps its disks."""

@@ -7,6 +7,7 @@ so a cut tail may come back after a crash, as it may on a real disk.
 from __future__ import annotations
 
 from bisect import bisect_right
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from strandline.errors import CorruptBatch
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 class Entry(NamedTuple):
     epoch: int
     value: int
+
+
+_epoch_of = itemgetter(0)
 
 
 class Kept:
@@ -65,8 +69,17 @@ class SimulatedLog:
         self._changed_from = self.end_offset
         self._epochs: list[int] = []
         self._starts: list[int] = []
-        for offset, entry in enumerate(self.entries, self.start_offset):
-            self._note(entry.epoch, offset)
+        self._note_all(self.entries, self.start_offset)
+
+    def _note_all(self, entries: list[Entry], base_offset: int) -> None:
+        """Epochs only rise, so the next one is found by bisection."""
+        at = 0
+        while at < len(entries):
+            epoch = entries[at][0]
+            self._note(epoch, base_offset + at)
+            if entries[-1][0] == epoch:
+                return
+            at = bisect_right(entries, epoch, at, key=_epoch_of)
 
     def _note(self, epoch: int, offset: int) -> None:
         if not self._epochs or epoch != self._epochs[-1]:
@@ -113,8 +126,7 @@ class SimulatedLog:
         base_offset, entries = records
         if base_offset != self.end_offset:
             raise CorruptBatch(f"entries at {base_offset} do not follow {self.end_offset}")
-        for offset, entry in enumerate(entries, base_offset):
-            self._note(entry[0], offset)
+        self._note_all(entries, base_offset)
         self.entries.extend(entries)
         self.end_offset += len(entries)
 

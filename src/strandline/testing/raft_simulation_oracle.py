@@ -109,14 +109,14 @@ class Oracle:
     def note_committed(self, replica: SimulatedReplica, before: int, offset: int) -> None:
         """`replica` moved its high watermark from `before` to `offset`."""
         log, committed = replica.log, self.committed
-        for at in range(max(before, log.start_offset), offset):
-            entry = log.entry(at)
-            if at < len(committed):
-                if entry != committed[at]:
-                    raise Violation(f"committed-stable: {replica} has {entry} at {at}, committed is {committed[at]}")
-            elif not replica.raft.is_leader:
-                raise Violation(f"majority: {replica} takes {at} for committed, which no leader said")
-            else:
+        begin, known = max(before, log.start_offset), min(offset, len(committed))
+        if begin < known:
+            self._check_range(replica, begin, known)
+        if offset > known:
+            if not replica.raft.is_leader:
+                raise Violation(f"majority: {replica} takes {offset - 1} for committed, which no leader said")
+            for at in range(max(begin, known), offset):
+                entry = log.entry(at)
                 committed.append(entry)
                 self.digests.append(chain(self.digests[-1], entry))
         if replica.raft.is_leader and offset > 0:
@@ -150,7 +150,12 @@ class Oracle:
 
     def check_whole(self, replica: SimulatedReplica) -> None:
         """Entry by entry; between phases."""
+        self._check_range(replica, replica.log.start_offset, replica.raft.high_watermark)
+
+    def _check_range(self, replica: SimulatedReplica, begin: int, end: int) -> None:
         log = replica.log
-        for offset in range(log.start_offset, replica.raft.high_watermark):
-            if log.entry(offset) != self.committed[offset]:
-                raise Violation(f"committed-stable: {replica} has another entry at {offset}")
+        ours, theirs = self.committed[begin:end], log.entries[begin - log.start_offset : end - log.start_offset]
+        if ours != theirs:
+            at = next(at for at, entry in enumerate(ours) if at >= len(theirs) or theirs[at] != entry)
+            other = theirs[at] if at < len(theirs) else None
+            raise Violation(f"committed-stable: {replica} has {other} at {begin + at}, committed is {ours[at]}")

@@ -34,7 +34,7 @@ class RaftWorld:
         self.timing = RaftTiming()
         self.trace = seed
         self.events = 0
-        self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._heap: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._sequence = 0
         self.cut: dict[tuple[int, int], bool] = {}
         self.loss = 0.0
@@ -68,7 +68,7 @@ class RaftWorld:
 
     # Time
 
-    def at(self, time: float, event: Callable[..., None], *arguments: Any) -> None:
+    def at(self, time: float, event: Callable[..., object], *arguments: Any) -> None:
         self._sequence += 1
         heappush(self._heap, (time, self._sequence, event, arguments))
 
