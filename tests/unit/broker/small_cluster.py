@@ -185,7 +185,8 @@ class SmallCluster:
         for member in self.members:
             member.tick()
 
-    def elect(self, node_id: int | None) -> None:
+    def elect(self, node_id: int | None, *, tells: bool = True) -> None:
+        """Make another node lead, or none; unless it `tells`, channels find out by asking the wrong one."""
         former, self.leader = self.leader, None
         if former is not None:
             former.controller.deactivate()
@@ -204,9 +205,10 @@ class SmallCluster:
         leader.controller.activate(leader.image, leader.runtime.monotonic())
         if not leader.image.features:
             leader.controller_write(leader.controller.bootstrap(), lambda error: None)
-        for member in self.members:
-            member.controller_channel.on_leader_changed()
-            member.forwarding_channel.on_leader_changed()
+        if tells:
+            for member in self.members:
+                member.controller_channel.on_leader_changed()
+                member.forwarding_channel.on_leader_changed()
 
     def start(self, leader_id: int = 1) -> None:
         """One leads, and all are registered and unfenced."""

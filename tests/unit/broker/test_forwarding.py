@@ -12,6 +12,7 @@ from tests.unit.broker.small_cluster import CLIENT_PORT, CONTROLLER_PORT, SmallC
 from strandline import loggers
 from strandline.broker import forwarding
 from strandline.broker.channel import Channel
+from strandline.broker.controller_channel import ControllerChannel
 from strandline.broker.routes import BROKER, CONTROLLER, routes
 from strandline.codec.message import Message, encode
 from strandline.codec.messages import (
@@ -124,14 +125,41 @@ def test_what_waits_for_a_controller_has_a_limit(cluster: SmallCluster, monkeypa
     assert [each.error_code for each in cluster.ask(new_topic("d" * 200), 7, node_id=2).topics] == [0], "room again"
 
 
-def test_a_controller_that_loses_its_office_meanwhile_is_not_the_last_word(cluster: SmallCluster) -> None:
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_controller_that_loses_its_office_meanwhile_is_not_the_last_word(cluster: SmallCluster, tells: bool) -> None:
     told = cluster.ask_later(new_topic("a"), 7, node_id=2)
     # Decided, and not yet committed.
     assert cluster.loop.run_while(lambda: not cluster[1].pending, within_s=1)
-    cluster.elect(3)
+    cluster.elect(3, tells=tells)
     assert cluster.loop.run_while(lambda: not told, within_s=10)
     assert [each.error_code for each in told[0][0].topics] == [0]
     assert "a" in cluster[3].image.topics
+
+
+def test_a_broker_that_knows_the_wrong_controller_asks_again_until_it_knows_better(cluster: SmallCluster) -> None:
+    known = [3]
+    channel = ControllerChannel(
+        cluster.client,
+        cluster.network.of(cluster.client),
+        local=None,
+        where=lambda: (f"node-{known[0]}", CONTROLLER_PORT),
+        client_id="test",
+    )
+    told: list[Any] = []
+    channel.ask(new_topic("a"), 7, lambda *answer: told.append(answer), timeout_s=20)
+    cluster.run(3)
+    assert not told
+    assert cluster[3].controller_dispatcher.routes[19].requests > 3
+    known[0] = 1
+    cluster.run(2)
+    ((answer, error),) = told
+    assert error is None
+    assert [each.error_code for each in answer.topics] == [0]
+    # One who never knows better is told in the end, once.
+    known[0] = 2
+    channel.ask(new_topic("b"), 7, lambda *answer: told.append(answer), timeout_s=5)
+    cluster.run(20)
+    assert [type(error).__name__ for _, error in told[1:]] == ["TimedOut"]
 
 
 def test_the_broker_itself_becomes_the_controller_meanwhile(cluster: SmallCluster) -> None:

@@ -94,10 +94,19 @@ def test_heartbeats_go_on_through_a_change_of_controllers() -> None:
     assert not any(member.lifecycle.is_fenced for member in cluster.members)
 
 
-def test_who_cannot_reach_the_controller_knows_that_it_is_fenced_no_later_than_the_controller() -> None:
+@pytest.mark.parametrize("answers_take_s", [0.0, 1.2])
+def test_who_cannot_reach_the_controller_knows_that_it_is_fenced_no_later_than_the_controller(
+    answers_take_s: float,
+) -> None:
     cluster = SmallCluster(broker_session_timeout_ms="3000", broker_heartbeat_interval_ms="500")
     cluster.start()
     member = cluster[2]
+    cluster.network.slow["node-1", "node-2"] = answers_take_s
+    heard_at = member.lifecycle._heard_at
+    # Just after an answer that took its time: what counts is when it was asked for.
+    assert cluster.loop.run_while(lambda: member.lifecycle._heard_at == heard_at, within_s=10)
+    heard_at = member.lifecycle._heard_at
+    assert cluster.loop.run_while(lambda: member.lifecycle._heard_at == heard_at, within_s=10)
     for other in ("node-1", "node-3"):
         cluster.network.split(["node-2"], [other])
     while not cluster[1].controller._state.image.brokers[2].registration.fenced:  # the moment it is decided
