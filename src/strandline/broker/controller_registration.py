@@ -66,6 +66,7 @@ class ControllerRegistration:
         self._known = known
         self._is_asking = False
         self._is_closed = False
+        self._has_complained = False
         self._timer: TimerHandle | None = None
 
     def start(self) -> None:
@@ -88,7 +89,8 @@ class ControllerRegistration:
         self._is_asking = False
         if self._is_closed:
             return
-        if response is not None and response.error_code:
+        if response is not None and response.error_code and not self._has_complained:
+            self._has_complained = True
             log.warning("the active controller refused this controller's registration: code %d", response.error_code)
         # Then the record is on its way to us, or it is asked again: either way there is time.
         self._timer = self._runtime.call_later(RETRY_S, self._look_again)
