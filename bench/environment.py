@@ -75,6 +75,9 @@ def _first_line(command: list[str]) -> str:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return _NOT_THERE
+    if done.returncode != 0:
+        return _NOT_THERE
+    # Java prints its version to standard error.
     lines = (done.stdout or done.stderr).splitlines()
     return lines[0].strip() if lines else ""
 

@@ -75,7 +75,7 @@ def _plain_ground(system: System, settings: Mapping[str, str]) -> Iterator[Groun
 @contextlib.contextmanager
 def _rooted_ground(system: System, settings: Mapping[str, str]) -> Iterator[Ground]:
     root = HOME / "run"
-    with _alone():
+    with machine_wide_lock():
         clear_away(root)
         node_ids = range(1, NODES + 1)
         wires = namespaces.Network(node_ids)
@@ -130,7 +130,7 @@ def clear_away(root: Path) -> None:
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
+def machine_wide_lock() -> Iterator[None]:
     """Namespaces and addresses are the machine's, so there is one run at a time."""
     descriptor = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

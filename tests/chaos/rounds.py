@@ -69,13 +69,17 @@ def play(
     seed: int,
     stopping: threading.Event,
     say: Callable[[str], None],
+    kafka_python: bool = True,
 ) -> Round:
+    """One round. kafka-python may leave a socket open when a connection is lost, which a test run cannot have."""
     cluster = nemesis.ground.cluster
     topic = f"chaos-{number}"
     cluster.create_topic(topic, PARTITIONS, TOPIC_SETTINGS)
     partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
     recorder = Recorder()
-    producers, consumers = clients_of(recorder, cluster.bootstrap, partitions, seed=seed, per_second=per_second)
+    producers, consumers = clients_of(
+        recorder, cluster.bootstrap, partitions, seed=seed, per_second=per_second, kafka_python=kafka_python
+    )
     clients = [*producers, *consumers]
     first_fault = len(nemesis.done)
     began = time.monotonic()

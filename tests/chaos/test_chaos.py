@@ -1,0 +1,171 @@
+"""Three brokers as processes under kills and pauses, for as long as a test may take. `make chaos` is the long run.
+
+Without root: no partitions, no power cuts. The verdict is the checker's, and the same history with one acknowledged
+record taken out of it must not pass.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from bench.brokers import BrokerFailed
+from bench.cluster_node import StrandlineSystem
+from bench.clusters import Cluster
+from tests.chaos import network as namespaces
+from tests.chaos.availability import acknowledgement_times, longest_silence_s
+from tests.chaos.disks import NodeDisk
+from tests.chaos.faults import FAULTS, possible
+from tests.chaos.ground import Ground, GroundFailed, ground, machine_wide_lock
+from tests.chaos.nemesis import Nemesis
+from tests.chaos.rounds import Round, play
+from tests.crash.filesystems import why_not_mountable
+from tests.crash.harness import new_seed, without_one_record
+
+from strandline.testing.checker import check
+from strandline.testing.history import Op, Send
+
+SESSION_MS = 3_000
+
+
+def storm(seconds: float, *, rate: int = 400) -> tuple[Round, Nemesis]:
+    seed = new_seed()
+    rng = random.Random(seed)
+    settings = {"broker.session.timeout.ms": str(SESSION_MS), "broker.heartbeat.interval.ms": "500"}
+    with ground(StrandlineSystem(), settings=settings, plain=True) as made:
+        wanted = possible(made, ["kill -9", "pause", "short pause", "clean restart"])
+        nemesis = Nemesis(made, wanted, rng, SESSION_MS / 1000, print)
+        try:
+            made.cluster.start()
+            played = play(
+                nemesis,
+                1,
+                seconds=seconds,
+                per_second=rate,
+                seed=seed,
+                stopping=threading.Event(),
+                say=print,
+                kafka_python=False,
+            )
+        except BaseException as error:
+            for node in made.cluster.nodes:
+                error.add_note(f"node {node.node_id}:\n{node.log_text()[-4000:]}")
+            raise
+        tracebacks = [node.log_text() for node in made.cluster.nodes if "Traceback" in node.log_text()]
+    assert not tracebacks, tracebacks[0][-4000:]
+    return played, nemesis
+
+
+def judge(played: Round, nemesis: Nemesis) -> None:
+    print(played.report)
+    assert played.is_clean, f"{played.report} {played.fatal_errors}"
+    assert not nemesis.unexpected_exits
+    assert played.report.sends.keys() == {"ok"}, "a send was given up, though it could have been retried"
+    assert not [fault.remark for fault in played.faults if fault.remark]
+    assert not check(without_one_record(played.ops, random.Random(1))).ok, "a lost record would not have been noticed"
+
+
+@pytest.mark.timeout(180)
+def test_nothing_acknowledged_is_lost_in_a_short_storm() -> None:
+    played, nemesis = storm(8)
+    judge(played, nemesis)
+    assert played.faults
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_nothing_acknowledged_is_lost_in_a_storm() -> None:
+    played, nemesis = storm(90)
+    judge(played, nemesis)
+    assert len(played.faults) >= 5
+    assert played.acknowledged > 10_000
+
+
+def sends(*times_s: float, partition: str = "t-0") -> list[Op]:
+    return [
+        Op(1, "ok", "send", (Send(partition, str(number), number),), 0, int(time_s * 1e9))
+        for number, time_s in enumerate(times_s)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ops", "silence_s"),
+    [
+        (sends(*range(12)), 1.0),
+        (sends(1, 2, 9, 10), 7.0),
+        (sends(1, 2, 14), 12.0),
+        (sends(0, 11), 10.0),
+        (sends(1, 2, 3, 4, 5, 6, 7, 8, 9, 10) + sends(1, 10, partition="t-1"), 9.0),
+        ([], 0.0),
+    ],
+    ids=["steady", "gap", "gap over the end", "nothing inside", "the worse partition", "no acknowledgement"],
+)
+def test_silence(ops: list[Op], silence_s: float) -> None:
+    times = acknowledgement_times(ops)
+    # Told from when the fault began, at second 1, to when the next one did, at second 10.
+    assert longest_silence_s(times, int(1e9), int(10e9)) == pytest.approx(silence_s)
+
+
+def test_only_what_the_ground_allows_is_done(tmp_path: Path) -> None:
+    assert len({fault.kind for fault in FAULTS}) == len(FAULTS)
+    made = Ground(Cluster("plain", [], tmp_path), tmp_path)
+    assert {fault.kind for fault in possible(made)} == {"kill -9", "clean restart", "pause", "short pause"}
+    with pytest.raises(BrokerFailed, match="power cut"):
+        possible(made, ["power cut"])
+
+
+@pytest.mark.skipif(bool(why_not_mountable(loop=True)), reason=why_not_mountable(loop=True))
+def test_a_full_disk_is_full(tmp_path: Path) -> None:
+    disk = NodeDisk.create(tmp_path / "node")
+    try:
+        disk.fill()
+        with pytest.raises(OSError, match="No space"):
+            (disk.mount_point / "more").write_bytes(bytes(65_536))
+        disk.empty()
+        (disk.mount_point / "more").write_bytes(bytes(65_536))
+    finally:
+        disk.release()
+
+
+@pytest.mark.skipif(bool(namespaces.why_not()), reason=namespaces.why_not())
+def test_a_network_can_be_cut_one_way() -> None:
+    try:
+        with machine_wide_lock():
+            namespaces.remove_all()
+            network = namespaces.Network((1, 2, 3))
+            try:
+                network.create()
+                assert is_heard(1, 2)
+                network.mute(1)
+                assert not is_heard(1, 2)
+                network.heal()
+                assert is_heard(1, 2)
+                network.cut_off(1, from_clients=False)
+                assert not is_heard(1, 2)
+                assert is_heard(2, 3)
+            finally:
+                namespaces.remove_all()
+    except GroundFailed as reason:
+        pytest.skip(str(reason))
+
+
+def is_heard(speaker: int, listener: int) -> bool:
+    """Whether a datagram of one node reaches the other: nothing has to come back."""
+    listening = (
+        "import socket,sys; s=socket.socket(2,2); s.bind(('0.0.0.0',7007)); s.settimeout(0.7); print(1,flush=True)"
+    )
+    listening += "\ntry: s.recv(1)\nexcept TimeoutError: sys.exit(1)"
+    speaking = f"import socket; socket.socket(2,2).sendto(b'x',('{namespaces.host_of(listener)}',7007))"
+    with subprocess.Popen(
+        [*namespaces.inside(listener), sys.executable, "-c", listening], stdout=subprocess.PIPE, text=True
+    ) as ear:
+        assert ear.stdout is not None
+        assert ear.stdout.readline()
+        # The first datagram may be lost while addresses are resolved.
+        for _ in range(3):
+            subprocess.run([*namespaces.inside(speaker), sys.executable, "-c", speaking], check=False)
+        return ear.wait() == 0
