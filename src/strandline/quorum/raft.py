@@ -281,7 +281,7 @@ class Raft:
 
     def learn_voters(self, voters: VoterSet, offset: int) -> None:
         """A VotersRecord stands at `offset` of the log."""
-        self._state.history.add(offset, voters)
+        self._state.learn_voters(voters, offset)
 
     def describe(self, now: float) -> list[ReplicaFacts]:
         """Of all replicas, voters first, each by id; empty on who does not lead."""

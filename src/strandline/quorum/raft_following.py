@@ -162,6 +162,8 @@ def _take(state: RaftState, partition: PartitionData, now: float) -> None:
             log.append_fetched(partition.records)
         except PeerError as error:
             state.effects.append(Inconsistent(f"entries fetched at {log.end_offset}: {error}"))
+            if log.flushed_end < log.end_offset:
+                state.effects.append(Flush())  # A disk that filled up half-way keeps what it took.
             _failed(state, now)
             return
         state.effects.append(Flush())

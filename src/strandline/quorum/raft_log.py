@@ -28,6 +28,12 @@ class EpochEnd(NamedTuple):
 
 
 class RaftLog(Protocol):
+    """`start_offset` is 0 or the end of `earliest_snapshot`, so that the epoch of the entry before it is known.
+
+    At a start, a log that ends before its latest snapshot does (a snapshot may reach further than what was flushed)
+    begins and ends where the snapshot ends.
+    """
+
     @property
     def start_offset(self) -> int:
         """The first entry that is still there."""

@@ -125,6 +125,18 @@ class RaftState:
         timeout_s = self.timing.request_timeout_s + extra_s
         self.effects.append(Send(to, request, VERSIONS[type(request)], timeout_s))
 
+    def learn_voters(self, voters: VoterSet, offset: int) -> None:
+        """A record at `offset` says who votes. A leader counts them from now on, with what it knows of each."""
+        if voters == self.voters:
+            return
+        self.history.add(offset, voters)
+        role = self.role
+        if isinstance(role, Leader):
+            others = voters.others(self.node_id)
+            role.voters = {voter.node_id: role.voters.get(voter.node_id) or Progress(voter.key) for voter in others}
+            role.check_at = min(role.check_at, role.since + self.timing.check_quorum_s) if others else NEVER
+            role.begin_at = role.since if others else NEVER
+
     # From role to role
 
     def become_unattached(

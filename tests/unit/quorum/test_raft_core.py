@@ -360,6 +360,25 @@ def test_a_voter_set_survives_its_record() -> None:
     assert VOTERS.holds(ReplicaKey(1, UUID(int=5))), "where no directory is named, the id decides"
 
 
+def test_a_leader_counts_the_voters_it_learns_of() -> None:
+    log = log_of()
+    raft = core(log, VoterSet([Voter(0, "n0", 9093, DISK)]))
+    raft.start(0.0)
+    log.end_flush(*log.begin_flush())
+    raft.on_flushed(0.0)
+    raft.learn_voters(VOTERS, 1)
+    raft.append([1, 2], 0.1)
+    log.end_flush(*log.begin_flush())
+    raft.on_flushed(0.1)
+    assert raft.high_watermark == 1, "one of three is no majority"
+    raft.on_fetch(ReplicaFetch(2, raft.epoch, 3, raft.epoch), 0.2)
+    assert raft.high_watermark == 3
+    raft.on_time(0.3)
+    assert {effect.to.node_id for effect in sent(raft)} == {1}, "who fetches knows already who leads"
+    raft.on_time(10.0)
+    assert raft.role == "resigned"
+
+
 def test_truncation_takes_a_voter_set_back() -> None:
     two, one = VoterSet(list(VOTERS)[:2]), VoterSet(list(VOTERS)[:1])
     history = VoterHistory(VOTERS)
