@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.differential import (
     cases_cluster,
     cases_configs,
+    cases_controller,
     cases_fetch,
     cases_frames,
     cases_groups,
@@ -24,6 +25,7 @@ CASES: tuple[Case, ...] = (
     *cases_offsets.cases(),
     *cases_producers.cases(),
     *cases_cluster.cases(),
+    *cases_controller.cases(),
     *cases_groups.cases(),
     *cases_topics.cases(),
     *cases_configs.cases(),

@@ -90,9 +90,9 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         "ApiVersions [34]: our APIs",
-        "no finalized_features eligible.leader.replicas.version; no finalized_features group.version; no f...",
-        "finalized_features eligible.leader.replicas.version {max_version_level: 1, min_version_level: 1, ...",
-        "Only features that are there are told: `metadata.version`.",
+        "no finalized_features group.version; no finalized_features kraft.version; no finalized_features s...",
+        "finalized_features group.version {max_version_level: 1, min_version_level: 1, name: group.version...",
+        "Only features that are there are told: `metadata.version` and `eligible.leader.replicas.version`.",
     ),
     Difference(
         "DescribeTopicPartitions *: the empty name", "INVALID_TOPIC_EXCEPTION", "UNKNOWN_SERVER_ERROR", OWN_CODE
@@ -314,12 +314,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         "`background.threads` has no effect here, and is not checked.",
     ),
     Difference("AlterConfigs *: a topic twice", "INVALID_REQUEST", "hangs", KAFKA_HANGS),
-    Difference(
-        "AlterConfigs *: broker: all",
-        "ok",
-        "INVALID_CONFIG",
-        "Kafka does not let go of `min.insync.replicas` while it tracks eligible leaders; we do not track them.",
-    ),
     Difference(
         "PushTelemetry *: nonsense",
         "INVALID_RECORD",

@@ -6,7 +6,7 @@ Answered when the elections are committed. The timeout is not used.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from strandline.codec.messages.elect_leaders_request import ElectLeadersRequest
 from strandline.codec.messages.elect_leaders_response import (
@@ -38,7 +38,8 @@ def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeader
             # What of it reached the log is not known one by one.
             context.reply(_refused(context, request, error_message(failed), error_code(failed)))
         else:
-            context.reply(_response([outcome for outcome, _ in outcomes if outcome is not None]))
+            told = iter([outcome for outcome, _ in outcomes if outcome is not None])
+            context.reply(_all(told) if named is None else _named(named, told))
 
     try:
         decisions = context.node.controller.elections.decide(request.election_type, named)
@@ -53,11 +54,23 @@ def _refused(context: RequestContext, request: ElectLeadersRequest, reason: str,
     return answer
 
 
-def _response(told: Sequence[Told]) -> ElectLeadersResponse:
+def _named(named: list[tuple[str, list[int]]], told: Iterator[Told]) -> ElectLeadersResponse:
+    """Each topic as often as it was named."""
+    results = [
+        ReplicaElectionResult(topic=topic, partition_result=[_result(*next(told)[1:]) for _ in indexes])
+        for topic, indexes in named
+    ]
+    return ElectLeadersResponse(replica_election_results=results)
+
+
+def _all(told: Iterator[Told]) -> ElectLeadersResponse:
     topics: dict[str, ReplicaElectionResult] = {}
     for topic, index, error in told:
-        result = PartitionResult(partition_id=index, error_message=None)
-        if error is not None:
-            result.error_code, result.error_message = error_code(error), error_message(error)
-        topics.setdefault(topic, ReplicaElectionResult(topic=topic)).partition_result.append(result)
+        topics.setdefault(topic, ReplicaElectionResult(topic=topic)).partition_result.append(_result(index, error))
     return ElectLeadersResponse(replica_election_results=list(topics.values()))
+
+
+def _result(index: int, error: RequestError | None) -> PartitionResult:
+    if error is None:
+        return PartitionResult(partition_id=index, error_message=None)
+    return PartitionResult(partition_id=index, error_code=error_code(error), error_message=error_message(error))

@@ -23,6 +23,8 @@ VERSIONS = (0, 1)
 def handle(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse | None:
+    if not request.topics:
+        return AlterPartitionReassignmentsResponse()
     asked = [
         (topic.name, partition.partition_index, partition.replicas)
         for topic in request.topics

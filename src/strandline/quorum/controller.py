@@ -306,16 +306,17 @@ class Controller(TopicCommands):
     def _config_records(self, asked: ConfigAlteration, node_id: int | None) -> list[Any]:
         state = self._state
         records: list[Any] = list(config_records(asked, image=state.image, config=state.config, node_id=node_id))
-        changed = {record.name for record in records}
+        changed = {record.name: record.value for record in records}
         if UNCLEAN_ELECTION in changed:
             # A partition that waited for just this has no other event to wait for.
             self._leaderless_at = 0.0
         if state.has_elr and IN_SYNC_MIN in changed and asked.resource_type in (RESOURCE_TOPIC, RESOURCE_BROKER):
             if asked.resource_type == RESOURCE_BROKER and asked.resource_name:
-                raise RequestError(
-                    ErrorCode.INVALID_CONFIG,
-                    f"Broker-level {IN_SYNC_MIN} cannot be altered while ELR is enabled.",
-                )
+                message = f"Broker-level {IN_SYNC_MIN} cannot be altered while ELR is enabled."
+                raise RequestError(ErrorCode.INVALID_CONFIG, message)
+            if asked.resource_type == RESOURCE_BROKER and changed[IN_SYNC_MIN] is None:
+                message = f"Cluster-level {IN_SYNC_MIN} cannot be removed while ELR is enabled."
+                raise RequestError(ErrorCode.INVALID_CONFIG, message)
             # Who is eligible was worked out with the old number.
             records.append(ClearElrRecord(topic_name=asked.resource_name))
         return records
