@@ -131,7 +131,7 @@ class Node:
         self.membership.start()
         self.watchdog.start()
         self.gc_pauses.start()
-        self._rest = import_rest(self.routes.values())
+        self._rest = import_rest([*self.routes.values(), *self.controller_door.routes.values()])
         self.runtime.call_later(LOAD_REST_S, self._load_the_rest)
         return self.client_door.bound or self.controller_door.bound or ("", 0)
 
