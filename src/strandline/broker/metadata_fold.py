@@ -76,6 +76,9 @@ class MetadataFold:
 
     def replace(self, image: ClusterImage, offset: int, timestamp_ms: int) -> None:
         """Go on from a snapshot that ends at `offset`."""
+        # Versions go on, so that nothing made from the old image passes for made from the new one.
+        image.version += self.image.version
+        image.brokers_version = image.version
         self.image = image
         self.folded_offset = offset
         self.committed_offset = max(self.committed_offset, offset)
