@@ -18,6 +18,7 @@ from strandline.codec.messages.voters_record import VotersRecord
 from strandline.errors import CorruptLog, InvalidConfig
 from strandline.log.disk import Disk
 from strandline.log.log_directory import META_PROPERTIES
+from strandline.quorum.image_parts import RESERVED_DIRECTORY_IDS
 from strandline.quorum.quorum_state import MetaProperties, parse_uuid
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ def parse_initial_controllers(raw: str) -> list[InitialController]:
             directory_id = parse_uuid(match["directory"])
         except CorruptLog:
             raise InvalidConfig(f"{part!r} ends with no directory id; expected 22 letters of base64") from None
+        if directory_id.int < RESERVED_DIRECTORY_IDS:
+            # They stand for directories that are lost, unknown or not yet chosen.
+            raise InvalidConfig(f"{part!r} ends with a reserved directory id; expected one of `strandline random-uuid`")
         controllers.append(
             InitialController(int(match["id"]), match["host"].strip("[]"), int(match["port"]), directory_id)
         )

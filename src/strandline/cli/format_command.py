@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 import uuid
 from pathlib import Path
@@ -22,9 +23,15 @@ from strandline.cli.output import Output
 from strandline.config import BrokerConfig
 from strandline.errors import CorruptLog, InvalidConfig
 from strandline.log.disk import RealDisk
+from strandline.quorum.new_topics import random_uuid as random_id
 from strandline.quorum.quorum_state import parse_uuid, uuid_text
 
 NEW = "new"
+
+
+def random_uuid() -> None:
+    """Print a random id for a cluster or a directory, as `format` takes them."""
+    Output().line(uuid_text(_new_uuid()))
 
 
 def format_(
@@ -70,7 +77,7 @@ def format_(
         settings = BrokerConfig.load(content, given, os.environ, file_name=str(config or "server.properties"))
         controllers = []
         if is_standalone:
-            controllers = standalone(settings, uuid.uuid4())
+            controllers = standalone(settings, _new_uuid())
         elif initial_controllers is not None:
             controllers = parse_initial_controllers(initial_controllers)
         formatted = format_directory(
@@ -79,7 +86,7 @@ def format_(
             controllers,
             disk=RealDisk(),
             now_ms=int(time.time() * 1000),
-            new_uuid=uuid.uuid4,
+            new_uuid=_new_uuid,
             ignore_formatted=ignore_formatted,
         )
     except (InvalidConfig, CorruptLog) as error:
@@ -89,9 +96,13 @@ def format_(
     _tell(Output(as_json=as_json), formatted)
 
 
+def _new_uuid() -> uuid.UUID:
+    return random_id(random.SystemRandom())
+
+
 def _cluster_id(raw: str) -> str:
     if raw == NEW:
-        return uuid_text(uuid.uuid4())
+        return uuid_text(_new_uuid())
     try:
         parse_uuid(raw)
     except CorruptLog:

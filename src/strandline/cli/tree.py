@@ -32,6 +32,7 @@ class Entry:
 
 COMMANDS: dict[str, Entry] = {
     "format": Entry("Make a directory the data directory of a node of a cluster.", "format_command:format_"),
+    "random-uuid": Entry("Print a random id for a cluster or a directory.", "format_command:random_uuid"),
     "serve": Entry("Run a node.", "serve_command:serve"),
     "dev": Entry("Run a node for development and print what to paste.", "dev:dev"),
     "topic": Entry(

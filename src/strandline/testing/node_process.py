@@ -110,7 +110,9 @@ class NodeProcess:
         except TimeoutError:
             self.kill()
             raise BrokerFailed(
-                self._with_stderr(f"{self.called} was given {timeout_s:g} s, which were over before {before}")
+                self._with_stderr(
+                    f"{self.called} said nothing in time: the patience of its parent was over before {before}"
+                )
             ) from None
         if not line:
             status = self._reap(process, timeout_s=STOP_TIMEOUT_S)

@@ -23,7 +23,7 @@ from strandline.quorum.quorum_state import MetaProperties, uuid_text
 from strandline.quorum.snapshot_format import BOOTSTRAP, SnapshotReader
 
 CLUSTER_ID = "c3RyYW5kbGluZS10ZXN0cw"
-FIRST, SECOND = UUID(int=1), UUID(int=2)
+FIRST, SECOND = UUID(int=1 << 64), UUID(int=2 << 64)
 COMBINED = {
     "listeners": "PLAINTEXT://h:9092,CONTROLLER://h:9093",
     "controller.listener.names": "CONTROLLER",
@@ -133,6 +133,7 @@ def test_initial_controllers_as_they_are_written() -> None:
         "1@h:1:short",
         f"x@h:1:{uuid_text(FIRST)}",
         "1@h:1:" + "!" * 22,
+        f"1@h:1:{uuid_text(UUID(int=7))}",
     ],
 )
 def test_initial_controllers_that_are_none(raw: str) -> None:
