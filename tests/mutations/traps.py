@@ -98,6 +98,11 @@ TRAPS: dict[str, Trap] = {
         "KIP-595",
         "last fetched epoch in every Fetch; truncate to where both agree",
     ),
+    "raft-pre-vote": Trap(
+        "a voter that was away unseats a leader that is well",
+        "KIP-996",
+        "ask before standing; who hears its leader refuses",
+    ),
     "raft-resign": Trap(
         "a leader without a majority goes on",
         "KAFKA-15489",
