@@ -53,6 +53,7 @@ class ControllerState:
         self.leaving: dict[int, int] = {}
         """Brokers that are taken out of in-sync sets step by step, by how many: nobody may put them back meanwhile."""
         self.topic_by_collision_key: dict[str, str] = {}
+        self.changes_per_step = CHANGES_PER_STEP
         self._image: ClusterImage | None = None
 
     # The image.
@@ -200,7 +201,7 @@ class ControllerState:
                     if record is not None:
                         records += self.decided([record])
                 index += 1
-                if len(records) >= CHANGES_PER_STEP or looks >= LOOKS_PER_STEP:
+                if len(records) >= self.changes_per_step or looks >= LOOKS_PER_STEP:
                     yield records
                     records, looks = [], 0
                     topic = self.image.topic_by_id(topic_id)

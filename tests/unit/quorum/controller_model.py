@@ -21,7 +21,6 @@ from tests.unit.quorum.model_invariants import Invariants, Violation
 from strandline.codec.messages.alter_partition_request import AlterPartitionRequest
 from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum import controller_state
 from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.config_changes import ConfigAlteration, ConfigOperation
 from strandline.quorum.controller import Controller, TopicRef
@@ -39,8 +38,7 @@ Batch = tuple[list[Any], Callable[[BaseException | None], object]]
 class ControllerModel:
     def __init__(self, seed: int, *, brokers: int = 4, partitions_per_step: int = 2) -> None:
         self.rng = random.Random(seed)
-        # Small steps, so that other requests come in between.
-        controller_state.CHANGES_PER_STEP = partitions_per_step  # type: ignore[misc]
+        self.partitions_per_step = partitions_per_step
         self.now = 100.0
         self.log: list[Any] = []
         self.image = ClusterImage()
@@ -58,11 +56,18 @@ class ControllerModel:
         self.acknowledged: dict[Where, Log] = {}
         self.numbers = 0
         self.topic_number = 0
-        self.controller = Controller(self.image, config=self.config, rng=self.rng)
+        self.controller = self.new_controller()
         self.write(self.controller.bootstrap(), lambda error: None)
         self.commit()
         for broker_id in self.disks:
             self.start_broker(broker_id)
+
+    def new_controller(self) -> Controller:
+        controller = Controller(None, config=self.config, rng=self.rng)
+        # Small steps, so that other requests come in between.
+        controller._state.changes_per_step = self.partitions_per_step
+        controller.activate(self.image, self.now)
+        return controller
 
     # The metadata log
 
@@ -96,8 +101,7 @@ class ControllerModel:
         for steps, then in refused:
             steps.close()
             then(None, RequestError(ErrorCode.NOT_CONTROLLER, "lost the lead"))
-        self.controller = Controller(None, config=self.config, rng=self.rng)
-        self.controller.activate(self.image, self.now)
+        self.controller = self.new_controller()
         self.invariants.on_activated()
 
     # Requests
