@@ -230,7 +230,9 @@ class Invariants:
             self._check(node_id, truth, log, 0, truth.end, may_grow=False)
         first = max(0, min(checked.checked_to, high_watermark))
         checked.checked_to = high_watermark
-        self._check(node_id, truth, log, first, high_watermark, may_grow=is_leader)
+        # The only copy of a partition needs no leader to tell it what is committed: all that it has flushed is.
+        may_grow = is_leader or truth.may_lose or self._is_only_copy(partition)
+        self._check(node_id, truth, log, first, high_watermark, may_grow=may_grow)
 
     def _truth_of(self, topic_id: bytes, partition: Partition) -> Truth:
         key = topic_id, partition.index
@@ -239,6 +241,10 @@ class Invariants:
             truth = self.partitions[key] = Truth(f"{partition.topic}-{partition.index}")
             truth.may_lose = partition.config.unclean_leader_election_enable
         return truth
+
+    def _is_only_copy(self, partition: Partition) -> bool:
+        topic = self.image.topic_by_id(partition.topic_id)
+        return topic is not None and len(topic.partitions[partition.index].replicas) == 1
 
     def _lead(self, truth: Truth, epoch: int, node_id: int) -> None:
         known = truth.leaders.setdefault(epoch, node_id)
@@ -275,7 +281,8 @@ class Invariants:
                 if not truth.may_lose:
                     self._fail(node_id, truth, f"has {identity} at offset {base} where {known} was committed")
                 truth.batches[base] = identity
-        truth.end = max(truth.end, end)
+        if may_grow:
+            truth.end = max(truth.end, end)
         return news
 
     def _fail(self, node_id: int, truth: Truth, what: str) -> None:

@@ -64,6 +64,8 @@ class Lane:
     outstanding: int = 0
     """Requests whose answers are still to come."""
     has_failed: bool = False
+    sent_to: int = -1
+    """The broker that is to answer them."""
     next_sequence: int = 0
 
 
@@ -177,6 +179,10 @@ class SimProducer(SimClient):
             if known is None or wire is None:
                 self.refresh_later()
                 return
+            if lane.outstanding and lane.sent_to != known.leader:
+                # A new leader that knows nothing of us would take a later batch for our first.
+                return
+            lane.sent_to = known.leader
             batch = lane.unacknowledged[lane.sent]
             lane.sent += 1
             lane.outstanding += 1
