@@ -120,7 +120,8 @@ class BrokerSettings(ClusterSettings):
         "request.timeout.ms",
         30_000,
         at_least(1),
-        "The longest wait for an answer of another node.",
+        "The longest wait for an answer of another node; here each kind of request has a time limit of its own.",
+        effect=False,
     )
 
     # Topics.
@@ -270,8 +271,7 @@ class BrokerSettings(ClusterSettings):
         "inter.broker.listener.name",
         None,
         None,
-        "The listener other brokers use; there is one for clients, and it is that one.",
-        effect=False,
+        "The listener other brokers use; there is one for clients, and it is that one, unless another broker has more.",
     )
     listener_security_protocol_map: str | None = text(
         "listener.security.protocol.map",

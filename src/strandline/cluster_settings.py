@@ -204,7 +204,11 @@ class ClusterSettings:
         "How long a leader may hold a follower's fetch while there is nothing new.",
     )
     replica_fetch_min_bytes: int = integer(
-        "replica.fetch.min.bytes", 1, at_least(0), "How much a follower waits for, for at most the time above."
+        "replica.fetch.min.bytes",
+        1,
+        at_least(0),
+        "How much a follower would wait for; here it is answered as soon as there is anything for it.",
+        effect=False,
     )
     replica_fetch_max_bytes: int = integer(
         "replica.fetch.max.bytes",

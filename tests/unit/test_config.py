@@ -360,8 +360,6 @@ def test_a_setting_without_a_reader_says_that_it_has_no_effect(config_class: typ
         "listeners": "client_listeners",
         "controller_listener_names": "client_listeners",
         "process_roles": "is_controller",
-        "controller_quorum_voters": "quorum_voters",
-        "controller_quorum_bootstrap_servers": "quorum_bootstrap_servers",
         "default_replication_factor": "replication_factor_of_new_topics",
         "advertised_listeners": "advertised",
         "listener_security_protocol_map": "client_listeners",

@@ -129,10 +129,9 @@ class Membership:
         if not node.config.is_broker:
             node.be_ready()
             return
-        epoch = metadata.next_offset
         records = node.controller.register_broker(
             node.node_id,
-            epoch=epoch,
+            epoch=metadata.next_offset,
             incarnation_id=self._incarnation_id,
             endpoints=self._endpoints(),
             log_dirs=[node.directory_id],
@@ -141,7 +140,8 @@ class Membership:
             now=node.runtime.monotonic(),
         )
         metadata.write_now(records)
-        self.lifecycle.adopt(epoch)
+        # What the former life left may come before the registration, whose offset is the epoch.
+        self.lifecycle.adopt(metadata.image.brokers[node.node_id].epoch)
         self._open()
         node.be_ready()
 
@@ -213,7 +213,9 @@ class Membership:
 
     def leave(self, on_left: Callable[[], object]) -> None:
         """Have leaderships moved elsewhere, if there is an elsewhere; then hand over the quorum."""
-        if not self._node.config.is_broker or self.metadata.image.brokers.keys() <= {self._node.node_id}:
+        config = self._node.config
+        is_alone = not config.is_broker or self.metadata.image.brokers.keys() <= {self._node.node_id}
+        if is_alone or not config.controlled_shutdown_enable:
             self._hand_over(on_left)
         else:
             self.lifecycle.begin_shutdown(lambda: self._hand_over(on_left))
