@@ -127,11 +127,14 @@ class Heartbeats:
         """Leaderships leave directories that went offline; the registration keeps those that are left."""
         registration = broker.registration
         record = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch)
-        session.offline_dirs = frozenset(request.offline_log_dirs)
+        before, session.offline_dirs = session.offline_dirs, frozenset(request.offline_log_dirs)
         records: list[Any] = []
+        if before - session.offline_dirs:
+            # What is in a directory that is back may be what a partition without a leader has been waiting for.
+            records = self.begin(self._elections.elect_leaderless())
         if session.offline_dirs:
             # Said with every heartbeat, and done again: an election may have come back to it meanwhile.
-            records = self.begin(self._elections.evacuate(broker.id, session.offline_dirs))
+            records += self.begin(self._elections.evacuate(broker.id, session.offline_dirs))
             online = [each for each in registration.log_dirs if each not in session.offline_dirs]
             # A record cannot say "no directory": a broker whose only one is gone is told apart by its session alone.
             if online and len(online) < len(registration.log_dirs):
