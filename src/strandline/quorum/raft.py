@@ -7,6 +7,10 @@ The driver's duties, in one place:
                        then set the timer to `raft.deadline` and call `raft.on_time(now)` when it is due
 
 `now` is monotonic seconds everywhere. Offsets and epochs are Kafka's. Messages are those of `codec/messages`.
+
+Known gaps: voters are static (AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter are not answered; `learn_voters` and
+`VoterHistory` are what they will need). Votes are asked for in version 2 only, with pre-vote, so a voter must know that;
+who asks in an older version is answered.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from strandline.testing.raft_simulation_node import SimulatedReplica
 from strandline.testing.raft_simulation_oracle import Violation
 from strandline.testing.raft_simulation_world import RaftWorld
 
-LIVENESS_S = 60.0
+LIVENESS_S = 30.0
 """How long a healed quorum may take until everybody has what is committed; elections that split take a few seconds."""
 
 
