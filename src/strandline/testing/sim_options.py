@@ -112,8 +112,8 @@ def options_of(seed: int, *, safety_s: float | None = None, nodes: int | None = 
         nemesis=NemesisOptions(
             pause_s=rng.choice([2.0, 4.0, 8.0]), weights=weights, power_cuts_all=flush_mode == "ack"
         ),
-        records_per_batch=rng.choice([1, 10, 25]),
-        produce_pause_s=rng.choice([0.1, 0.3]),
+        records_per_batch=rng.choice([3, 10, 25]),
+        produce_pause_s=rng.choice([0.3, 1.0]),
         delivery_timeout_s=rng.choice([15.0, 60.0]),
         fragment_share=rng.choice([0.0, 0.0, 0.2]),
         spike_share=rng.choice([0.0, 0.001, 0.01]),

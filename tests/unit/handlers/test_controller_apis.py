@@ -333,6 +333,20 @@ def test_leaderships_leave_a_directory_that_is_offline_where_somebody_else_can_l
     assert node.partition_of("alone").leader == 1, "of a full disk one can still read"
 
 
+def test_a_directory_that_is_back_may_hold_what_a_leaderless_partition_waits_for() -> None:
+    node = ControllerNode()
+    node.create("a", [1, 2], min_insync_replicas="2")
+    directory = uuid.UUID(int=1002)
+    node.beat(2, offline_log_dirs=[directory])
+    assert (node.partition_of("a").leader, node.partition_of("a").eligible_leader_replicas) == (1, [2])
+    node.runtime.now += SESSION_S
+    node.beat(2, offline_log_dirs=[directory])
+    assert node.register(1, incarnation=77).error_code == 0
+    assert (node.partition_of("a").leader, node.partition_of("a").eligible_leader_replicas) == (-1, [2])
+    node.beat(2)
+    assert (node.partition_of("a").leader, node.partition_of("a").isr) == (2, [2])
+
+
 def test_cordoned_directories_take_no_new_replicas() -> None:
     node = ControllerNode()
     node.beat(1, cordoned_log_dirs=[uuid.UUID(int=1001)])
