@@ -9,8 +9,7 @@ The driver's duties, in one place:
 `now` is monotonic seconds everywhere. Offsets and epochs are Kafka's. Messages are those of `codec/messages`.
 
 Known gaps: voters are static (AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter are not answered; `learn_voters` and
-`VoterHistory` are what they will need). Votes are asked for in version 2 only, with pre-vote, so a voter must know that;
-who asks in an older version is answered.
+`VoterHistory` are what they will need). Votes are asked for in version 2 only, so every voter must know pre-votes.
 """
 
 from __future__ import annotations
