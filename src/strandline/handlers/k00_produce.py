@@ -25,7 +25,7 @@ from strandline.codec.produce import (
     encode_produce_response,
     parse_produce,
 )
-from strandline.errors import ErrorCode, NotLeader, RequestError, StrandlineError, error_code
+from strandline.errors import ErrorCode, NotLeader, RequestError, StrandlineError, WorldError, error_code
 from strandline.handlers.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
 from strandline.handlers.context import Connection, Exchange, Node
 from strandline.handlers.shares import gradually
@@ -93,6 +93,8 @@ def _append_all(
         partition = partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
         if refusal or partition is None or records is None or not partition.is_leader:
             code = (refusal if partition is not None else 0) or _why_not(node, topic, index, partition)
+            if partition is not None and records is not None and code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                partition.note_refused(records)
             results.append(_refused(node, topic, index, code))
             continue
         try:
@@ -102,11 +104,14 @@ def _append_all(
                 results.append(PartitionResult(topic, index, ErrorCode.INVALID_TOPIC_EXCEPTION, -1, -1, -1))
                 continue
             if acks == ACKS_ALL and partition.config.min_insync_replicas > partition.in_sync_count:
+                partition.note_refused(records)
                 node.count_error(API_KEY, ErrorCode.NOT_ENOUGH_REPLICAS)
                 results.append(PartitionResult(topic, index, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1))
                 continue
             base_offset, commits_at, append_time_ms = partition.append(records, now_ms)
         except StrandlineError as error:
+            if isinstance(error, WorldError):
+                partition.note_refused(records)
             results.append(_refused(node, topic, index, error_code(error), str(error)))
             continue
         except OpensLater:

@@ -22,6 +22,7 @@ from strandline.codec.record_batch import (
     CONTROL,
     CRC_START,
     HEADER,
+    HEADER_SIZE,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     HeaderFields,
@@ -418,6 +419,13 @@ class Partition(ReadablePartition):
             self.producers.note(producer_id, header[10], header[11], last_offset, header[6], header[8])
         self._appended(len(batch))
         return base_offset, last_offset + 1, append_time_ms
+
+    def note_refused(self, batch: memoryview) -> None:
+        """A batch is turned away that may come again. What its producer sent behind it must not be taken before."""
+        if len(batch) >= HEADER_SIZE:
+            header: HeaderFields = HEADER.unpack_from(batch)
+            if header[9] >= 0 and header[11] >= 0:
+                self.producers.note_refused(header[9], header[10], header[11])
 
     def append_internal(self, batch: bytes, on_committed: Callable[[Exception | None], None]) -> None:
         """Store a batch of the node's own (a coordinator's records), and call back when it is committed."""

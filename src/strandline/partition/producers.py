@@ -24,6 +24,8 @@ _HALF: Final = 1 << 30
 NO_SEQUENCE: Final = -1
 NO_EPOCH: Final = -1
 SNAPSHOT_VERSION: Final = 1
+REFUSED_MAX: Final = 1000
+"""Producers without a batch in the log of which it is remembered what they were refused; the oldest are forgotten."""
 _PREFIX = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
@@ -44,10 +46,12 @@ class ProducerEntry:
 
 
 class Producers:
-    __slots__ = ("entries",)
+    __slots__ = ("entries", "refused")
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
+        self.refused: dict[int, tuple[int, int]] = {}
+        """Of producers that are not known: epoch and first sequence of a batch that was refused for now."""
 
     def check(self, producer_id: int, epoch: int, base_sequence: int, last_sequence: int) -> int | None:
         """Whether the batch may be appended: None, or the base offset that its first sending was given.
@@ -60,6 +64,13 @@ class Producers:
             # as Kafka does; what matters is that the batches after it are in order.
             if epoch < NO_EPOCH:
                 raise InvalidProducerEpoch(f"producer {producer_id} sent epoch {epoch}")
+            refused = self.refused.get(producer_id)
+            if refused is not None and refused[0] == epoch and base_sequence != refused[1]:
+                # The batch before was turned away a moment ago, and comes again. Taken now, this one would pass for the
+                # producer's first, and the other could never be stored.
+                raise OutOfOrderSequence(
+                    f"producer {producer_id} sent sequence {base_sequence}; {refused[1]} was refused and comes first"
+                )
             return None
         if epoch != entry.epoch:
             if epoch < entry.epoch:
@@ -91,6 +102,7 @@ class Producers:
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(epoch)
+            self.refused.pop(producer_id, None)
         elif entry.epoch != epoch:
             entry.epoch = epoch
             entry.batches.clear()
@@ -101,6 +113,14 @@ class Producers:
         if len(batches) > BATCHES_KEPT:
             del batches[0]
         entry.last_timestamp_ms = timestamp_ms
+
+    def note_refused(self, producer_id: int, epoch: int, base_sequence: int) -> None:
+        """A batch was turned away for now: too few replicas are in sync, the disk is full, another leads."""
+        if producer_id in self.entries or self.refused.get(producer_id, (-1, 0))[0] >= epoch:
+            return
+        self.refused[producer_id] = (epoch, base_sequence)
+        if len(self.refused) > REFUSED_MAX:
+            del self.refused[next(iter(self.refused))]
 
     def note_header(self, header: HeaderFields) -> None:
         """Learn from a batch in the log, while recovering or following."""

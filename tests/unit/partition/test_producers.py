@@ -330,3 +330,18 @@ def test_idle_producers_are_forgotten_but_not_their_open_transactions() -> None:
     producers.note_header(header(0, offset=1, transactional=True))
     producers.expire(before_ms=1400)
     assert set(producers.entries) == {2, ID}
+
+
+def test_what_was_refused_comes_first() -> None:
+    """A producer that nobody knows sent two batches; the first was turned away, and must not be overtaken."""
+    producers = Producers()
+    producers.note_refused(7, 0, 0)
+    producers.note_refused(7, 0, 3)
+    with pytest.raises(OutOfOrderSequence):
+        producers.check(7, 0, 3, 5)
+    assert producers.check(7, 1, 3, 5) is None, "a new epoch has left it behind"
+    assert producers.check(7, 0, 0, 2) is None
+    producers.note(7, 0, 0, 2, 2, 0)
+    assert producers.check(7, 0, 3, 5) is None
+    producers.note_refused(7, 0, 3)
+    assert not producers.refused, "who is known is checked by what is in the log"
