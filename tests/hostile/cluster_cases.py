@@ -1,8 +1,8 @@
 """What nodes say to each other, said wrong: stale epochs, another cluster's id, ids of nobody, empty and odd requests.
 
 Each case names whom it is sent to, the request, and the error code that must be in the answer. Where Apache Kafka 4.3.1
-answers the same table otherwise: an empty FetchSnapshot ends it, one of an old epoch is an UNKNOWN_SERVER_ERROR, and it
-lets whoever names a follower's id acknowledge in its name.
+answers the same table otherwise: an empty FetchSnapshot ends it, one of an old epoch is an UNKNOWN_SERVER_ERROR, and a
+Fetch in a follower's name is served without the epoch of its registration.
 """
 
 from __future__ import annotations
