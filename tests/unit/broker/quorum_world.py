@@ -10,7 +10,7 @@ from strandline.broker.admission import Admission
 from strandline.broker.channel import Channel
 from strandline.broker.dispatch import Dispatcher
 from strandline.broker.listener import Listener
-from strandline.broker.metadata_quorum import MetadataQuorum, QuorumSettings
+from strandline.broker.metadata_quorum import NAME, MetadataQuorum, QuorumSettings
 from strandline.broker.metadata_snapshots import write_bootstrap
 from strandline.broker.routes import CONTROLLER, routes
 from strandline.codec.messages.topic_record import TopicRecord
@@ -60,7 +60,7 @@ class Member:
         self.lives += 1
         runtime = self._runtime = SimRuntime(self.host, self.lives)
         network = self.world.network.of(runtime)
-        directory = LogDirectory(DATA, disk=self.disk, open_files_max=20)
+        directory = self.directory = LogDirectory(DATA, disk=self.disk, open_files_max=20)
         settings = QuorumSettings(
             node_id=self.node_id, directory_id=self.directory_id, cluster_id=self.cluster_id, **self.settings
         )
@@ -86,6 +86,10 @@ class Member:
         listener.bind(self.name, PORT)
         listener.open()
         metadata.start()
+
+    def write_checkpoints(self) -> None:
+        """What a node does now and then."""
+        self.directory.write_checkpoints({NAME: (self.quorum.log, self.quorum.high_watermark)})
 
     def kill(self) -> None:
         """kill -9: the kernel's memory lives on."""

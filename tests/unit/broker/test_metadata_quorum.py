@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 from tests.unit.broker.quorum_world import DATA, World, is_refused
 
+from strandline.codec.messages.topic_record import TopicRecord
+from strandline.codec.messages.vote_request import PartitionData, TopicData, VoteRequest
+from strandline.codec.messages.vote_response import VoteResponse
 from strandline.errors import RequestError
 
 SEEDS = range(2)
@@ -56,7 +60,12 @@ def test_a_write_that_no_majority_has_is_not_acknowledged_and_goes(seed: int) ->
     assert world.loop.run_while(lambda: not answers, within_s=30)
     assert is_refused(answers[0])
     assert "leads no more" in old.told
+    # It was flushed here, and the recovery point says so; then it is cut off.
+    old.write_checkpoints()
     world.network.heal()
+    assert world.settle() == sorted([kept, more])
+    old.kill()
+    old.start()
     assert world.settle() == sorted([kept, more])
 
 
@@ -66,6 +75,87 @@ def test_who_does_not_lead_takes_no_writes() -> None:
     follower = next(member for member in world.up if member is not leader)
     with pytest.raises(RequestError, match="not the active controller"):
         world.write(follower)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nobody_is_told_before_a_majority_has_it_on_disk(seed: int) -> None:
+    world = World(seed).start()
+    leader = world.leader()
+    world.settle()
+    told: list[int] = []
+
+    def holding(end_offset: int) -> Callable[[BaseException | None], None]:
+        def on_done(error: BaseException | None) -> None:
+            assert error is None
+            told.append(sum(member.quorum.log.flushed_offset >= end_offset for member in world.up))
+
+        return on_done
+
+    for _ in range(100):
+        world.ask(leader, holding(leader.quorum.next_offset + 1))
+        world.run(0.0003)
+    world.run(2)
+    assert len(told) == 100
+    assert min(told) >= 2
+
+
+def vote_for(candidate_id: int, epoch: int) -> VoteRequest:
+    partition = PartitionData(
+        replica_id=candidate_id, replica_epoch=epoch, last_offset_epoch=epoch - 1, last_offset=1_000_000
+    )
+    return VoteRequest(topics=[TopicData(topic_name="__cluster_metadata", partitions=[partition])])
+
+
+def test_a_vote_survives_a_power_cut() -> None:
+    world = World(4)
+    voter = world.members[1]
+    voter.start()
+
+    def asks(candidate_id: int, epoch: int) -> bool:
+        answer = voter.quorum.on_request(vote_for(candidate_id, epoch))
+        assert isinstance(answer, VoteResponse)
+        return answer.topics[0].partitions[0].vote_granted
+
+    assert asks(2, 50)
+    voter.power_cut()
+    voter.start()
+    assert not asks(3, 50)
+    assert asks(2, 50), "the answer may have been lost"
+    assert asks(3, 51)
+
+
+def test_a_quorum_of_one_leads_at_once_and_keeps_what_it_wrote() -> None:
+    world = World(6, voters=1)
+    alone = world.members[1]
+    for number in range(3):
+        alone.start()
+        assert alone.quorum.is_leader
+        assert alone.topics == [f"topic-{each}" for each in range(number)]
+        alone.quorum.write_now([TopicRecord(name=f"topic-{number}", topic_id=UUID(int=number + 1))])
+        alone.power_cut()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_crash_between_the_snapshot_and_the_end_of_the_old_log(seed: int) -> None:
+    world = World(seed).start()
+    leader = world.leader()
+    behind = next(member for member in world.up if member is not leader)
+    world.write(leader)
+    world.settle()
+    behind.kill()
+    for _ in range(5):
+        world.write(leader)
+    leader.quorum.make_snapshot()
+    world.run(1)
+    snapshot_id = leader.quorum.snapshots.latest
+    assert snapshot_id is not None
+    path = leader.quorum.snapshots.path(snapshot_id)
+    behind.disk.write_whole(path, leader.disk.read_whole(path), sync=True)
+    behind.start()
+    assert behind.quorum.log.log_start_offset == snapshot_id.end_offset
+    assert len(behind.topics) == 6
+    world.write(leader)
+    assert len(world.settle()) == 7
 
 
 @pytest.mark.parametrize("seed", SEEDS)
