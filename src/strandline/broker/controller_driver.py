@@ -60,13 +60,17 @@ class ControllerDriver:
 
     def _look(self) -> None:
         self._timer = None
-        records = self._controller.tick(self._runtime.monotonic())
-        if records:
-            _tell(records)
-            # A write that fails is followed by `revert` or `end`: whatever it was about is decided anew.
-            self._write(records, _on_written)
-        if self._controller.is_active and self._timer is None:
-            self._look_in(0.0 if records or self._controller.is_busy else LOOK_S)
+        records: list[Any] = []
+        try:
+            records = self._controller.tick(self._runtime.monotonic())
+            if records:
+                _tell(records)
+                # A write that fails is followed by `revert` or `end`: whatever it was about is decided anew.
+                self._write(records, _on_written)
+        finally:
+            # Whatever went wrong, sessions end and brokers must be fenced.
+            if self._controller.is_active and self._timer is None:
+                self._look_in(0.0 if records or self._controller.is_busy else LOOK_S)
 
 
 def _on_written(error: BaseException | None) -> None:

@@ -114,25 +114,29 @@ class Controller(TopicCommands):
 
     def activate(self, image: ClusterImage, now: float) -> None:
         """Begin to decide; `image` holds everything that was committed. Every broker gets a fresh session."""
-        self.revert(image)
+        self._take(image.copy())
         self._state.sessions.reset(image.brokers, now)
         self._balance_at = now + self._state.config.leader_imbalance_check_interval_seconds
         self._leaderless_at = now
 
     def deactivate(self) -> None:
         """Another may lead: forget everything that was decided here."""
-        self._heartbeats.jobs.clear()
-        self._state.take(None)
+        self._take(None)
 
     def revert(self, committed: ClusterImage, still_pending: Iterable[Any] = ()) -> None:
         """Forget what was decided but never reached the log; `still_pending` are earlier records on their way there."""
+        if not self.is_active:
+            return
         image = committed.copy()
         for record in still_pending:
             image.apply(record)
-        self._heartbeats.jobs.clear()
-        self._state.take(image)
+        self._take(image)
         # What was under way step by step was forgotten half done.
         self._leaderless_at = 0.0
+
+    def _take(self, image: ClusterImage | None) -> None:
+        self._heartbeats.jobs.clear()
+        self._state.take(image)
 
     def configure(self, config: BrokerConfig) -> None:
         """The node's settings changed; what is decided from now on obeys the new ones."""
