@@ -59,6 +59,7 @@ class Replica:
         if news.partition_epoch < self.known.partition_epoch:
             return
         begins = news.leader_epoch > self.known.leader_epoch
+        is_same_leader = news.leader == self.known.leader
         self.known = news
         if news.leader == self.id:
             if begins or self.in_sync is None:
@@ -84,7 +85,8 @@ class Replica:
             self.recount()
         elif begins:
             self.in_sync = None
-            self.follower = Follower()
+            if not is_same_leader:
+                self.follower = Follower()
             self.follower.follow(KEY, self.position(), size_bytes_max=100)
 
     # Leading
@@ -311,10 +313,13 @@ class World:
         """The leader is taken for dead, or leadership is moved: another in sync leads, if there is one."""
         others = [each for each in self.decided.isr if each != self.decided.leader]
         if others:
-            isr = self.decided.isr
+            isr, before = self.decided.isr, self.decided.leader
             if self.random.random() < 0.5 and len(isr) > MIN_IN_SYNC:
-                isr = tuple(each for each in isr if each != self.decided.leader)
+                isr = tuple(each for each in isr if each != before)
             self.decide(isr, self.random.choice(others))
+            if before in isr and self.random.random() < 0.3:
+                # And back at once: who was away meanwhile sees only that the epoch is another.
+                self.decide(isr, before)
 
     def _replace(self, replica: Replica) -> None:
         """A broker comes back with an empty disk; the controller knows that it is another process."""
