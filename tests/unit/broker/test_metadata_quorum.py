@@ -124,8 +124,9 @@ def test_a_vote_survives_a_power_cut() -> None:
     assert asks(3, 51)
 
 
-def test_a_quorum_of_one_leads_at_once_and_keeps_what_it_wrote() -> None:
-    world = World(6, voters=1)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_quorum_of_one_leads_at_once_and_keeps_what_it_wrote(seed: int) -> None:
+    world = World(seed, voters=1)
     alone = world.members[1]
     for number in range(3):
         alone.start()
