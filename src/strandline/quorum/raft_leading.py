@@ -78,7 +78,7 @@ def _note(state: RaftState, role: Leader, key: ReplicaKey, end_offset: int | Non
     if state.voters.holds(key):
         progress = role.voters[key.node_id]
     else:
-        progress = role.observers.pop(key, None) or Progress(key)
+        progress = role.observers.pop(key, Progress(key))
         role.observers[key] = progress  # The last to have fetched stands last.
         if len(role.observers) > OBSERVERS_MAX:
             del role.observers[next(iter(role.observers))]
