@@ -54,4 +54,4 @@ class RaftTiming:
         return min(self.election_backoff_max_s, self.election_backoff_max_s / 2 ** max(0, count - 1 - position))
 
     def retry_delay(self, failures: int) -> float:
-        return self.retry_backoff_s * 2.0 ** min(RETRY_DOUBLINGS, max(0, failures - 1))
+        return self.retry_backoff_s * (1 << min(RETRY_DOUBLINGS, max(0, failures - 1)))
