@@ -51,7 +51,8 @@ class RaftTiming:
         """How long the voter at `position` of a resigning leader's list waits: the first stands at once."""
         if position == 0:
             return 0.0
-        return min(self.election_backoff_max_s, self.election_backoff_max_s / 2 ** max(0, count - 1 - position))
+        halvings = min(10, max(0, count - 1 - position))
+        return self.election_backoff_max_s / (1 << halvings)
 
     def retry_delay(self, failures: int) -> float:
         return self.retry_backoff_s * (1 << min(RETRY_DOUBLINGS, max(0, failures - 1)))

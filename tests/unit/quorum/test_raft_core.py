@@ -208,6 +208,15 @@ def test_a_successor_stands_at_once() -> None:
     assert raft.role == "prospective"
 
 
+def test_a_long_list_of_successors_is_read_like_a_short_one() -> None:
+    raft = core()
+    raft.start(0.0)
+    raft.on_begin_quorum_epoch(begin_by(1, 3), 0.0)
+    others = [ReplicaKey(node_id) for node_id in range(5000, 10_000)]
+    raft.on_end_quorum_epoch(end_by(1, 3, others[0], ReplicaKey(0, DISK), *others), 0.5)
+    assert 0.5 <= raft.deadline < 1.6
+
+
 def test_a_leader_steps_down_for_a_later_epoch() -> None:
     raft = core(voters=VoterSet([Voter(0, "n0", 9093, DISK)]))
     raft.start(0.0)
