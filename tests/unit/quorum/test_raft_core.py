@@ -9,12 +9,18 @@ from uuid import UUID
 import pytest
 
 from strandline.codec.messages import begin_quorum_epoch_request as begin
+from strandline.codec.messages import begin_quorum_epoch_response as begun
 from strandline.codec.messages import end_quorum_epoch_request as end
+from strandline.codec.messages import fetch_response as fetched
+from strandline.codec.messages import fetch_snapshot_response as pieces
 from strandline.codec.messages import vote_request as vote
+from strandline.codec.messages import vote_response as voted
+from strandline.codec.messages.fetch_request import FetchRequest
+from strandline.codec.messages.fetch_snapshot_request import FetchSnapshotRequest
 from strandline.errors import ErrorCode, NotLeader
 from strandline.quorum.quorum_state import QuorumState
 from strandline.quorum.raft import Raft, RaftTiming
-from strandline.quorum.raft_effects import Flush, HighWatermark, Leading, NoLongerLeading, Save, Send
+from strandline.quorum.raft_effects import Flush, HighWatermark, InstallSnapshot, Leading, NoLongerLeading, Save, Send
 from strandline.quorum.raft_fetch import ReplicaFetch, check_position, truncation_point
 from strandline.quorum.raft_log import EpochEnd, SnapshotId
 from strandline.quorum.raft_messages import fetch_response, replica_fetch
@@ -289,25 +295,80 @@ def test_a_replaced_disk_is_another_voter() -> None:
     assert raft.epoch == 0
 
 
-def test_whatever_is_asked_is_answered() -> None:
-    """Random numbers in every field, of requests and of answers to what the core asked."""
+NUMBERS = [-(2**31), -2, -1, 0, 0, 1, 1, 1, 2, 3, 4, 2**31 - 1, 2**40]
+
+
+def odd_answer(request: object, toss: random.Random) -> Any:
+    """An answer of the right kind with any numbers in it, or none, or one about nothing."""
+
+    def pick() -> int:
+        return toss.choice(NUMBERS)
+
+    error = toss.choice((0, 0, 0, 6, 74, 75, 98, 104))
+    if toss.random() < 0.2:
+        return None
+    if isinstance(request, FetchRequest):
+        partition = fetched.PartitionData(
+            error_code=error,
+            high_watermark=pick(),
+            current_leader=fetched.LeaderIdAndEpoch(pick(), pick()),
+            diverging_epoch=fetched.EpochEndOffset(pick(), pick()) if toss.random() < 0.3 else fetched.EpochEndOffset(),
+            snapshot_id=fetched.SnapshotId(pick(), pick()) if toss.random() < 0.3 else fetched.SnapshotId(),
+        )
+        topics = [fetched.FetchableTopicResponse(partitions=[partition] * toss.choice((0, 1, 1, 1, 2)))]
+        return fetched.FetchResponse(error_code=error if error == 104 else 0, responses=topics)
+    if isinstance(request, FetchSnapshotRequest):
+        piece = pieces.PartitionSnapshot(
+            error_code=error,
+            snapshot_id=pieces.SnapshotId(pick(), pick()),
+            current_leader=pieces.LeaderIdAndEpoch(pick(), pick()),
+            size=pick(),
+            position=pick(),
+            unaligned_records=bytes(toss.randrange(4)),
+        )
+        if toss.random() < 0.5:
+            asked = request.topics[0].partitions[0]
+            piece.snapshot_id = pieces.SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+            piece.position = asked.position
+        return pieces.FetchSnapshotResponse(topics=[pieces.TopicSnapshot(CLUSTER_METADATA, [piece])])
+    if isinstance(request, vote.VoteRequest):
+        node = voted.NodeEndpoint(pick(), "somewhere", 1)
+        ballot = voted.PartitionData(0, error, pick(), pick(), toss.random() < 0.5)
+        return voted.VoteResponse(topics=[voted.TopicData(CLUSTER_METADATA, [ballot])], node_endpoints=[node])
+    return begun.BeginQuorumEpochResponse(
+        topics=[begun.TopicData(CLUSTER_METADATA, [begun.PartitionData(0, error, pick(), pick())])]
+    )
+
+
+def test_whatever_is_said_is_survived() -> None:
+    """Any numbers in every field of requests, and of answers to what the core itself asked."""
     toss = random.Random(20)
-    numbers = [-(2**31), -2, -1, 0, 0, 1, 1, 2, 3, 2**31 - 1, 2**40]
-    pick = lambda: toss.choice(numbers)  # noqa: E731
-    for _ in range(300):
-        raft = core(log_of(1, 1, 2))
+
+    def pick() -> int:
+        return toss.choice(NUMBERS)
+
+    roles = set()
+    for _ in range(400):
+        log = log_of(1, 1, 2)
+        raft = core(log)
         raft.start(0.0)
-        for step in range(12):
+        for step in range(15):
             now = step / 2
             raft.on_time(now)
-            raft.on_vote(vote_by(pick(), pick(), (pick(), pick()), pre_vote=toss.random() < 0.5), now)
-            raft.on_begin_quorum_epoch(begin_by(pick(), pick()), now)
-            raft.on_end_quorum_epoch(end_by(pick(), pick(), ReplicaKey(pick())), now)
-            raft.on_fetch(ReplicaFetch(pick(), pick(), pick(), pick()), now)
+            if toss.random() < 0.5:
+                raft.on_vote(vote_by(pick(), pick(), (pick(), pick()), pre_vote=toss.random() < 0.5), now)
+                raft.on_begin_quorum_epoch(begin_by(pick(), pick()), now)
+                raft.on_end_quorum_epoch(end_by(pick(), pick(), ReplicaKey(pick())), now)
+            raft.on_fetch(ReplicaFetch(pick(), pick(), pick(), pick(), high_watermark=pick()), now)
             raft.on_fetch_snapshot(ReplicaKey(pick()), pick(), "ours", now)
             for effect in raft.take_effects():
-                if isinstance(effect, Send) and toss.random() < 0.5:
-                    raft.on_answer(effect.to, effect.request, None, now)
+                if isinstance(effect, Send):
+                    raft.on_answer(effect.to, effect.request, odd_answer(effect.request, toss), now)
+                elif isinstance(effect, InstallSnapshot):
+                    log.install(effect.snapshot_id, b"")
+                    raft.on_snapshot_installed(effect.snapshot_id, now)
+            roles.add(raft.role)
+    assert roles == {"unattached", "prospective", "candidate", "leader", "follower", "resigned"}
 
 
 # Where logs agree
