@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from strandline.broker import metrics_groups, metrics_node, metrics_requests, metrics_telemetry, metrics_topics
+from strandline.broker import (
+    metrics_groups,
+    metrics_node,
+    metrics_replication,
+    metrics_requests,
+    metrics_telemetry,
+    metrics_topics,
+)
 from strandline.broker.metrics_scrape import Scrape
 from strandline.observability.exposition import Histogram, Metric, render
 
@@ -21,6 +28,7 @@ Family = Metric[Scrape] | Histogram[Scrape]
 SECTIONS: dict[str, tuple[Family, ...]] = {
     "Requests and connections": metrics_requests.FAMILIES,
     "Topics and partitions": metrics_topics.FAMILIES,
+    "Replicas": metrics_replication.FAMILIES,
     "Groups": metrics_groups.FAMILIES,
     "The node": metrics_node.FAMILIES,
     "What clients push": metrics_telemetry.FAMILIES,

@@ -69,11 +69,6 @@ def _image_sum(read: Callable[[PartitionImage], float]) -> Callable[[Scrape], It
     return samples
 
 
-def _offline(scrape: Scrape) -> int:
-    failed = sum(1 for each in scrape.partitions if each.log.failure is not None)
-    return len(scrape.node.replicas.offline) + failed
-
-
 _TOPIC: Final = ("topic",)
 _PARTITION: Final = ("topic", "partition")
 
@@ -188,41 +183,6 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
         "1 if not all replicas are in sync.",
         _each_image(_under_replicated),
         _PARTITION,
-    ),
-    Metric(
-        "kafka_server_replicamanager_partitioncount",
-        "gauge",
-        "Partitions on this node, without those whose log could not be opened.",
-        lambda scrape: [("", len(scrape.partitions))],
-        public=True,
-    ),
-    Metric(
-        "kafka_server_replicamanager_leadercount",
-        "gauge",
-        "Partitions that this node leads.",
-        lambda scrape: [("", len(scrape.partitions))],
-        public=True,
-    ),
-    Metric(
-        "kafka_server_replicamanager_underreplicatedpartitions",
-        "gauge",
-        "Partitions of which not all replicas are in sync.",
-        _image_sum(_under_replicated),
-        public=True,
-    ),
-    Metric(
-        "kafka_server_replicamanager_offlinereplicacount",
-        "gauge",
-        "Partitions on this node whose log is damaged or failed: they are not served; the log says why.",
-        lambda scrape: [("", _offline(scrape))],
-        public=True,
-    ),
-    Metric(
-        "kafka_controller_kafkacontroller_offlinepartitionscount",
-        "gauge",
-        "Partitions without a leader that serves them.",
-        lambda scrape: [("", _offline(scrape))],
-        public=True,
     ),
     Metric(
         "kafka_controller_kafkacontroller_globaltopiccount",
