@@ -411,20 +411,30 @@ class MetadataQuorum:
             if self._install is not None:
                 self._install.abandon()
             self._install = SnapshotInstall(self._runtime, self.snapshots, effect.snapshot_id)
-        if isinstance(effect, SnapshotChunk):
-            self._install.take(effect.position, effect.records)
-        else:
-            self._maker.abandon()
-            self._install.finish(self._on_snapshot_loaded)
+        try:
+            if isinstance(effect, SnapshotChunk):
+                self._install.take(effect.position, effect.records)
+            else:
+                self._maker.abandon()
+                self._install.finish(self._on_snapshot_loaded)
+        except OSError as error:
+            self._install.abandon()
+            self._on_snapshot_failed(self._install, error)
+
+    def _on_snapshot_failed(self, install: SnapshotInstall, error: BaseException) -> None:
+        """The log is as it was. The core asks again, after a while: the disk may be full, or the bytes were damaged."""
+        self._install = None
+        end_offset = install.snapshot_id.end_offset
+        log.warning("the snapshot of offset %d cannot be taken: %s", end_offset, error, extra=fields(reason=str(error)))
+        self._driver.step_quietly(self.raft.on_snapshot_failed, install.snapshot_id)
 
     def _on_snapshot_loaded(self, install: SnapshotInstall, error: BaseException | None) -> None:
         if install is not self._install or not self._driver.is_running:
             return
-        self._install = None
         if error is not None:
-            reason = f"the snapshot of offset {install.snapshot_id.end_offset} cannot be loaded: {error}"
-            self.log.fail(CorruptLog(f"{self.log.directory}: {reason}"))
+            self._on_snapshot_failed(install, error)
             return
+        self._install = None
         loaded, snapshot_id = install.loaded, install.snapshot_id
         try:
             self.quorum_log.restart_at(snapshot_id)

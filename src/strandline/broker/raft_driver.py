@@ -2,11 +2,13 @@
 
 What concerns disk, clock and network is done here; what concerns the metadata (commits, snapshots, who leads) goes to
 `on_effect`. An effect that cannot be performed because the disk failed ends all: the log is failed, and from then on
-nothing is sent, answered or counted.
+nothing is sent, answered or counted. A disk that is merely full holds the member up: what it has to remember waits for
+room, everything behind it waits as well, and whoever asks is refused meanwhile.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -28,6 +30,8 @@ log = logging.getLogger("strandline.metadata")
 
 QUORUM_STATE: Final = "quorum-state"
 FOREVER: Final = float("inf")
+ROOM_LOOK_S: Final = 1.0
+"""How often a full disk is tried again."""
 
 T = TypeVar("T")
 
@@ -60,6 +64,8 @@ class RaftDriver:
         """While a quorum of one starts: flushes are waited for."""
         self._effects: deque[Effect] = deque()
         self._is_performing = False
+        self._full: str | None = None
+        """Why the next effect waits, if it waits for room on the disk."""
         self._is_closed = False
         self._timer: TimerHandle | None = None
         self._timer_at = FOREVER
@@ -77,7 +83,7 @@ class RaftDriver:
 
     def step(self, step: Callable[..., T], *args: Any) -> T:
         """Give the core an input and perform what it wants; what it answers. DiskFailed if the disk refuses."""
-        self.check_running()
+        self._check_room()
         try:
             result = step(*args, self._runtime.monotonic())
         except OSError as error:
@@ -85,12 +91,17 @@ class RaftDriver:
             raise self._log.refusal() from error
         finally:
             self.perform()
-        self.check_running()
+        self._check_room()
         return result
+
+    def _check_room(self) -> None:
+        self.check_running()
+        if self._full is not None:
+            raise DiskFailed(self._full)
 
     def step_quietly(self, step: Callable[..., object], *args: Any) -> None:
         """The same for an input that nobody waits for: a full disk may have room again when the core tries again."""
-        if self.is_running:
+        if self.is_running and self._full is None:
             try:
                 self.step(step, *args)
             except StrandlineError as error:
@@ -117,7 +128,7 @@ class RaftDriver:
             return
         self._is_performing = True
         try:
-            while self._effects and self.is_running:
+            while self._effects and self.is_running and self._full is None:
                 effect = self._effects.popleft()
                 # Of two states to remember right behind each other only the second would ever be read.
                 if not (isinstance(effect, Save) and self._effects and isinstance(self._effects[0], Save)):
@@ -132,14 +143,33 @@ class RaftDriver:
 
     def _perform_one(self, effect: Effect) -> None:
         if isinstance(effect, Save):
-            path = self._log.directory / QUORUM_STATE
-            self._log.disk.write_whole(path, effect.state.text().encode(), sync=True)
+            self._save(effect)
         elif isinstance(effect, Send):
             self._peers.send(effect)
         elif isinstance(effect, Flush):
             self._flush()
         else:
             self._on_effect(effect)
+
+    def _save(self, effect: Save) -> None:
+        path = self._log.directory / QUORUM_STATE
+        try:
+            self._log.disk.write_whole(path, effect.state.text().encode(), sync=True)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self._full = f"{path}: {error.strerror}"
+            log.warning("%s; this member waits for room on its disk", self._full, extra=fields(reason=self._full))
+            self._effects.appendleft(effect)
+            self._runtime.call_later(ROOM_LOOK_S, self._try_again)
+
+    def _try_again(self) -> None:
+        self._full = None
+        if self.is_running:
+            self.perform()
+            # What came meanwhile was not listened to.
+            self._on_flushed()
+            self.step_quietly(self.raft.on_time)
 
     def _flush(self) -> None:
         if self.is_eager:

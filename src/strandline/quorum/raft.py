@@ -269,6 +269,10 @@ class Raft:
         """`InstallSnapshot` was performed: the log begins and ends where the snapshot ends."""
         following.on_snapshot_installed(self._state, snapshot_id, now)
 
+    def on_snapshot_failed(self, snapshot_id: SnapshotId, now: float) -> None:
+        """`SnapshotChunk` or `InstallSnapshot` could not be performed; log and image are what they were."""
+        following.on_snapshot_failed(self._state, snapshot_id, now)
+
     # The node's own wishes
 
     def append(self, batch: Any, now: float) -> int:

@@ -244,3 +244,13 @@ def on_snapshot_installed(state: RaftState, snapshot_id: SnapshotId, now: float)
     state.raise_high_watermark(snapshot_id.end_offset)
     if isinstance(role, Follower | Unattached):
         maybe_fetch(state, now)
+
+
+def on_snapshot_failed(state: RaftState, snapshot_id: SnapshotId, now: float) -> None:
+    """Take it from its beginning, or another one by then; after a while, for the disk may have no room now."""
+    fetching = state.fetching
+    if fetching.installing == snapshot_id:
+        fetching.installing = None
+    if fetching.snapshot is not None and fetching.snapshot.snapshot_id == snapshot_id:
+        fetching.snapshot = None
+    _failed(state, now)

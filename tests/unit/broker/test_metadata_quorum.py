@@ -198,6 +198,60 @@ def test_who_is_behind_the_log_takes_the_snapshot(seed: int) -> None:
     assert len(world.settle()) == 63
 
 
+def test_a_full_disk_takes_the_snapshot_when_it_has_room_again() -> None:
+    world = World(8, snapshot_after_bytes=1500, retention_bytes=1500, segment_bytes=1000).start()
+    leader = world.leader()
+    behind = next(member for member in world.up if member is not leader)
+    world.settle()
+    behind.kill()
+    for _ in range(60):
+        world.write(leader)
+        world.run(0.01)
+    world.run(61)
+    behind.start()
+    behind.disk.capacity_bytes = 1000
+    world.run(20)
+    assert behind.topics == []
+    assert behind.quorum.log.failure is None
+    behind.disk.capacity_bytes = 1 << 30
+    assert len(world.settle()) == 60
+
+
+def test_a_follower_with_a_full_disk_goes_on_when_it_has_room_again() -> None:
+    world = World(9).start()
+    leader = world.leader()
+    follower = next(member for member in world.up if member is not leader)
+    world.settle()
+    follower.disk.capacity_bytes = 0
+    for _ in range(5):
+        world.write(leader)
+    world.run(5)
+    assert len(follower.topics) < 5
+    assert follower.quorum.log.failure is None
+    follower.disk.capacity_bytes = 1 << 30
+    assert len(world.settle()) == 5
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_vote_leaves_a_full_disk_and_votes_go_on_when_it_has_room_again(seed: int) -> None:
+    world = World(seed).start()
+    leader = world.leader()
+    names = [world.write(leader)]
+    world.settle()
+    others = [member for member in world.up if member is not leader]
+    for member in others:
+        member.disk.capacity_bytes = 0
+    leader.kill()
+    world.run(20)
+    assert not world.leaders()
+    assert all(member.quorum.log.failure is None for member in others)
+    for member in others:
+        member.disk.capacity_bytes = 1 << 30
+    names.append(world.write(world.leader()))
+    leader.start()
+    assert world.settle() == sorted(names)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_observer_follows_and_never_leads(seed: int) -> None:
     world = World(seed, observers=1).start()
