@@ -31,6 +31,6 @@ def test_a_small_quorum_in_every_order(budget: Budget) -> None:
     ids=str,
 )
 def test_a_small_quorum_in_every_order_at_length(budget: Budget) -> None:
-    worlds, depth = explore(budget, depth=14, worlds_max=20_000)
+    worlds, depth = explore(budget, depth=14, worlds_max=10_000)
     print(f"{worlds} worlds, all to depth {depth}")
     assert depth >= 5
