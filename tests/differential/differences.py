@@ -24,7 +24,6 @@ OPAQUE = (
 )
 NO_TRANSACTIONS = "There are no transactions yet."
 NO_SHARE_GROUPS = "There are no share groups yet."
-NO_FOLLOWERS = "A single node has no followers yet: whoever fetches is taken for a consumer."
 AT_ONCE = "What is asked is done before such a time could pass."
 HARMLESS = "Harmless: read as the nearest sound value."
 NOTHING_ASKED = "A topic without partitions asks nothing; its name is still answered."
@@ -194,23 +193,9 @@ DIFFERENCES: tuple[Difference, ...] = (
         "max_timestamp 1600000001000",
         OPAQUE,
     ),
-    Difference(
-        "Fetch *: last fetched epoch 0 at 50",
-        "OFFSET_OUT_OF_RANGE",
-        "ok",
-        "Only followers send the last fetched epoch, and there are none yet.",
-    ),
-    Difference(
-        "Fetch *: last fetched epoch 5 at 5",
-        "ok",
-        "OFFSET_OUT_OF_RANGE",
-        "Only followers send the last fetched epoch, and there are none yet.",
-    ),
     Difference("Fetch *: negative bytes*", "ok", "UNKNOWN_SERVER_ERROR", HARMLESS),
     Difference("Fetch *: isolation *", "ok", "UNKNOWN_SERVER_ERROR", HARMLESS),
     Difference("ListOffsets *: isolation *", "ok", "UNKNOWN_SERVER_ERROR", HARMLESS),
-    Difference("Fetch *: as a follower that is nobody", "ok", "NOT_LEADER_OR_FOLLOWER", NO_FOLLOWERS),
-    Difference("Fetch *: as broker 1", "ok", "NOT_LEADER_OR_FOLLOWER", NO_FOLLOWERS),
     Difference(
         "Fetch *: session: wrong epochs",
         "no session_id",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from strandline.codec.current_leader import FETCH_LEADER_TAG, NO_TAGS, leader_section
+from strandline.codec.current_leader import FETCH_LEADER_TAG, NO_TAGS, diverging_section, leader_section
 from strandline.codec.fetch import ENDPOINTS_FROM, FLEXIBLE_FROM, PartitionData, encode_fetch_response
 from strandline.errors import ErrorCode, StrandlineError, error_code
 from strandline.handlers.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
@@ -94,11 +94,14 @@ class FetchAttempt:
         visited = session.entries.values() if self.is_full else session.news.values()
         for entry in visited:
             data = self._read(entry, remaining, at_least_one=size == 0)
-            has_error = has_error or data.error_code != 0
+            if data.error_code or data.tags is not NO_TAGS:
+                has_error = True
+                results.append(data)
+                continue
             length = 0 if data.records is None else data.records.size_bytes
             size += length
             remaining -= length
-            if self.is_full or length or data.error_code or _has_changed(entry, data):
+            if self.is_full or length or _has_changed(entry, data):
                 results.append(data)
             elif entry.partition is not None and entry.fetch_offset >= entry.partition.high_watermark:
                 idle.append(entry)
@@ -115,6 +118,10 @@ class FetchAttempt:
         try:
             if entry.current_leader_epoch >= 0:
                 partition.check_leader_epoch(entry.current_leader_epoch)
+            if entry.last_fetched_epoch >= 0:
+                diverging = self._divergence(partition, entry)
+                if diverging is not None:
+                    return diverging
             records = None
             if entry.fetch_offset != high_watermark and (remaining > 0 or at_least_one):
                 records = partition.read(
@@ -130,6 +137,19 @@ class FetchAttempt:
             return self._refuse(entry, error_code(error))
         return PartitionData(
             topic, index, 0, high_watermark, partition.last_stable_offset, partition.log.log_start_offset, records
+        )
+
+    def _divergence(self, partition: Partition, entry: FetchEntry) -> PartitionData[LogSlice] | None:
+        """What a reader is told whose last record is none of this log's: it was cut away since."""
+        log = partition.log
+        if entry.last_fetched_epoch == log.leader_epochs.latest and entry.fetch_offset <= log.log_end_offset:
+            return None
+        diverging = partition.divergence(entry.last_fetched_epoch, entry.fetch_offset)
+        if diverging is None:
+            return None
+        high_watermark, start_offset = partition.high_watermark, log.log_start_offset
+        return PartitionData(
+            *entry.key, 0, high_watermark, high_watermark, start_offset, None, diverging_section(*diverging)
         )
 
     def _refuse(self, entry: FetchEntry, code: int) -> PartitionData[LogSlice]:

@@ -41,6 +41,7 @@ class FetchEntry:
         "current_leader_epoch",
         "fetch_offset",
         "key",
+        "last_fetched_epoch",
         "partition",
         "sent_high_watermark",
         "sent_log_start_offset",
@@ -55,6 +56,8 @@ class FetchEntry:
         self.fetch_offset = 0
         self.size_bytes_max = 0
         self.current_leader_epoch = -1
+        self.last_fetched_epoch = -1
+        """Of the record before `fetch_offset`, as the reader knows it: by it a log that was cut shows."""
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
 
@@ -62,6 +65,7 @@ class FetchEntry:
         self.fetch_offset = fetch.fetch_offset
         self.size_bytes_max = fetch.size_bytes_max
         self.current_leader_epoch = fetch.current_leader_epoch
+        self.last_fetched_epoch = fetch.last_fetched_epoch
         self.session.news[self.key] = self
 
     def on_advance(self, size_bytes: int) -> None:

@@ -23,18 +23,16 @@ class FollowerWaiter(Protocol):
 class FollowerEntry(FetchEntry):
     """One partition that a follower follows. `sent_high_watermark` is what it knows of it."""
 
-    __slots__ = ("is_counted", "last_fetched_epoch", "log_start_offset")
+    __slots__ = ("is_counted", "log_start_offset")
 
     def __init__(self, session: FetchSession, key: EntryKey) -> None:
         super().__init__(session, key)
-        self.last_fetched_epoch = -1
         self.log_start_offset = -1
         self.is_counted = False
         """Whether the offset was compared with the leader's log, and acknowledged what is below it."""
 
     def update(self, fetch: PartitionFetch) -> None:
         super().update(fetch)
-        self.last_fetched_epoch = fetch.last_fetched_epoch
         self.log_start_offset = fetch.log_start_offset
         self.is_counted = False
         if fetch.high_watermark != KNOWS_ALL:
