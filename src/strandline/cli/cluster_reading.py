@@ -201,7 +201,7 @@ def _with_minimum(cluster: Cluster, admin: Any, partitions: Sequence[PartitionSt
     """`min.insync.replicas` matters only where a replica is missing, so only those topics are asked about."""
     topics = sorted({each.topic for each in partitions if each.missing or each.leader is None})
     minima = _minima_plainly(cluster, topics) if is_plain(cluster) else _minima(cluster, admin, topics)
-    # Apache Kafka takes the number of replicas where the setting asks for more than there are, and so do we.
+    # Where the setting asks for more than there are, the number of replicas is what Apache Kafka takes.
     return (
         replace(each, in_sync_min=min(minima[each.topic], len(each.replicas))) if each.topic in minima else each
         for each in partitions

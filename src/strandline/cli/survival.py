@@ -66,7 +66,8 @@ def _terms(replicas: int, in_sync_min: int, mode: str | None, every_record: bool
 
 def _single(topic: str, terms: str, flushed: bool, brokers: int, *, has_mode: bool) -> Survival:
     more = brokers > 1
-    advice = "more replicas: create it anew with --replication-factor 3 and copy it" if more else ""
+    factor = min(3, brokers)
+    advice = f"strandline cluster reassign --topic {topic} --replication-factor {factor}" if more else ""
     if flushed:
         flaw = "one replica, though there are more brokers" if more else ""
         return Survival(terms, "kill -9 and a power cut of the machine", "the loss of the disk", flaw, advice)
