@@ -198,6 +198,37 @@ def test_who_is_behind_the_log_takes_the_snapshot(seed: int) -> None:
     assert len(world.settle()) == 63
 
 
+def test_snapshots_are_made_by_time_and_old_ones_go_with_the_log_before_them() -> None:
+    world = World(10, snapshot_interval_ms=2000, retention_ms=10_000, retention_bytes=-1).start()
+    leader = world.leader()
+    names = [world.write(leader)]
+    world.run(9)
+    assert all(len(member.quorum.snapshots.ids) >= 3 for member in world.up)
+    assert all(member.quorum.log.log_start_offset == 0 for member in world.up)
+    world.run(120)
+    for member in world.up:
+        ids = member.quorum.snapshots.ids
+        assert 3 <= len(ids) <= 8
+        assert 0 < member.quorum.log.log_start_offset == ids[0].end_offset
+        member.power_cut()
+    world.start()
+    names.append(world.write(world.leader()))
+    assert world.settle() == sorted(names)
+
+
+def test_an_idle_leader_shows_that_the_log_moves() -> None:
+    world = World(12, idle_interval_ms=500).start()
+    leader = world.leader()
+    world.settle()
+    before = leader.quorum.next_offset
+    world.run(5)
+    assert 8 <= leader.quorum.next_offset - before <= 11
+    quiet = World(12, idle_interval_ms=0).start()
+    before = quiet.leader().quorum.next_offset
+    quiet.run(5)
+    assert quiet.leader().quorum.next_offset == before
+
+
 def test_a_full_disk_takes_the_snapshot_when_it_has_room_again() -> None:
     world = World(8, snapshot_after_bytes=1500, retention_bytes=1500, segment_bytes=1000).start()
     leader = world.leader()
