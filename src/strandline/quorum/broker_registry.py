@@ -24,7 +24,7 @@ from strandline.codec.messages.register_controller_record import (
 from strandline.codec.messages.unregister_broker_record import UnregisterBrokerRecord
 from strandline.errors import ErrorCode, RequestError
 from strandline.quorum.cluster_image import METADATA_VERSION, RESERVED_DIRECTORY_IDS, BrokerImage
-from strandline.quorum.controller_state import ControllerState, Steps
+from strandline.quorum.controller_state import ControllerState, Steps, Then
 from strandline.quorum.elections import Elections
 
 BROKERS_MAX: Final = 1_000
@@ -49,45 +49,48 @@ class BrokerRegistry:
     ) -> Steps[int]:
         """Register a broker, or amend the registration of one whose answer got lost; returns the broker epoch."""
         existing = self._checked(request, cluster_id, now, is_own)
-        if existing is None or existing.registration.incarnation_id != request.incarnation_id:
-            yield from self._end_of_previous(request, existing)
-            # The steps took time: somebody else may be registered by now.
-            existing = self._checked(request, cluster_id, now, is_own)
-        record = RegisterBrokerRecord(
-            broker_id=request.broker_id,
-            incarnation_id=request.incarnation_id,
-            end_points=[
-                BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
-                for each in request.listeners
-            ],
-            features=[
-                BrokerFeature(
-                    name=each.name,
-                    min_supported_version=each.min_supported_version,
-                    max_supported_version=each.max_supported_version,
-                )
-                for each in request.features
-            ],
-            rack=request.rack,
-            log_dirs=list(request.log_dirs),
-        )
         if existing is not None and existing.registration.incarnation_id == request.incarnation_id:
-            record.broker_epoch = existing.epoch
-            record.fenced = existing.registration.fenced
-            record.in_controlled_shutdown = existing.registration.in_controlled_shutdown
             self._state.sessions.touch(request.broker_id, -1, now)
-        else:
-            record.broker_epoch = next_offset()
-            self._state.sessions.begin(request.broker_id, now)
-        yield self._state.decided([record])
-        return record.broker_epoch
+            yield self._amended(request, existing)
+            return existing.epoch
+        refusals: list[RequestError] = []
+        epochs: list[int] = []
 
-    def _end_of_previous(self, request: BrokerRegistrationRequest, existing: BrokerImage | None) -> Steps[None]:
+        def register(before: int) -> list[Any]:
+            try:
+                # The steps took time: somebody else may be registered by now, or this one by another copy of this.
+                current = self._checked(request, cluster_id, now, is_own)
+            except RequestError as refusal:
+                refusals.append(refusal)
+                return []
+            if current is not None and current.registration.incarnation_id == request.incarnation_id:
+                epochs.append(current.epoch)
+                return self._amended(request, current)
+            epochs.append(next_offset() + before)
+            self._state.sessions.begin(request.broker_id, now)
+            return self._state.decided([_record(request, epochs[0])])
+
+        # In one step with the last of what the former life left: until it is registered anew the broker counts as
+        # leaving, and from then on as fenced. In between it could be elected.
+        yield from self._end_of_previous(request, existing, register)
+        if refusals:
+            raise refusals[0]
+        return epochs[0]
+
+    def _amended(self, request: BrokerRegistrationRequest, existing: BrokerImage) -> list[Any]:
+        record = _record(request, existing.epoch)
+        record.fenced = existing.registration.fenced
+        record.in_controlled_shutdown = existing.registration.in_controlled_shutdown
+        return self._state.decided([record])
+
+    def _end_of_previous(
+        self, request: BrokerRegistrationRequest, existing: BrokerImage | None, then: Then
+    ) -> Steps[None]:
         """A broker that was unregistered may still be an eligible leader of something: nobody knows what it kept."""
         is_clean = existing is not None and existing.epoch == request.previous_broker_epoch
         if is_clean or not self._state.has_elr:
-            return self._elections.leave(request.broker_id)
-        return self._elections.lose(request.broker_id)
+            return self._elections.leave(request.broker_id, then)
+        return self._elections.lose(request.broker_id, then)
 
     # What a registration must be.
 
@@ -160,7 +163,7 @@ class BrokerRegistry:
         if broker is None:
             raise RequestError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
 
-        def then() -> list[Any]:
+        def then(before: int) -> list[Any]:
             # Unregistered by another request, or registered anew, while the steps went on.
             if self._state.image.brokers.get(broker_id) is not broker:
                 return []
@@ -196,6 +199,28 @@ class BrokerRegistry:
             ],
         )
         return self._state.decided([record])
+
+
+def _record(request: BrokerRegistrationRequest, epoch: int) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=epoch,
+        end_points=[
+            BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+            for each in request.listeners
+        ],
+        features=[
+            BrokerFeature(
+                name=each.name,
+                min_supported_version=each.min_supported_version,
+                max_supported_version=each.max_supported_version,
+            )
+            for each in request.features
+        ],
+        rack=request.rack,
+        log_dirs=list(request.log_dirs),
+    )
 
 
 def _check_counts(*lists: Iterable[object]) -> None:

@@ -38,6 +38,9 @@ Decision = tuple[list[Any], T]
 Steps = Generator[list[Any], None, T]
 """A long decision: each list of records is written before the next is asked for; the outcome is returned."""
 
+Then = Callable[[int], list[Any]]
+"""Decides the last records of a step, told how many come before them in it."""
+
 CHANGES_PER_STEP: Final = 150
 LOOKS_PER_STEP: Final = 4_000
 """A step ends after so many changes, or after so many partitions that needed none: both take a few milliseconds."""
@@ -174,9 +177,9 @@ class ControllerState:
         self,
         concerns: Callable[[PartitionImage], bool],
         change: Callable[[PartitionChange], PartitionChangeRecord | None],
-        then: Callable[[], list[Any]] | None = None,
+        then: Then | None = None,
     ) -> Steps[None]:
-        """Change every partition that `concerns` is true for, in steps; `then()` is decided in the last of them.
+        """Change every partition that `concerns` is true for, in steps; `then` is decided in the last of them.
 
         The topics are those of now; those deleted meanwhile are passed over. Topics created later are decided upon
         with what holds then. Nothing is decided ahead of the step it is handed out with: the log must have the records
@@ -207,6 +210,6 @@ class ControllerState:
                     topic = self.image.topic_by_id(topic_id)
                     election = None
         if then is not None:
-            records += then()
+            records += then(len(records))
         if records:
             yield records

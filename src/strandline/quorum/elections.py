@@ -13,12 +13,16 @@ from typing import Any, Final
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.errors import ErrorCode, RequestError
 from strandline.quorum.cluster_image import NO_LEADER, PartitionImage
-from strandline.quorum.controller_state import ControllerState, Decision, Steps
+from strandline.quorum.controller_state import ControllerState, Decision, Steps, Then
 from strandline.quorum.partition_changes import Election, PartitionChange
 
 # Election types of the protocol.
 ELECT_PREFERRED: Final = 0
 ELECT_UNCLEAN: Final = 1
+
+
+def _nothing(before: int) -> list[Any]:
+    return []
 
 
 class Elections:
@@ -27,8 +31,8 @@ class Elections:
 
     # A broker goes or comes.
 
-    def leave(self, broker_id: int, then: Callable[[], list[Any]] = list) -> Steps[None]:
-        """Take the broker out of in-sync sets and leaderships; `then()` is decided when nothing is left.
+    def leave(self, broker_id: int, then: Then = _nothing) -> Steps[None]:
+        """Take the broker out of in-sync sets and leaderships; `then` is decided when nothing is left.
 
         Its records come with the last step, so that they are committed after all the others: a controller that dies
         in between leaves a broker that is still to be fenced, not a fenced one that still leads.
@@ -43,7 +47,7 @@ class Elections:
 
         return self._leaving(broker_id, concerns, change, then)
 
-    def lose(self, broker_id: int, then: Callable[[], list[Any]] = list) -> Steps[None]:
+    def lose(self, broker_id: int, then: Then = _nothing) -> Steps[None]:
         """The same for one that may have lost what it had: it leaves the eligible leader replicas as well."""
 
         def concerns(partition: PartitionImage) -> bool:
@@ -65,23 +69,26 @@ class Elections:
         broker_id: int,
         concerns: Callable[[PartitionImage], bool],
         change: Callable[[PartitionChange], PartitionChangeRecord | None],
-        then: Callable[[], list[Any]],
+        then: Then,
     ) -> Steps[None]:
         leaving = self._state.leaving
         leaving[broker_id] = leaving.get(broker_id, 0) + 1
         is_left = False
 
-        def leave_be() -> list[Any]:
+        def leave_be() -> None:
             nonlocal is_left
             if not is_left:
                 is_left = True
                 leaving[broker_id] -= 1
                 if not leaving[broker_id]:
                     del leaving[broker_id]
-            return []
+
+        def last(before: int) -> list[Any]:
+            leave_be()
+            return then(before)
 
         try:
-            yield from self._state.change_partitions(concerns, change, lambda: leave_be() + then())
+            yield from self._state.change_partitions(concerns, change, last)
         finally:
             leave_be()
 

@@ -82,7 +82,7 @@ class Heartbeats:
     def _fence(self, broker: BrokerImage) -> list[Any]:
         if broker.id in self._state.leaving:
             return []
-        return self.begin(self._elections.leave(broker.id, lambda: self._fenced(broker)))
+        return self.begin(self._elections.leave(broker.id, lambda before: self._fenced(broker)))
 
     def _fenced(self, broker: BrokerImage) -> list[Any]:
         current = self._state.image.brokers.get(broker.id)

@@ -90,9 +90,9 @@ class Reassignment:
         change.removing = []
         change.adding = []
         eligible = change.isr or [each for each in partition.eligible_leader_replicas or () if each in change.replicas]
-        if not eligible and not (
-            change.election is Election.UNCLEAN and any(state.may_lead(partition, each) for each in change.replicas)
-        ):
+        candidates = change.replicas if change.election is Election.UNCLEAN else eligible
+        if not any(state.may_lead(partition, each) for each in candidates):
+            # Those that were there before have fallen behind, or are away: the partition would be without a leader.
             raise RequestError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean "

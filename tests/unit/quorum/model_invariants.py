@@ -40,6 +40,7 @@ class Invariants:
         """Members of the in-sync set that a leader has just been granted: one of them may lead at once."""
         self.unclean_epochs: dict[Where, int] = {}
         """The leader epoch that the last unclean election began."""
+        self._unclean: dict[int, PartitionChangeRecord] = {}
         self.elections = 0
         self.acknowledged = 0
         self._topic_ids: set[Any] = set()
@@ -83,6 +84,7 @@ class Invariants:
             return
         if record.leader in (before.eligible_leader_replicas or []) and record.isr == [record.leader]:
             return
+        self._unclean[id(record)] = record
         hold(is_marked, "unclean-elections-are-marked", before=before, leader=record.leader)
         is_allowed = (
             self.is_unclean_asked_for or topic.config_overrides.get("unclean.leader.election.enable", "false") == "true"
@@ -145,13 +147,7 @@ class Invariants:
         topic = image.topic_by_id(record.topic_id)
         assert topic is not None
         where = (topic.id, record.partition_id)
-        before = topic.partitions[record.partition_id]
-        is_again = (
-            before.leader_recovery_state == RECOVERING
-            and record.leader not in (*before.isr, *(before.eligible_leader_replicas or ()))
-            and record.replicas is None
-        )
-        if record.leader >= 0 and (record.leader_recovery_state == RECOVERING or is_again):
+        if id(record) in self._unclean:
             self.unclean_epochs[where] = topic.partitions[record.partition_id].leader_epoch + 1
             # From here on the cluster's truth is what this leader has.
             kept = self._model.disks[record.leader].get(where, [])
