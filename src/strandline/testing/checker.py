@@ -16,6 +16,7 @@
 | int-poll-skip, int-nonmonotonic-poll | the same inside one call |
 | nonmonotonic-send, int-nonmonotonic-send | a later send of a producer stands before an earlier one |
 | nonmonotonic-watermark | one client saw the high watermark go back |
+| nonmonotonic-commit | the only committer of a group was told of less than it had committed |
 | producer-id-twice | two producers were given one producer id |
 
 The classes of transactions (precommitted-read, torn, G1c) join as further checks: an operation already holds any number
@@ -111,6 +112,7 @@ def _order_anomalies(ops: Sequence[Op], logs: Mapping[str, ObservedLog]) -> Iter
     yield from order_checks.poll_order(ordered, logs)
     yield from order_checks.send_order(ordered, logs)
     yield from order_checks.watermark_order(ordered)
+    yield from order_checks.commit_order(ordered)
     yield from order_checks.producer_id_twice(ordered)
 
 

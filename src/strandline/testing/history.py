@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TextIO, TypeAlias
 
 Outcome: TypeAlias = Literal["ok", "fail", "info"]
-Function: TypeAlias = Literal["send", "poll", "assign", "subscribe", "crash", "init_producer_id"]
+Function: TypeAlias = Literal[
+    "send", "poll", "assign", "subscribe", "crash", "init_producer_id", "commit", "read_committed_offset"
+]
 
 
 class Send(NamedTuple):
@@ -57,7 +59,15 @@ class GivenProducerId(NamedTuple):
     epoch: int
 
 
-Mop: TypeAlias = Send | Poll | Assign | Watermark | GivenProducerId
+class Committed(NamedTuple):
+    """A group's position in a partition, as it was committed, or as it was told when asked for."""
+
+    group: str
+    partition: str
+    offset: int
+
+
+Mop: TypeAlias = Send | Poll | Assign | Watermark | GivenProducerId | Committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +97,7 @@ _MOP_TAGS: dict[type[Mop], str] = {
     Assign: "assign",
     Watermark: "watermark",
     GivenProducerId: "producer_id",
+    Committed: "committed",
 }
 
 
@@ -141,5 +152,7 @@ def _mop_of(tag: str, *fields: Any) -> Mop:
             return Watermark(*fields)
         case "producer_id":
             return GivenProducerId(*fields)
+        case "committed":
+            return Committed(*fields)
         case _:
             raise ValueError(f"unknown micro-operation {tag!r}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
-from strandline.testing.history import Assign, GivenProducerId, Op, Poll, Send, Watermark
+from strandline.testing.history import Assign, Committed, GivenProducerId, Op, Poll, Send, Watermark
 from strandline.testing.observed_log import ObservedLog
 from strandline.testing.record_checks import Anomaly
 
@@ -125,6 +125,29 @@ def watermark_order(ops: Sequence[tuple[int, Op]]) -> Iterator[Anomaly]:
                 yield Anomaly("nonmonotonic-watermark", mop.partition, evidence, (high_op, op_index))
             else:
                 highest[key] = (mop.high, op_index)
+
+
+def commit_order(ops: Sequence[tuple[int, Op]]) -> Iterator[Anomaly]:
+    """nonmonotonic-commit: the only committer of a group was told of less than it had committed, or been told of.
+
+    One that was acknowledged holds for whoever asks afterwards. One of unknown outcome may be carried out at any time,
+    even after later ones: what it names may be told ever after.
+    """
+    lowest: dict[tuple[int, str, str], tuple[int, int]] = {}
+    unknown: set[tuple[int, str, str, int]] = set()
+    for op_index, op in ops:
+        for mop in op.mops:
+            if not isinstance(mop, Committed):
+                continue
+            key = (op.process, mop.group, mop.partition)
+            if op.outcome != "ok":
+                unknown.add((*key, mop.offset))
+                continue
+            due, due_op = lowest.get(key, (mop.offset, op_index))
+            if op.f == "read_committed_offset" and mop.offset < due and (*key, mop.offset) not in unknown:
+                evidence = f"process {op.process} was told offset {mop.offset} of group {mop.group} after {due}"
+                yield Anomaly("nonmonotonic-commit", mop.partition, evidence, (due_op, op_index))
+            lowest[key] = (mop.offset, op_index)
 
 
 def producer_id_twice(ops: Sequence[tuple[int, Op]]) -> Iterator[Anomaly]:

@@ -46,6 +46,10 @@ class SimOptions:
     records_per_batch: int
     produce_pause_s: float
     delivery_timeout_s: float
+    commit_pause_s: float = 0.0
+    """Between two commits of a group; 0 for no group."""
+    administer_every_s: float = 0.0
+    """Between two changes that somebody asks for; 0 for none."""
     fragment_share: float = 0.0
     spike_share: float = 0.0
     window_bytes: int = 256 * 1024
@@ -115,6 +119,8 @@ def options_of(seed: int, *, safety_s: float | None = None, nodes: int | None = 
         records_per_batch=rng.choice([3, 10, 25]),
         produce_pause_s=rng.choice([0.3, 1.0]),
         delivery_timeout_s=rng.choice([15.0, 60.0]),
+        commit_pause_s=rng.choice([0.5, 2.0]),
+        administer_every_s=rng.choice([0.0, 3.0, 10.0]) if count > 1 else 0.0,
         fragment_share=rng.choice([0.0, 0.0, 0.2]),
         spike_share=rng.choice([0.0, 0.001, 0.01]),
         window_bytes=rng.choice([256 * 1024, 256 * 1024, 2048]),

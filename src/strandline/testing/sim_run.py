@@ -28,7 +28,8 @@ from strandline.codec.messages.create_topics_response import CreateTopicsRespons
 from strandline.errors import ErrorCode
 from strandline.ids import TopicPartition
 from strandline.testing.checker import check
-from strandline.testing.history import Assign, Op, Poll, Send, Watermark
+from strandline.testing.history import Assign, Committed, Op, Poll, Send, Watermark
+from strandline.testing.sim_admin import SimAdministrator, SimCommitter
 from strandline.testing.sim_client import History, SimClient
 from strandline.testing.sim_cluster import SimCluster
 from strandline.testing.sim_consumer import SimConsumer
@@ -93,6 +94,8 @@ class Run:
         self.history = History(lambda: int(self.loop.now * 1e9))
         self.producers: list[SimProducer] = []
         self.consumers: list[SimConsumer] = []
+        self.committers: list[SimCommitter] = []
+        self.administrator: SimAdministrator | None = None
 
     # Setting up
 
@@ -149,6 +152,28 @@ class Run:
             self.consumers.append(self.consumer(topic, f"consumer-{topic.name}", looks_every_s=2.0))
             if topic.name == "orders":
                 self.consumers.append(self.consumer(topic, f"rewinder-{topic.name}", rewinds_every_s=15.0))
+        orders = self.options.topics[0]
+        network, bootstrap = self.cluster.network, self.cluster.bootstrap
+        self.committers = [
+            SimCommitter(
+                network,
+                self.cluster.host(f"committer-{number}"),
+                self.history,
+                bootstrap,
+                self.partitions(orders)[0],
+                pause_s=self.options.commit_pause_s,
+            )
+            for number in range(2 if self.options.commit_pause_s else 0)
+        ]
+        if self.options.administer_every_s:
+            self.administrator = SimAdministrator(
+                network,
+                self.cluster.host("administrator"),
+                self.history,
+                bootstrap,
+                orders.name,
+                every_s=self.options.administer_every_s,
+            )
         self.nemesis.clients = [client.host.name for client in (*self.producers, *self.consumers)]
 
     def producer(self, topic: TopicOptions, name: str) -> SimProducer:
@@ -206,6 +231,15 @@ class Run:
         ]
         for producer in self.producers:
             producer.stop()
+        if self.administrator is not None:
+            self.administrator.stop()
+        committed = {committer: committer.committed for committer in self.committers}
+        self._wait(
+            lambda: any(committer.committed == committed[committer] for committer in self.committers),
+            lambda: "no offset was committed",
+        )
+        for committer in self.committers:
+            committer.stop()
         self._wait(
             lambda: any(not producer.is_idle for producer in self.producers),
             lambda: (
@@ -310,7 +344,7 @@ def _without_offsets(op: Op) -> Op:
 
 def _topic_of(op: Op) -> str:
     for mop in op.mops:
-        if isinstance(mop, Send | Poll | Assign | Watermark):
+        if isinstance(mop, Send | Poll | Assign | Watermark | Committed):
             return mop.partition.rpartition("-")[0]
     return ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from strandline.testing.history import Assign, GivenProducerId, Op, Outcome, Poll, Send, Watermark
+from strandline.testing.history import Assign, Committed, GivenProducerId, Op, Outcome, Poll, Send, Watermark
 
 P = "orders-0"
 
@@ -46,6 +46,14 @@ def watermark(process: int, high: int, *, partition: str = P) -> Op:
 
 def producer_id(process: int, number: int) -> Op:
     return Op(process, "ok", "init_producer_id", (GivenProducerId(number, 0),))
+
+
+def commit(process: int, offset: int, *, outcome: Outcome = "ok") -> Op:
+    return Op(process, outcome, "commit", (Committed("readers", P, offset),))
+
+
+def committed(process: int, offset: int) -> Op:
+    return Op(process, "ok", "read_committed_offset", (Committed("readers", P, offset),))
 
 
 def history(*ops: Op) -> list[Op]:

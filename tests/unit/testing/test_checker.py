@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 from tests.unit.testing.histories import (
     assign,
+    commit,
+    committed,
     crash,
     history,
     poll,
@@ -196,6 +198,15 @@ CASES: dict[str, tuple[list[Op], dict[str, int]]] = {
         [sends(0, (0, "a"), (2, "c")), send(1, "b", 1), poll(2, (0, "a"), (1, "b"), (2, "c"))],
         {},
     ),
+    # nonmonotonic-commit
+    "a committed offset goes back": ([commit(1, 5), commit(1, 7), committed(1, 5)], {"nonmonotonic-commit": 1}),
+    "what was told once goes back": ([committed(1, 7), committed(1, 5)], {"nonmonotonic-commit": 1}),
+    "a commit nobody knows of may be there or not": (
+        [commit(1, 5), commit(1, 7, outcome="info"), committed(1, 5), commit(1, 9, outcome="info"), committed(1, 9)],
+        {},
+    ),
+    "a commit that was given up comes late": ([commit(1, 5, outcome="info"), commit(1, 7), committed(1, 5)], {}),
+    "a committer that goes back by its own wish": ([commit(1, 7), commit(1, 5), committed(1, 5)], {}),
     # nonmonotonic-watermark
     "high watermark goes back": ([watermark(1, 5), watermark(1, 7), watermark(1, 6)], {"nonmonotonic-watermark": 1}),
     "high watermark stands and grows": ([watermark(1, 5), watermark(1, 5), watermark(1, 6)], {}),
