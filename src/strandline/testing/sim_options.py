@@ -103,6 +103,7 @@ def options_of(seed: int, *, safety_s: float | None = None, nodes: int | None = 
         "metadata.log.max.record.bytes.between.snapshots": rng.choice(["5000", "50000", "20971520"]),
         "leader.imbalance.check.interval.seconds": rng.choice(["10", "30", "300"]),
         "offsets.topic.num.partitions": "2",
+        "flush.mode": flush_mode,
         "log.roll.ms": rng.choice(["3000", "20000", "604800000"]),
         "log.index.interval.bytes": rng.choice(["200", "4096"]),
     }
