@@ -60,14 +60,6 @@ def test_a_topic_that_a_power_cut_hurts_is_named(cli: CommandLine, topic: str) -
     cli.ok("topic", "delete", topic, "--yes")
 
 
-def test_a_topic_that_refuses_every_write_is_a_problem(cli: CommandLine, topic: str) -> None:
-    cli.ok("config", "set", "--topic", topic, "min.insync.replicas=2")
-    (told,) = [finding for finding in by_check(cli)["topic"] if finding["text"].startswith(f"{topic}:")]
-    assert told["level"] == "problem"
-    assert told["advice"] == f"strandline config set --topic {topic} min.insync.replicas=1"
-    cli.ok("topic", "delete", topic, "--yes")
-
-
 def test_people_read_it_too(cli: CommandLine, topic: str) -> None:
     ended = cli.run("doctor")
     assert "the way to the cluster" in ended.lines

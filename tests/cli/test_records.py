@@ -197,16 +197,6 @@ def test_a_refused_record_is_an_error_and_the_others_are_told(cli: CommandLine, 
     assert cli.ok("consume", small).lines == ["fits"]
 
 
-def test_a_cluster_that_acknowledges_nothing_is_not_waited_for(cli: CommandLine, topic: str) -> None:
-    # Refused again and again, because one replica cannot be two.
-    cli.ok("config", "set", "--topic", topic, "min.insync.replicas=2")
-    ended = cli.run("produce", topic, "-p", "0", "--timeout", "0.5", stdin=b"a\nb\n")
-    assert ended.status == 4
-    assert "2 of 2 records were not acknowledged" in ended.stderr
-    assert "acknowledged nothing for 0.5 s" in ended.stderr
-    cli.ok("topic", "delete", topic, "--yes")
-
-
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_codecs(cli: CommandLine, topic: str, codec: str) -> None:
     lines = b"".join(b"%d same same same same\n" % n for n in range(200))

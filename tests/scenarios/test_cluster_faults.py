@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 import strandline
 from strandline.ids import TopicPartition
@@ -40,6 +45,28 @@ def judge(workload: Workload) -> Report:
     return report
 
 
+def set_in_sync_min(cluster: EmbeddedCluster, count: int) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    entry = ConfigEntry("min.insync.replicas", str(count), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
+    for done in admin.incremental_alter_configs([resource]).values():
+        done.result(PATIENCE_S)
+
+
+@contextlib.contextmanager
+def too_few_in_sync(cluster: EmbeddedCluster) -> Iterator[None]:
+    """While two of three replicas are in sync, ask for all three."""
+    set_in_sync_min(cluster, 3)
+    yield
+    set_in_sync_min(cluster, 2)
+
+
+def produce_by_hand(cluster: EmbeddedCluster) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "strandline", "produce", TOPIC, "-p", "0", "--timeout", "0.5"]
+    environment = os.environ | {"STRANDLINE_BOOTSTRAP": cluster.bootstrap_servers}
+    return subprocess.run(command, input=b"a\nb\n", env=environment, capture_output=True, timeout=60)
+
+
 def test_the_kill_of_a_leader_loses_nothing_and_writing_goes_on() -> None:
     with strandline.embedded(nodes=3) as cluster:
         cluster.create_topic(TOPIC, len(PARTITIONS))
@@ -49,6 +76,11 @@ def test_the_kill_of_a_leader_loses_nothing_and_writing_goes_on() -> None:
             cluster.kill(lost)
             acknowledged(workload, STEP_RECORDS)
             assert cluster.leader_of(TOPIC, 0) != lost
+            with too_few_in_sync(cluster):
+                ended = produce_by_hand(cluster)
+                assert ended.returncode == 4
+                assert b"2 of 2 records were not acknowledged" in ended.stderr
+                assert b"acknowledged nothing for 0.5 s" in ended.stderr
             cluster.start(lost)
             cluster.wait_in_sync(TOPIC)
             acknowledged(workload, STEP_RECORDS)

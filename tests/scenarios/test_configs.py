@@ -176,12 +176,6 @@ TABLE = [
         turns(0, KafkaError.MSG_SIZE_TOO_LARGE),
     ),
     Line(
-        "min.insync.replicas",
-        "2",
-        lambda world, topic: world.produce(topic, b"x"),
-        turns(0, KafkaError.NOT_ENOUGH_REPLICAS),
-    ),
-    Line(
         "cleanup.policy",
         "compact",
         lambda world, topic: world.produce(topic, b"x", key=None),
@@ -225,6 +219,8 @@ TABLE = [
 ]
 
 SHOWN_ELSEWHERE = {
+    "unclean.leader.election.enable": "it takes an election: tests/simulation/test_traps.py",
+    "min.insync.replicas": "one replica is never too few of itself: tests/scenarios/test_cluster_faults.py",
     "flush.messages": "when the disk is asked shows in no answer: tests/unit/broker/test_dynamic_config.py",
     "flush.ms": "likewise",
     "flush.mode": "likewise",

@@ -126,9 +126,7 @@ def topic_findings(cluster: Cluster, admin: Any, metadata: Any, *, grouped: bool
         found = members[0][1]
         told = f"{_listed([name for name, _ in members])}: {found}"
         advice = found.advice if len(members) == 1 else found.advice.replace(f" {members[0][0]} ", " NAME ")
-        if found.broken:
-            yield problem("topic", f"{told}. {_sentence(found.flaw)}", advice)
-        elif found.flaw:
+        if found.flaw:
             yield warning("topic", f"{told}. {_sentence(found.flaw)}", advice)
         else:
             yield ok("topic", told)

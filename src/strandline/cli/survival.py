@@ -23,8 +23,6 @@ class Survival:
     loses: str
     flaw: str = ""
     advice: str = ""
-    broken: bool = False
-    """True when writing with acks=all cannot work at all."""
 
     def __str__(self) -> str:
         return f"{self.terms} -> survives {self.survives}; does not survive {self.loses}"
@@ -32,21 +30,13 @@ class Survival:
 
 def survival(topic: str, replicas: int, configs: Mapping[str, str | None], *, brokers: int) -> Survival:
     """What holds for a topic with so many replicas and these settings in force."""
-    in_sync_min = int(configs.get("min.insync.replicas") or 1)
+    # More than there are replicas means all of them (KIP-966).
+    in_sync_min = min(replicas, int(configs.get("min.insync.replicas") or 1))
     mode = configs.get("flush.mode")
     every_record = configs.get("flush.messages") == "1"
     # A cluster without flush.mode is Apache Kafka, where the system flushes when it likes.
     flushed = every_record or mode == "ack" or (mode == "auto" and replicas == 1)
     terms = _terms(replicas, in_sync_min, mode, every_record)
-    if in_sync_min > replicas:
-        return Survival(
-            terms,
-            "nothing, for nothing can be acknowledged",
-            "a single write with acks=all: it is refused",
-            flaw=f"min.insync.replicas={in_sync_min} is more than the {replicas} there are",
-            advice=f"strandline config set --topic {topic} min.insync.replicas={max(1, replicas - 1)}",
-            broken=True,
-        )
     unclean = (configs.get("unclean.leader.election.enable") or "").lower() == "true"
     if replicas == 1:
         return _single(topic, terms, flushed, brokers, has_mode=mode is not None)

@@ -103,7 +103,7 @@ def _append_all(
                 node.count_error(API_KEY, ErrorCode.INVALID_TOPIC_EXCEPTION)
                 results.append(PartitionResult(topic, index, ErrorCode.INVALID_TOPIC_EXCEPTION, -1, -1, -1))
                 continue
-            if acks == ACKS_ALL and partition.config.min_insync_replicas > partition.in_sync_count:
+            if acks == ACKS_ALL and partition.is_under_min_in_sync:
                 partition.note_refused(records)
                 node.count_error(API_KEY, ErrorCode.NOT_ENOUGH_REPLICAS)
                 results.append(PartitionResult(topic, index, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1))
