@@ -99,7 +99,7 @@ class Membership:
         return channel
 
     def _offline_dirs(self) -> Sequence[uuid.UUID]:
-        return self._node.replicas.health.offline_dirs()
+        return self._node.replicas.offline_dirs()
 
     def _endpoints(self) -> list[tuple[str, str, int]]:
         node = self._node

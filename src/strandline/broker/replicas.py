@@ -116,6 +116,17 @@ class Replicas:
         broker = self._node.image.brokers.get(broker_id)
         return broker is not None and broker.epoch == broker_epoch and broker.is_active
 
+    def offline_dirs(self) -> tuple[uuid.UUID, ...]:
+        """What a heartbeat says of directories that take no appends; nothing, if nobody else has a replica of anything
+        here: then there is no leadership to move, and what is here can be read."""
+        if self.health.is_offline and any(
+            len(partition.replicas) > 1 and self._node.node_id in partition.replicas
+            for topic in self._node.image.topics.values()
+            for partition in topic.partitions
+        ):
+            return self.health.offline_dirs()
+        return ()
+
     def all(self) -> Iterator[Partition]:
         for key, partitions in self.topics.items():
             if isinstance(key, str):
