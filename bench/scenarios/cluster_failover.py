@@ -39,11 +39,12 @@ def run(stage: Stage) -> list[Figure]:
                 cluster.create_topic(NAME, 3)
             for number in range(kills):
                 for cluster in clusters:
+                    role = "the controller, too" if is_controller(cluster) else "no controller"
                     measured = {"kill_s": silence(cluster, ClusterNode.kill)}
                     if settings is None:
                         measured["move_s"] = silence(cluster, ClusterNode.stop)
                         measured["controller_s"] = without_controller(cluster, f"{NAME}-{number}")
-                    stage.say(f"  {cluster.name:10} {words}: {measured}")
+                    stage.say(f"  {cluster.name:10} {words}, a leader that is {role}: {measured}")
                     samples.add(cluster.name, measured)
         figures += _both(samples, "kill_s", f"silence after kill -9 of a leader, {words}", at_most(10.0), kills)
         if settings is None:
@@ -80,6 +81,11 @@ def silence(cluster: Cluster, end: Callable[[ClusterNode], None]) -> float:
         raise ClientFailed(f"{result['failed']} records failed: {result['why']}")
     _mend(cluster, leader)
     return float(result["silence_s"])
+
+
+def is_controller(cluster: Cluster) -> bool:
+    """Whether the leader is the active controller, too: then its session begins anew with the next controller."""
+    return cluster.quorum().leader == cluster.leader_of(NAME, 0).node_id
 
 
 def without_controller(cluster: Cluster, topic: str) -> float:

