@@ -71,6 +71,8 @@ class Seen:
 
     checked_to: int = -1
     leading_epoch: int = -1
+    was_leading: bool = False
+    """At the last look. One event may move the high watermark of a leader and depose it."""
 
 
 class Invariants:
@@ -216,6 +218,7 @@ class Invariants:
             checked = seen[partition] = Seen()
         high_watermark = partition.high_watermark
         is_leader = partition.is_leader and partition.leader_id == node_id
+        was_leading, checked.was_leading = checked.was_leading, is_leader
         if high_watermark == checked.checked_to and (not is_leader or checked.leading_epoch == partition.leader_epoch):
             return
         truth = self._truth_of(topic_id, partition)
@@ -231,8 +234,11 @@ class Invariants:
         first = max(0, min(checked.checked_to, high_watermark))
         checked.checked_to = high_watermark
         # The only copy of a partition needs no leader to tell it what is committed: all that it has flushed is.
-        may_grow = is_leader or truth.may_lose or self._is_only_copy(partition)
+        may_grow = is_leader or was_leading or truth.may_lose or self._is_only_copy(partition)
+        known_end = truth.end
         self._check(node_id, truth, log, first, high_watermark, may_grow=may_grow)
+        if truth.end > known_end and checked.leading_epoch < max(truth.leaders, default=-1) and not truth.may_lose:
+            self._check_newest_leader(truth, partition, known_end)
 
     def _truth_of(self, topic_id: bytes, partition: Partition) -> Truth:
         key = topic_id, partition.index
@@ -241,6 +247,14 @@ class Invariants:
             truth = self.partitions[key] = Truth(f"{partition.topic}-{partition.index}")
             truth.may_lose = partition.config.unclean_leader_election_enable
         return truth
+
+    def _check_newest_leader(self, truth: Truth, partition: Partition, first: int) -> None:
+        """An old leader showed something new: whoever leads by now must hold it."""
+        leader_id = truth.leaders[max(truth.leaders)]
+        node = self._cluster.nodes[leader_id].node
+        newest = None if node is None else node.partition(partition.topic, partition.index)
+        if newest is not None and newest.topic_id == partition.topic_id and newest.log.failure is None:
+            self._check(leader_id, truth, newest.log, first, truth.end, may_grow=False)
 
     def _is_only_copy(self, partition: Partition) -> bool:
         topic = self.image.topic_by_id(partition.topic_id)
