@@ -61,6 +61,8 @@ class Truth:
     end: int = 0
     leaders: dict[int, int] = field(default_factory=dict)
     """Who led each epoch."""
+    appointed: dict[int, int] = field(default_factory=dict)
+    """Who was to lead each epoch, as the metadata says."""
     may_lose: bool = False
     """Whether unclean elections are allowed: then the truth may be cut, and is begun anew."""
 
@@ -72,7 +74,8 @@ class Seen:
     checked_to: int = -1
     leading_epoch: int = -1
     was_leading: bool = False
-    """At the last look. One event may move the high watermark of a leader and depose it."""
+    epoch: int = -1
+    """Both at the last look. One event may appoint a leader, move its high watermark, and depose it."""
 
 
 class Invariants:
@@ -167,6 +170,10 @@ class Invariants:
             if isinstance(decoded, PartitionRecord | PartitionChangeRecord):
                 topic = self.image.topic_by_id(decoded.topic_id)
                 if topic is not None:
+                    key = topic.id.bytes, decoded.partition_id
+                    truth = self.partitions.setdefault(key, Truth(f"{topic.name}-{decoded.partition_id}"))
+                    after = topic.partitions[decoded.partition_id]
+                    truth.appointed.setdefault(after.leader_epoch, after.leader)
                     self._judge(f"{topic.name}-{decoded.partition_id}", before, topic.partitions[decoded.partition_id])
 
     def _partition_before(self, decoded: Any) -> PartitionImage | None:
@@ -219,6 +226,7 @@ class Invariants:
         high_watermark = partition.high_watermark
         is_leader = partition.is_leader and partition.leader_id == node_id
         was_leading, checked.was_leading = checked.was_leading, is_leader
+        epoch, checked.epoch = checked.epoch, partition.leader_epoch
         if high_watermark == checked.checked_to and (not is_leader or checked.leading_epoch == partition.leader_epoch):
             return
         truth = self._truth_of(topic_id, partition)
@@ -234,18 +242,21 @@ class Invariants:
         first = max(0, min(checked.checked_to, high_watermark))
         checked.checked_to = high_watermark
         # The only copy of a partition needs no leader to tell it what is committed: all that it has flushed is.
-        may_grow = is_leader or was_leading or truth.may_lose or self._is_only_copy(partition)
+        may_grow = (
+            is_leader
+            or was_leading
+            or truth.may_lose
+            or self._is_only_copy(partition)
+            or any(truth.appointed.get(each) == node_id for each in range(epoch + 1, partition.leader_epoch + 1))
+        )
         known_end = truth.end
         self._check(node_id, truth, log, first, high_watermark, may_grow=may_grow)
-        if truth.end > known_end and checked.leading_epoch < max(truth.leaders, default=-1) and not truth.may_lose:
+        if truth.end > known_end and not is_leader and not truth.may_lose and truth.leaders:
             self._check_newest_leader(truth, partition, known_end)
 
     def _truth_of(self, topic_id: bytes, partition: Partition) -> Truth:
-        key = topic_id, partition.index
-        truth = self.partitions.get(key)
-        if truth is None:
-            truth = self.partitions[key] = Truth(f"{partition.topic}-{partition.index}")
-            truth.may_lose = partition.config.unclean_leader_election_enable
+        truth = self.partitions.setdefault((topic_id, partition.index), Truth(f"{partition.topic}-{partition.index}"))
+        truth.may_lose = truth.may_lose or partition.config.unclean_leader_election_enable
         return truth
 
     def _check_newest_leader(self, truth: Truth, partition: Partition, first: int) -> None:

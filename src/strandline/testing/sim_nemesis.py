@@ -16,6 +16,8 @@ from strandline.testing.sim_cluster import SimCluster, SimNode
 from strandline.testing.sim_disk import CAPACITY_BYTES
 
 HOUR_MS: Final = 3_600_000
+UNPLUGS: Final = frozenset({"power cut", "failing sync"})
+ENDS: Final = frozenset({"kill", "kill all", "stop", "power cut", "power cut of all", "failing sync"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Nemesis:
         self.clients: list[str] = []
         """Names of the clients' machines: a cut may go between them and the brokers, too."""
         self.is_active = False
+        self._unplugged: SimNode | None = None
         self._kinds: dict[str, Callable[[SimNode], bool]] = {
             "kill": self._kill,
             "stop": self._stop,
@@ -84,9 +87,30 @@ class Nemesis:
         kinds = list(self.options.weights)
         kind = self.random.choices(kinds, [self.options.weights[each] for each in kinds])[0]
         target = self._target()
-        if self._kinds[kind](target):
-            self.faults[kind] += 1
-            self.note(f"{kind}: {target.name}")
+        if self._is_spared(kind) or not self._kinds[kind](target):
+            return
+        if kind in UNPLUGS:
+            self._unplugged = target
+        self.faults[kind] += 1
+        self.note(f"{kind}: {target.name}")
+
+    def _is_spared(self, kind: str) -> bool:
+        """After a machine lost what it had not flushed, nobody else is ended until it is in sync again everywhere."""
+        if self.options.power_cuts_all or self._unplugged is None:
+            return False
+        if self._unplugged.is_up and self._is_whole():
+            self._unplugged = None
+            return False
+        return kind in ENDS
+
+    def _is_whole(self) -> bool:
+        """Whether all that are up believe that every replica is in sync."""
+        for each in self.cluster.up():
+            assert each.node is not None
+            for topic in each.node.image.topics.values():
+                if any(set(partition.isr) != set(partition.replicas) for partition in topic.partitions):
+                    return False
+        return True
 
     def _target(self) -> SimNode:
         leaders = self._leaders()
@@ -144,16 +168,7 @@ class Nemesis:
         """Whether every record that was acknowledged would still have a copy that has not lost power lately."""
         if self.options.power_cuts_all:
             return True
-        others = [each for each in self.cluster.nodes.values() if each is not target]
-        if any(not each.is_up for each in others):
-            return False
-        for each in others:
-            assert each.node is not None
-            for topic in each.node.image.topics.values():
-                for partition in topic.partitions:
-                    if len(partition.replicas) > 1 and set(partition.isr) != set(partition.replicas):
-                        return False
-        return True
+        return all(each.is_up for each in self.cluster.nodes.values()) and self._is_whole()
 
     def _power_cut(self, target: SimNode) -> bool:
         if not target.is_up or not self.safe_to_unplug(target):
