@@ -24,6 +24,7 @@ from strandline.errors import StrandlineError
 NAME = "cluster-failover"
 SUMMARY = "three brokers: a clean move of leadership, kill -9 of a leader, kill -9 of the controller"
 LOWER_SESSION = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+PARTITIONS = 6
 RUN_UP_S = 1.0
 CALM_S = 1.0
 GIVE_UP_S = 60.0
@@ -36,14 +37,16 @@ def run(stage: Stage) -> list[Figure]:
         with stage.fresh_clusters(settings=settings) as clusters:
             samples = Samples()
             for cluster in clusters:
-                cluster.create_topic(NAME, 3)
+                cluster.create_topic(NAME, PARTITIONS)
             for number in range(kills):
                 for cluster in clusters:
-                    role = "the controller, too" if is_controller(cluster) else "no controller"
-                    measured = {"kill_s": silence(cluster, ClusterNode.kill)}
+                    # Every other time the leader is the active controller, too: its session begins with the next one.
+                    controls = number % 2 == 0
+                    measured = {"kill_s": silence(cluster, ClusterNode.kill, controls=controls)}
                     if settings is None:
-                        measured["move_s"] = silence(cluster, ClusterNode.stop)
+                        measured["move_s"] = silence(cluster, ClusterNode.stop, controls=controls)
                         measured["controller_s"] = without_controller(cluster, f"{NAME}-{number}")
+                    role = "the controller, too" if controls else "no controller"
                     stage.say(f"  {cluster.name:10} {words}, a leader that is {role}: {measured}")
                     samples.add(cluster.name, measured)
         figures += _both(samples, "kill_s", f"silence after kill -9 of a leader, {words}", at_most(10.0), kills)
@@ -64,15 +67,24 @@ def _both(samples: Samples, metric: str, name: str, target: Target, kills: int) 
     ]
 
 
-def silence(cluster: Cluster, end: Callable[[ClusterNode], None]) -> float:
+def a_partition(cluster: Cluster, *, controls: bool) -> int:
+    """A partition whose leader is the active controller, or is not, as wanted; any other if there is none."""
+    controller = cluster.quorum().leader
+    states = cluster.partitions(NAME)
+    wanted = [state.partition for state in states if (state.leader == controller) is controls]
+    return wanted[0] if wanted else states[0].partition
+
+
+def silence(cluster: Cluster, end: Callable[[ClusterNode], None], *, controls: bool) -> float:
     """The longest time without an acknowledgement while the leader of a partition ends and another takes over."""
-    leader = cluster.leader_of(NAME, 0)
-    with ClientProcess("steady", bootstrap=cluster.bootstrap, topic=NAME, partition=0) as client:
+    partition = a_partition(cluster, controls=controls)
+    leader = cluster.leader_of(NAME, partition)
+    with ClientProcess("steady", bootstrap=cluster.bootstrap, topic=NAME, partition=partition) as client:
         client.wait_ready()
         client.tell()
         time.sleep(RUN_UP_S)
         end(leader)
-        cluster.wait_for(lambda: cluster.leader_of(NAME, 0) is not leader, timeout_s=GIVE_UP_S)
+        cluster.wait_for(lambda: cluster.leader_of(NAME, partition) is not leader, timeout_s=GIVE_UP_S)
         # The new leader is known; what is left is for the client to find it and be acknowledged.
         time.sleep(CALM_S)
         client.tell()
@@ -81,11 +93,6 @@ def silence(cluster: Cluster, end: Callable[[ClusterNode], None]) -> float:
         raise ClientFailed(f"{result['failed']} records failed: {result['why']}")
     _mend(cluster, leader)
     return float(result["silence_s"])
-
-
-def is_controller(cluster: Cluster) -> bool:
-    """Whether the leader is the active controller, too: then its session begins anew with the next controller."""
-    return cluster.quorum().leader == cluster.leader_of(NAME, 0).node_id
 
 
 def without_controller(cluster: Cluster, topic: str) -> float:
