@@ -263,5 +263,8 @@ class LogDirectory:
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
         if clean:
             mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode()
-            self.disk.write_whole(self.path / checkpoints.CLEAN_SHUTDOWN, mark, sync=True)
+            try:
+                self.disk.write_whole(self.path / checkpoints.CLEAN_SHUTDOWN, mark, sync=True)
+            except OSError as error:
+                log.warning("%s: not marked as stopped cleanly, so the next start recovers: %s", self.path, error)
         self._lock.release()
