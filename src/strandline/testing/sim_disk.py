@@ -34,12 +34,13 @@ Write = tuple[int, bytes | None]
 class SimInode:
     """The content of a file."""
 
-    __slots__ = ("cached", "safe", "unsynced")
+    __slots__ = ("cached", "has_failed", "safe", "unsynced")
 
     def __init__(self) -> None:
         self.cached = bytearray()
         self.safe = bytearray()
         self.unsynced: list[Write] = []
+        self.has_failed = False
 
     def write(self, position: int, data: bytes) -> None:
         _apply(self.cached, (position, data))
@@ -57,9 +58,12 @@ class SimInode:
     def forget_unsynced(self) -> None:
         """A sync failed: the kernel calls the pages clean although the platter never got them."""
         self.unsynced.clear()
+        self.has_failed = True
 
     def lose_power(self, rng: random.Random, *, reordered: bool) -> None:
-        kept = _survivors(self.unsynced, rng)
+        # Behind a failed sync nothing more is written unasked: a hole with sound batches behind it is damage, and a
+        # node refuses to start with that; it is not what a power cut leaves.
+        kept = [] if self.has_failed else _survivors(self.unsynced, rng)
         if reordered and len(kept) > 1:
             kept = [write for write in kept if rng.random() < 0.8]
         if kept and kept[-1][1] is not None and rng.random() < 0.5:
