@@ -139,7 +139,8 @@ class Dispatcher:
         self.frame_size_max = frame_size_max
         self.inbox_bytes_max = inbox_bytes_max
         self.inbox_bytes = 0
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
+        """In the order in which they came: what is done to all of them is done in the same order in every run."""
         self.connections_by_host: dict[str, int] = {}
         self.deadlines = Deadlines()
         self.accepted = 0
@@ -342,13 +343,13 @@ class Dispatcher:
         host = connection.transport.peer_host
         connection.used_at = self.ticks
         self.accepted += 1
-        self.connections.add(connection)
+        self.connections[connection] = None
         self.deadlines.on_welcome(connection, self.ticks)
         self.connections_by_host[host] = self.connections_by_host.get(host, 0) + 1
 
     def forget(self, connection: Connection) -> None:
         host = connection.transport.peer_host
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self.deadlines.on_closed(connection)
         left = self.connections_by_host.get(host, 0) - 1
         if left > 0:
