@@ -5,6 +5,7 @@ Both systems get the same properties. What differs is how a directory is formatt
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import signal
@@ -26,6 +27,12 @@ START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0
 _COMPLAINT = re.compile(r"\b(ERROR|FATAL|CRITICAL|Traceback)\b|^strandline: ")
 _SOURCE = Path(__file__).resolve().parent.parent / "src"
+
+
+def _die_with_parent() -> None:
+    """Linux kills the node when the thread that started it ends: here the main one, so nodes outlive no harness."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 class System(Protocol):
@@ -173,6 +180,7 @@ class ClusterNode:
                 env=environment,
                 # A Ctrl-C in the terminal is for the harness, which then stops its nodes in order.
                 start_new_session=True,
+                preexec_fn=_die_with_parent,
             )
 
     def wait_answering(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
