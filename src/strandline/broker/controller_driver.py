@@ -3,7 +3,7 @@
 Wiring (`broker/node.py`):
 
     driver = ControllerDriver(runtime, controller, metadata.write)
-    metadata.on_leading = lambda epoch: driver.begin(metadata.image)
+    metadata.on_leading = lambda epoch: driver.begin(metadata.image, heard_leader=metadata.raft.heard_leader)
     metadata.on_not_leading = driver.end
     driver.close() at the end
 
@@ -39,9 +39,9 @@ class ControllerDriver:
         self._write = write
         self._timer: TimerHandle | None = None
 
-    def begin(self, image: ClusterImage) -> None:
-        """This node leads the quorum, and `image` holds everything committed."""
-        self._controller.activate(image, self._runtime.monotonic())
+    def begin(self, image: ClusterImage, *, heard_leader: tuple[int, float] | None = None) -> None:
+        """This node leads the quorum, and `image` holds everything committed; who led before, and was heard when."""
+        self._controller.activate(image, self._runtime.monotonic(), heard_leader=heard_leader)
         self._look_in(0.0)
 
     def end(self) -> None:

@@ -184,7 +184,7 @@ class Membership:
     def _on_leading(self, epoch: int) -> None:
         log.info("active controller in epoch %d", epoch)
         metadata = self.metadata
-        self.driver.begin(metadata.image)
+        self.driver.begin(metadata.image, heard_leader=metadata.raft.heard_leader)
         if not metadata.image.features and not self._is_starting:
             metadata.write(self._node.controller.bootstrap(metadata.bootstrap_records), lambda error: None)
 

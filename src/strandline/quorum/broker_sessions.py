@@ -32,8 +32,11 @@ class BrokerSessions:
     def __init__(self) -> None:
         self._by_id: dict[int, BrokerSession] = {}
 
-    def reset(self, broker_ids: Iterable[int], now: float) -> None:
+    def reset(self, broker_ids: Iterable[int], now: float, *, heard: tuple[int, float] | None = None) -> None:
+        """Fresh sessions for all, but for the one of whom it is known when it was last `heard`."""
         self._by_id = {broker_id: BrokerSession(broker_id, now) for broker_id in sorted(broker_ids)}
+        if heard is not None and heard[0] in self._by_id:
+            self._by_id[heard[0]].heard_at = min(now, heard[1])
 
     def get(self, broker_id: int) -> BrokerSession | None:
         return self._by_id.get(broker_id)

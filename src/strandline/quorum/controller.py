@@ -8,7 +8,7 @@ the log.
 
 Only the active controller decides. Wiring (`broker/node.py`):
 
-    metadata.on_leading      controller.activate(metadata.image, runtime.monotonic())
+    metadata.on_leading      controller.activate(metadata.image, runtime.monotonic(), heard_leader=...)
     metadata.on_not_leading  controller.deactivate(): from then on every command raises RequestError(NOT_CONTROLLER)
     metadata.on_failed       controller.revert(image, pending)
     by time                  records = controller.tick(now), written when there are any; again in the next turn of the
@@ -112,10 +112,14 @@ class Controller(TopicCommands):
     def is_active(self) -> bool:
         return self._state.is_active
 
-    def activate(self, image: ClusterImage, now: float) -> None:
-        """Begin to decide; `image` holds everything that was committed. Every broker gets a fresh session."""
+    def activate(self, image: ClusterImage, now: float, *, heard_leader: tuple[int, float] | None = None) -> None:
+        """Begin to decide; `image` holds everything that was committed. Every broker gets a fresh session.
+
+        Save the one on the node that led before us, if it is a broker: its session runs since we heard of it, or its
+        death would cost its partitions an election of the quorum and a whole session on top.
+        """
         self._take(image.copy())
-        self._state.sessions.reset(image.brokers, now)
+        self._state.sessions.reset(image.brokers, now, heard=heard_leader)
         self._balance_at = now + self._state.config.leader_imbalance_check_interval_seconds
         self._leaderless_at = now
 

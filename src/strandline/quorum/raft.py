@@ -130,6 +130,11 @@ class Raft:
         return self._state.leader
 
     @property
+    def heard_leader(self) -> tuple[int, float] | None:
+        """The last leader that answered this node, and when."""
+        return self._state.heard_leader
+
+    @property
     def deadline(self) -> float:
         """When `on_time` wants to be called; infinity if never."""
         role = self._state.role

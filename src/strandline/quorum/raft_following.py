@@ -141,6 +141,7 @@ def _on_fetch_error(state: RaftState, error: int, leader_id: int, epoch: int, no
 
 def _heard(state: RaftState, role: Follower, now: float) -> None:
     role.has_fetched = True
+    state.heard_leader = role.leader.node_id, now
     role.fetch_by = now + state.timing.fetch_timeout(state.random)
     state.fetching.failures = 0
 

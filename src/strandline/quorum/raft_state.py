@@ -80,6 +80,8 @@ class RaftState:
         self.high_watermark = max(log.start_offset, latest.end_offset if latest is not None else 0)
         self.fetching = Fetching()
         self.role: Role = Unattached(NEVER)
+        self.heard_leader: tuple[int, float] | None = None
+        """Which leader answered us last, and when."""
         self._told: tuple[int, int] = (-1, UNKNOWN_ID)
 
     # What holds now

@@ -108,6 +108,19 @@ def test_half_done_steps_are_finished_by_the_next_controller() -> None:
     assert {partition.leader for partition in active.image.topics["a"].partitions} == {-1}
 
 
+def test_the_session_of_the_broker_that_led_before_runs_since_it_was_heard() -> None:
+    # Its death costs its partitions one session, not the election of a controller and then a session.
+    active = Active()
+    active.driver.end()
+    active.runtime.now += 100
+    active.driver.begin(active.image, heard_leader=(1, active.runtime.now - 3))
+    active.advance(SESSION_S - 3 - 2 * LOOK_S)
+    assert not active.is_fenced(1)
+    active.advance(4 * LOOK_S)
+    assert active.is_fenced(1)
+    assert not active.is_fenced(2)
+
+
 def test_a_look_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     active = Active()
 
