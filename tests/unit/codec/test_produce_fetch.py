@@ -124,6 +124,7 @@ RESULTS = st.builds(
     log_append_time_ms=INT64,
     log_start_offset=INT64,
     message=st.none() | st.text(max_size=200),
+    leader=st.none(),
 )
 
 
