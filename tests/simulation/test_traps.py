@@ -75,6 +75,35 @@ def test_leaders_in_quick_succession_fork_no_log(seed: int) -> None:
             play.wait_whole()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_cut_that_the_power_took_back_leaves_no_high_watermark_above_it(seed: int) -> None:
+    """An old leader was cut, went on, and noted how far all was committed. Then its disk forgot the cut, and not the
+    note: what lies below the note is not what was committed there."""
+    settings = {"replica.high.watermark.checkpoint.interval.ms": "200", "broker.session.timeout.ms": "3000"}
+    async_flush = dataclasses.replace(ONE, configs={**ONE.configs, "flush.mode": "async"})
+    with stage(seed, async_flush, settings=settings) as play:
+        play.work()
+        play.wait(acknowledged=40)
+        old = play.leader("orders")
+        epoch = play.image_of("orders").leader_epoch
+        for other in play.followers("orders"):
+            play.network.block(old.name, other.name)
+            play.network.block(other.name, old.name)
+        play.rest(1.5)
+        assert old.node is not None
+        forked = old.node.partition("orders", 0)
+        assert forked is not None
+        forked.log.flush_now()
+        play.until(lambda: play.image_of("orders").leader_epoch > epoch, "another leads")
+        play.wait(acknowledged=60)
+        play.network.heal()
+        play.wait_whole()
+        play.rest(1.5)
+        old.power_cut()
+        old.start()
+        play.rest(5.0)
+
+
 # KIP-320: a client that does not see a truncation
 
 

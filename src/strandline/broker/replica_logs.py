@@ -87,7 +87,11 @@ class ReplicaLogs:
             is_only_copy=len(image.isr) <= 1,
             is_internal=is_internal(topic.name),
             turnstile=node.reencoder.turnstile,
-            high_watermark=None if is_only_replica else directory.high_watermarks.get(name, 0),
+            # A power cut may have taken back that the log was cut, and not what was noted of the watermark afterwards:
+            # only below the recovery point, which goes to the disk before a cut does, is the log what it was.
+            high_watermark=None
+            if is_only_replica
+            else min(directory.high_watermarks.get(name, 0), opened.flushed_offset),
         )
 
     def put_aside(self, name: TopicPartition) -> None:

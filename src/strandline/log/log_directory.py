@@ -64,6 +64,9 @@ class LogDirectory:
         self.recovery_points = self._read(checkpoints.RECOVERY_POINTS)
         self.high_watermarks = self._read(checkpoints.HIGH_WATERMARKS)
         self.log_start_offsets = self._read(checkpoints.LOG_START_OFFSETS)
+        self._unopened = {*self.recovery_points, *self.high_watermarks, *self.log_start_offsets}
+        """What the checkpoints know and nobody has opened yet. A node may wait long for its cluster, or end waiting: it
+        must not forget meanwhile where its logs begin."""
 
     # How the last process left it
 
@@ -117,6 +120,7 @@ class LogDirectory:
         if (name in self.recovery_points or name in self.log_start_offsets) and not self.disk.exists(path):
             self._forget_deleted()
         clean = self.was_clean and name in self.recovery_points
+        self._unopened.discard(name)
         opened = open_log(
             path,
             config,
@@ -147,6 +151,7 @@ class LogDirectory:
             gone = [name for name in offsets if not self.disk.exists(self.path / str(name))]
             for name in gone:
                 del offsets[name]
+                self._unopened.discard(name)
             if gone:
                 self.save(self._changed(file_name, offsets))
 
@@ -176,10 +181,12 @@ class LogDirectory:
 
     def delete_path(self, name: TopicPartition) -> Path:
         """Where a log that is being deleted is moved."""
+        self._unopened.discard(name)
         return self.path / f"{name.topic[:_NAME_KEPT_MAX]}-{name.partition}.{self.new_hex()}{DELETE_SUFFIX}"
 
     def put_aside(self, name: TopicPartition) -> Path:
         """Move a directory that belongs to no topic we know out of the way. It is never deleted by itself."""
+        self._unopened.discard(name)
         target = self.path / f"{name.topic[:_NAME_KEPT_MAX]}-{name.partition}.{self.new_hex()}{STRAY_SUFFIX}"
         self.disk.rename(self.path / str(name), target)
         return target
@@ -207,14 +214,21 @@ class LogDirectory:
         """The checkpoint files whose content is not what was last written; `save` writes them, in a thread perhaps."""
         files: Files = {}
         if checkpoints.RECOVERY_POINTS in wanted:
-            self.recovery_points = {name: each.flushed_offset for name, (each, _) in logs.items()}
+            self.recovery_points = self._of_unopened(self.recovery_points) | {
+                name: each.flushed_offset for name, (each, _) in logs.items()
+            }
             files |= self._changed(checkpoints.RECOVERY_POINTS, self.recovery_points)
         if checkpoints.HIGH_WATERMARKS in wanted:
-            self.high_watermarks = {name: high_watermark for name, (_, high_watermark) in logs.items()}
+            self.high_watermarks = self._of_unopened(self.high_watermarks) | {
+                name: high_watermark for name, (_, high_watermark) in logs.items()
+            }
             files |= self._changed(checkpoints.HIGH_WATERMARKS, self.high_watermarks)
         if checkpoints.LOG_START_OFFSETS in wanted:
             files |= self.changed_start_offsets({name: each for name, (each, _) in logs.items()}, offline)
         return files
+
+    def _of_unopened(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {name: offset for name, offset in offsets.items() if name in self._unopened}
 
     def changed_start_offsets(
         self, logs: Mapping[TopicPartition, PartitionLog], offline: Iterable[TopicPartition] = ()
@@ -225,9 +239,11 @@ class LogDirectory:
         were deleted may be back. What was known of logs that are offline is kept for when they are mended.
         """
         kept = {name: self.log_start_offsets[name] for name in offline if name in self.log_start_offsets}
-        self.log_start_offsets = kept | {
-            name: each.log_start_offset for name, each in logs.items() if each.log_start_offset > 0
-        }
+        self.log_start_offsets = (
+            self._of_unopened(self.log_start_offsets)
+            | kept
+            | {name: each.log_start_offset for name, each in logs.items() if each.log_start_offset > 0}
+        )
         return self._changed(checkpoints.LOG_START_OFFSETS, self.log_start_offsets)
 
     def _changed(self, file_name: str, offsets: Mapping[TopicPartition, int]) -> Files:

@@ -312,3 +312,22 @@ def test_segments_below_the_start_that_a_crash_left_go_away_at_the_next_start(tm
     assert log.base_offsets[1] > 41 if len(log.base_offsets) > 1 else True
     log.close()
     again.close(clean=True)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_node_that_never_opened_its_logs_forgets_nothing_of_them(tmp_path: Path, is_clean: bool) -> None:
+    """A node that waits for its cluster writes checkpoints meanwhile, and may be stopped before it opens any log."""
+    directory = a_directory(tmp_path)
+    log = open_orders(directory)
+    fill(log, 10)
+    log.flush_now()
+    log.trim(4)
+    directory.write_checkpoints({ORDERS: (log, 8)})
+    abandon(log)
+    directory.close(clean=False)
+    waiting = a_directory(tmp_path)
+    waiting.write_checkpoints({})
+    waiting.close(clean=is_clean)
+    after = a_directory(tmp_path)
+    assert (after.recovery_points, after.high_watermarks) == ({ORDERS: 10}, {ORDERS: 8})
+    assert open_orders(after).log_start_offset == 4
