@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from strandline.broker.channel import Channel
 from strandline.codec.fetch import FetchedPartition, encode_follower_fetch, parse_fetch_answer
 from strandline.config import BrokerConfig
-from strandline.errors import ErrorCode, MalformedMessage, StrandlineError
+from strandline.errors import ErrorCode, MalformedMessage, StrandlineError, TimedOut
 from strandline.observability.log_lines import fields
 from strandline.partition.following import (
     append_fetched,
@@ -41,6 +41,10 @@ FETCH_API_KEY: Final = 1
 FETCH_VERSION: Final = 18
 WORK_S_MAX: Final = 0.008
 """What appending and cutting may take of one turn of the loop, save that one partition is done as a whole."""
+SIZE_BYTES_LEAST: Final = 16 * 1024
+"""What is asked for at least. After an answer that did not come in time a small part of what was asked before is asked
+for, and twice as much after each one that did: over a slow link a whole answer would never come."""
+SIZE_SHARE: Final = 16
 BACKOFF_S: Final = 0.02
 """After the first failure of a partition: mostly its leader has not heard yet that it leads."""
 
@@ -140,6 +144,7 @@ class LeaderFetcher:
         self._unflushed = 0
         self._ends: dict[Key, int] = {}
         """The leader's high watermark as it last told it."""
+        self._size_bytes_max = owner.config.replica_fetch_response_max_bytes
         self._is_sending_due = False
         self._is_backing_off = False
         self._is_closed = False
@@ -215,7 +220,7 @@ class LeaderFetcher:
             replica_id=owner.node_id,
             replica_epoch=owner.broker_epoch(),
             wait_ms_max=config.replica_fetch_wait_max_ms,
-            size_bytes_max=config.replica_fetch_response_max_bytes,
+            size_bytes_max=self._size_bytes_max,
             session_id=request.session_id,
             session_epoch=request.session_epoch,
             partitions=request.partitions,
@@ -253,6 +258,8 @@ class LeaderFetcher:
             return
         if body is None:
             self._follower.on_failure()
+            if isinstance(error, TimedOut):
+                self._size_bytes_max = max(SIZE_BYTES_LEAST, self._size_bytes_max // SIZE_SHARE)
             log.debug("node %d does not answer a fetch: %s", self._leader_id, error)
             self._back_off()
             return
@@ -263,6 +270,7 @@ class LeaderFetcher:
             self._follower.on_failure()
             self._back_off()
             return
+        self._size_bytes_max = min(self._size_bytes_max * 2, self._owner.config.replica_fetch_response_max_bytes)
         self._left.extend(self._follower.on_answer(answer))
         if answer.error_code and answer.error_code not in SESSION_ERRORS:
             log.warning("node %d refused a fetch: error %d", self._leader_id, answer.error_code)
