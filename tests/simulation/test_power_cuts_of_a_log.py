@@ -32,7 +32,7 @@ def test_flushed_records_survive_any_chain_of_kills_and_power_cuts(seed: int) ->
     disk.sync_all()
     written: list[bytes] = []
     flushed = 0
-    now_ms = 0
+    now_ms = epoch = 0
     for _ in range(8):
         directory = LogDirectory(DATA, disk=disk, open_files_max=8)
         log = directory.open_log(NAME, TopicConfig(segment_ms=50), now_ms=now_ms)
@@ -44,7 +44,8 @@ def test_flushed_records_survive_any_chain_of_kills_and_power_cuts(seed: int) ->
             now_ms += rng.randint(0, 30)
             values = [b"%d" % rng.getrandbits(40) for _ in range(rng.randint(1, 4))]
             batch = bytearray(encode_batch([Record(timestamp_ms=now_ms, value=value) for value in values]))
-            log.append(batch, parse_header(batch), leader_epoch=rng.randint(0, 3), now_ms=now_ms)
+            log.append(batch, parse_header(batch), leader_epoch=epoch, now_ms=now_ms)
+            epoch += rng.random() < 0.3
             written += values
             if rng.random() < 0.5:
                 log.flush_now()
@@ -72,3 +73,41 @@ def test_names_that_a_killed_process_left_unsynced_are_synced_by_the_next() -> N
         disk.power_cut()
         after = LogDirectory(DATA, disk=disk, open_files_max=8).open_log(NAME, TopicConfig(), now_ms=0)
         assert after.log_end_offset == 1
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_log_that_was_cut_and_written_anew_is_one_of_the_two(seed: int) -> None:
+    """Neither the cut nor what came after it was flushed. What is found is what was there before or after, or a part of
+    it, and the epochs are those of the records: by them a leader sees which of the two it is."""
+    rng = random.Random(seed)
+    disk = SimDisk(rng)
+    disk.make_directory(DATA)
+    disk.sync_all()
+    directory = LogDirectory(DATA, disk=disk, open_files_max=8)
+    log = directory.open_log(NAME, TopicConfig(), now_ms=0)
+
+    def append(epoch: int, count: int) -> None:
+        for _ in range(count):
+            batch = bytearray(encode_batch([Record(value=b"%d" % rng.getrandbits(40))]))
+            log.append(batch, parse_header(batch), leader_epoch=epoch, now_ms=0)
+
+    append(1, 5)
+    append(2, rng.randint(1, 6))
+    log.flush_now()
+    directory.write_checkpoints({NAME: (log, 5)})
+    before = list(log.batches())
+    cut = rng.randint(3, len(before) - 1)
+    log.begin_cut(cut)
+    directory.lower_recovery_point(NAME, cut)
+    log.truncate_to(cut)
+    append(4, rng.randint(0, 6))
+    after = list(log.batches())
+    if rng.random() < 0.3:
+        log.flush_now()
+    disk.power_cut(reordered=rng.random() < 0.5)
+    found_log = LogDirectory(DATA, disk=disk, open_files_max=8).open_log(NAME, TopicConfig(), now_ms=0)
+    found = list(found_log.batches())
+    assert found in (before[: len(found)], after[: len(found)])
+    assert len(found) >= cut, "nothing below the cut was touched"
+    for offset, batch in enumerate(found):
+        assert found_log.leader_epochs.epoch_of(offset) == parse_header(batch).leader_epoch

@@ -130,6 +130,10 @@ def _recover(log: PartitionLog, recovery_point: int) -> None:
     replay_from = log.snapshots.restore(at_most=checked_from)
     if replay_from is None or replay_from < checked_from:
         log.relearn(replay_from, checked_from)
+    # What the file says of epochs from here on may be of a log that was cut and written anew, while what is found is of
+    # the one before: a power cut, or a sync that failed, takes back the one without the other. The batches are read.
+    told_epochs = list(log.leader_epochs.epochs)
+    is_stale = log.leader_epochs.truncate_end(checked_from)
     log.log_end_offset = checked_from
     for at, segment in enumerate(log.segments[first:], first):
         size_bytes = segment.size_bytes
@@ -138,8 +142,9 @@ def _recover(log: PartitionLog, recovery_point: int) -> None:
             recovery_point=recovery_point,
             next_offset=max(segment.base_offset, log.log_end_offset),
             is_followed=any(not _is_blank(later) for later in log.segments[at + 1 :]),
-            leader_epochs=log.leader_epochs.epochs,
+            leader_epochs=told_epochs,
             on_batch=log.learn,
+            last_epoch=log.leader_epochs.latest,
         )
         if segment.size_bytes < size_bytes or _is_gap_behind(log, at, recovery_point):
             # A crash in the middle of a roll: the log goes on from the cut, not from a new segment. What that one
@@ -157,7 +162,7 @@ def _recover(log: PartitionLog, recovery_point: int) -> None:
             f"{log.directory}: the log ends at offset {log.log_end_offset}, but everything below {recovery_point} had "
             "reached the disk. Restore the partition from a replica or a backup"
         )
-    if log.leader_epochs.truncate_end(log.log_end_offset):
+    if log.leader_epochs.truncate_end(log.log_end_offset) or is_stale:
         log.save_leader_epochs()
 
 

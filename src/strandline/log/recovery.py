@@ -43,11 +43,16 @@ def recover_segment(
     is_followed: bool,
     leader_epochs: Iterable[int],
     on_batch: Callable[[HeaderFields], None],
+    last_epoch: int = -1,
 ) -> int:
     """Check every batch of `segment`, rebuild its indexes, cut a torn tail; the offset after its last batch.
 
     `next_offset` is the smallest offset that its first batch may have; `leader_epochs` are the epochs that wrote here;
-    `is_followed` says that a later segment holds batches. If this raises, no file has changed.
+    `is_followed` says that a later segment holds batches; `last_epoch` wrote the batch before. If this raises, no file
+    has changed.
+
+    Epochs never go back in a log. A batch of an older one, behind a newer, is what was there before the log was cut and
+    written anew, and came back because neither had been flushed: it is cut like a torn tail.
     """
     file = segment.file()
     size = file.size()
@@ -73,6 +78,10 @@ def recover_segment(
             file.truncate(position)
             break
         header = HEADER.unpack_from(buffer, at)
+        if header[2] < last_epoch and next_offset >= recovery_point:
+            file.truncate(position)
+            break
+        last_epoch = header[2]
         batch_size = header[1] + PREFIX_SIZE
         last_offset = header[0] + header[6]
         segment.note_batch(header[0], last_offset, header[8], position, batch_size)
