@@ -2,8 +2,8 @@
 
 While it cannot, heartbeats name the directory as offline, so that the controller lets others lead; what is here can
 still be read. From time to time a little is written and synced to see whether there is room again. Then the directory
-is no longer named, and its partitions catch up as followers do. A log whose sync failed stays offline until a restart:
-nobody knows what its file holds.
+is no longer named, and its partitions catch up as followers do. A log whose sync failed stays offline until a restart,
+and the directory with it: nobody knows what its files hold.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class DirectoryHealth:
         self.on_change: Callable[[], object] = lambda: None
         """Told that the directory is offline now, or no longer; `Lifecycle` sends a heartbeat at once."""
         self._timer: TimerHandle | None = None
+        self._has_failed = False
         self._is_closed = False
 
     def offline_dirs(self) -> tuple[uuid.UUID, ...]:
@@ -52,6 +53,16 @@ class DirectoryHealth:
         self._timer = self._runtime.call_later(PROBE_S, self._probe)
         self.on_change()
 
+    def on_log_failed(self, where: str, reason: str) -> None:
+        """A sync failed, or what a failed write left could not be cut: until a restart others had better lead."""
+        if self._has_failed or self._is_closed:
+            return
+        log.error("%s is offline until a restart: %s: %s", self._directory.path, where, reason)
+        self._has_failed = True
+        if not self.is_offline:
+            self.is_offline = True
+            self.on_change()
+
     def _probe(self) -> None:
         path, disk = self._directory.path / PROBE_NAME, self._directory.disk
         self._runtime.in_thread(lambda: _write(disk, path), self._on_probed)
@@ -63,8 +74,9 @@ class DirectoryHealth:
             self._timer = self._runtime.call_later(PROBE_S, self._probe)
             return
         log.warning("%s takes appends again", self._directory.path)
-        self.is_offline = False
-        self.on_change()
+        if not self._has_failed:
+            self.is_offline = False
+            self.on_change()
 
     def close(self) -> None:
         self._is_closed = True

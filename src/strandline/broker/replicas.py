@@ -265,9 +265,13 @@ class Replicas:
         self.offline.pop(name, None)
         opened.on_lag = self.in_sync.watch
         opened.on_proposal = self.in_sync.propose
+        opened.on_failed = self._on_failed
         opened.log.on_write_failed = self.health.on_write_failed
         self._note_flush_by_time(opened)
         return opened
+
+    def _on_failed(self, partition: Partition, error: StrandlineError) -> None:
+        self.health.on_log_failed(f"{partition.topic}-{partition.index}", str(error))
 
     def _take_role(self, partition: Partition, image: PartitionImage) -> None:
         node = self._node

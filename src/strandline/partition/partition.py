@@ -76,6 +76,7 @@ class Partition(ReadablePartition):
         "is_leader",
         "is_watched",
         "leader_id",
+        "on_failed",
         "on_lag",
         "on_proposal",
         "opened_at_offset",
@@ -127,6 +128,8 @@ class Partition(ReadablePartition):
         """Told which replicas the leader would have in sync; the controller decides."""
         self.on_lag: Callable[[Partition], object] = _nobody
         """Told that replicas may be behind: `look_after` is to be called from time to time while `is_watched`."""
+        self.on_failed: Callable[[Partition, StrandlineError], object] = _nobody
+        """Told that the log failed, and that nobody is served here any longer."""
         self.is_watched = False
         self.waiting_produces: deque[tuple[int, CommitListener]] = deque()
         self.waiting_flushes: deque[tuple[int, CommitListener]] = deque()
@@ -509,6 +512,7 @@ class Partition(ReadablePartition):
 
     def _on_failed(self, error: StrandlineError) -> None:
         self.abandon(int(error.code))
+        self.on_failed(self, error)
 
     def abandon(self, error_code: int) -> None:
         """The partition is gone from this node, or led by another, or its log failed: nobody waits here any longer."""
