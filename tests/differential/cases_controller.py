@@ -1,7 +1,8 @@
-"""ElectLeaders, reassignments and UnregisterBroker, as far as one broker can be asked."""
+"""ElectLeaders, reassignments, DescribeQuorum and UnregisterBroker, as far as one broker can be asked."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ from tests.differential.stage import READ
 from tests.differential.talk import Talk
 from tests.differential.words import versions_of
 
-ELECT_LEADERS, REASSIGN, LIST_REASSIGNMENTS, UNREGISTER = 43, 45, 46, 64
+ELECT_LEADERS, REASSIGN, LIST_REASSIGNMENTS, DESCRIBE_QUORUM, UNREGISTER = 43, 45, 46, 55, 64
 PREFERRED, UNCLEAN = 0, 1
 
 
@@ -19,6 +20,7 @@ def cases() -> Iterator[Case]:
     yield from elections()
     yield from reassignments()
     yield from listed()
+    yield from quorums()
     yield from unregistrations()
 
 
@@ -99,3 +101,40 @@ def listed() -> Iterator[Case]:
 def unregistrations() -> Iterator[Case]:
     for broker_id in (77, -1, 2**31 - 1):
         yield from each(UNREGISTER, f"broker {broker_id}", broker_id=broker_id)
+
+
+def quorums() -> Iterator[Case]:
+    def asked(*partitions: int, topic: str = "__cluster_metadata") -> dict[str, Any]:
+        return {"topic_name": topic, "partitions": [{"partition_index": index} for index in partitions]}
+
+    for version in versions_of(DESCRIBE_QUORUM):
+        script = partial(describe_quorum, version=version, topics=[asked(0)])
+        yield case(DESCRIBE_QUORUM, version, "the quorum", script)
+    questions: dict[str, list[dict[str, Any]]] = {
+        "nothing": [],
+        "no partitions": [asked()],
+        "another partition": [asked(1)],
+        "a negative partition": [asked(-1)],
+        "two partitions": [asked(0, 1)],
+        "another topic": [asked(0, topic=READ)],
+        "an unknown topic": [asked(0, topic="nowhere")],
+        "two topics": [asked(0), asked(0, topic=READ)],
+    }
+    for what, topics in questions.items():
+        yield from each(DESCRIBE_QUORUM, what, topics=topics)
+
+
+def describe_quorum(talk: Talk, version: int, topics: list[dict[str, Any]]) -> None:
+    """Offsets, epochs, ids and times are each broker's own."""
+    answer = talk.look(DESCRIBE_QUORUM, version, topics=topics)
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            partition.leader_epoch = min(partition.leader_epoch, 1)
+            partition.high_watermark = min(partition.high_watermark, 1)
+            for replica in (*partition.current_voters, *partition.observers):
+                replica.log_end_offset = min(replica.log_end_offset, 1)
+                replica.last_fetch_timestamp = min(replica.last_fetch_timestamp, 1)
+                replica.last_caught_up_timestamp = min(replica.last_caught_up_timestamp, 1)
+                replica.replica_directory_id = uuid.UUID(int=min(replica.replica_directory_id.int, 1))
+    answer.nodes = []
+    talk.note(talk.words.plain(answer))
