@@ -335,8 +335,8 @@ class SimDisk:
         directory.change(_rename(source.name, target.name))
 
     def remove(self, path: Path) -> None:
-        directory = self._parent(path)
-        if path.name in directory.cached:
+        directory = self._find(path.parent)
+        if isinstance(directory, SimDirectory) and path.name in directory.cached:
             directory.change(_unlink(path.name))
 
     def remove_tree(self, path: Path) -> None:

@@ -141,7 +141,9 @@ class Invariants:
 
     def _look_at_metadata(self, node_id: int, number: int, node: Node) -> None:
         metadata = node.metadata
-        state = (metadata.high_watermark, metadata.epoch, metadata.is_leader)
+        # Whoever cannot save that it lost the lead, for want of room on its disk, does not say so either. It can write
+        # nothing, which is what counts.
+        state = (metadata.high_watermark, metadata.epoch, metadata.is_leader and metadata.raft.is_leader)
         before = self._metadata_seen.get(number)
         if state == before:
             return
