@@ -11,6 +11,7 @@ from strandline.codec.columns import Record, decode_batch, encode_batch
 from strandline.codec.record_batch import parse_header
 from strandline.ids import TopicPartition
 from strandline.log.log_directory import LogDirectory
+from strandline.log.partition_log import PartitionLog
 from strandline.testing.sim_disk import SimDisk
 from strandline.topic_config import TopicConfig
 
@@ -18,10 +19,17 @@ DATA = Path("data")
 NAME = TopicPartition("orders", 0)
 
 
-def values_of(directory: LogDirectory, log_values: list[bytes]) -> None:
-    log = directory.open_log(NAME, TopicConfig(), now_ms=0)
-    found = [record.value for batch in log.batches() for record in decode_batch(batch)]
-    assert found == log_values[: len(found)]
+def epochs_known(log: PartitionLog) -> list[tuple[int, int]]:
+    return list(zip(log.leader_epochs.epochs, log.leader_epochs.start_offsets, strict=True))
+
+
+def epochs_written(log: PartitionLog) -> list[tuple[int, int]]:
+    """Each epoch with its first offset, as the batches say."""
+    first: dict[int, int] = {}
+    for batch in log.batches():
+        header = parse_header(batch)
+        first.setdefault(header.leader_epoch, header.base_offset)
+    return list(first.items())
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -39,6 +47,7 @@ def test_flushed_records_survive_any_chain_of_kills_and_power_cuts(seed: int) ->
         found = [record.value for batch in log.batches() for record in decode_batch(batch)]
         assert found == written[: len(found)], "the log is not what was written"
         assert len(found) >= flushed, "flushed records are gone"
+        assert epochs_known(log) == epochs_written(log), "the epochs are not those of the batches"
         written = found
         for _ in range(rng.randint(0, 6)):
             now_ms += rng.randint(0, 30)

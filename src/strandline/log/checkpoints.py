@@ -32,8 +32,10 @@ def parse_offsets(data: bytes) -> dict[TopicPartition, int]:
         lines = data.decode().split("\n")
         if lines[0] != "0":
             raise ValueError(f"version {lines[0]!r}")
+        if len(lines) != int(lines[1]) + 3 or lines[-1]:
+            raise ValueError(f"{lines[1]} entries in {len(lines)} lines")
         offsets = {}
-        for line in lines[2 : 2 + int(lines[1])]:
+        for line in lines[2:-1]:
             topic, partition, offset = line.split(" ")
             offsets[TopicPartition(topic, int(partition))] = int(offset)
     except (ValueError, IndexError) as error:

@@ -27,9 +27,16 @@ class LeaderEpochs:
         try:
             if lines[0] != "0":
                 raise ValueError(lines[0])
-            for line in lines[2 : 2 + int(lines[1])]:
+            count = int(lines[1])
+            if len(lines) != count + 3 or lines[-1]:
+                # Torn: without its end, "5 144" may read "5 1", and records of epoch 4 would count as diverged.
+                raise ValueError(f"{count} entries in {len(lines)} lines")
+            for line in lines[2:-1]:
                 epoch, start = line.split(" ")
-                epochs.note(int(epoch), int(start))
+                if not epochs.note(int(epoch), int(start)) or epochs.start_offsets[-2:] != sorted(
+                    epochs.start_offsets[-2:]
+                ):
+                    raise ValueError(f"{line!r} goes back")
         except (ValueError, IndexError) as error:
             raise CorruptLog(f"leader epoch checkpoint cannot be read: {error}") from error
         return epochs

@@ -129,3 +129,13 @@ def test_an_epoch_whose_batches_were_torn_off_is_forgotten(tmp_path: Path) -> No
     assert entries(again.leader_epochs) == [(1, 0)]
     assert (again.directory / FILE_NAME).read_text() == "0\n1\n1 0\n"
     again.close()
+
+
+def test_a_file_that_was_torn_anywhere_is_refused() -> None:
+    whole = "0\n3\n0 0\n4 66\n5 144\n"
+    assert LeaderEpochs.parse(whole).start_offsets == [0, 66, 144]
+    for size in range(len(whole)):
+        with pytest.raises(CorruptLog):
+            LeaderEpochs.parse(whole[:size])
+    with pytest.raises(CorruptLog, match="goes back"):
+        LeaderEpochs.parse("0\n2\n4 66\n5 1\n")
