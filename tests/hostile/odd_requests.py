@@ -39,7 +39,7 @@ PLAUSIBLE: dict[str, tuple[Any, ...]] = {
     "name": _TOPICS,
     "topic": _TOPICS,
     "topic_name": _TOPICS,
-    "resource_name": (TARGET, TARGET, "1", "", "g", "nowhere"),
+    "resource_name": (TARGET, TARGET, "4711", "", "g", "nowhere"),
     "resource_type": (2, 2, 2, 4, 8, 16, 32, 0, 1, 127),
     "config_operation": (0, 0, 1, 2, 3, 4, -1),
     "partition": _PARTITIONS,

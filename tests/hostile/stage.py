@@ -25,6 +25,10 @@ _STALLS = re.compile(
 )
 
 
+NODE_ID = "4711"
+"""No number that odd requests have by chance: one that unregisters the only broker is odd, sound, and obeyed."""
+
+
 @contextlib.contextmanager
 def stage(
     topics: Mapping[str, int],
@@ -36,7 +40,7 @@ def stage(
     """Ends with a check that the broker still runs, that it never failed with an exception of its own, that the
     neighbour noticed nothing, that it stops with status 0, and that no turn of its loop computed for too long."""
     # With an endpoint for what clients push, so that every API is there.
-    served = {"http.listener": "127.0.0.1:0", **(properties or {})}
+    served = {"http.listener": "127.0.0.1:0", "node.id": NODE_ID, **(properties or {})}
     with strandline.embedded(properties=served, data=data) as log:
         log.create_topic(TOPIC)
         for topic, partitions in topics.items():

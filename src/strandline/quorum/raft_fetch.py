@@ -13,7 +13,7 @@ from strandline.quorum.raft_voters import ReplicaKey
 if TYPE_CHECKING:
     from uuid import UUID
 
-OFFSET_MAX = 2**63 - 1
+UNLIMITED = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class ReplicaFetch:
     fetch_offset: int
     last_fetched_epoch: int
     replica_directory_id: UUID = ZERO_UUID
-    high_watermark: int = OFFSET_MAX
+    high_watermark: int = UNLIMITED
     """What the replica knows of the high watermark (Fetch 18): behind ours, it is answered at once."""
     cluster_id: str | None = None
 
