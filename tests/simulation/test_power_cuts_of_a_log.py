@@ -9,10 +9,11 @@ import pytest
 
 from strandline.codec.columns import Record, decode_batch, encode_batch
 from strandline.codec.record_batch import parse_header
+from strandline.errors import DiskFailed
 from strandline.ids import TopicPartition
 from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
-from strandline.testing.sim_disk import SimDisk
+from strandline.testing.sim_disk import CAPACITY_BYTES, SimDisk
 from strandline.topic_config import TopicConfig
 
 DATA = Path("data")
@@ -32,7 +33,7 @@ def epochs_written(log: PartitionLog) -> list[tuple[int, int]]:
     return list(first.items())
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(150))
 def test_flushed_records_survive_any_chain_of_kills_and_power_cuts(seed: int) -> None:
     rng = random.Random(seed)
     disk = SimDisk(rng)
@@ -53,7 +54,15 @@ def test_flushed_records_survive_any_chain_of_kills_and_power_cuts(seed: int) ->
             now_ms += rng.randint(0, 30)
             values = [b"%d" % rng.getrandbits(40) for _ in range(rng.randint(1, 4))]
             batch = bytearray(encode_batch([Record(timestamp_ms=now_ms, value=value) for value in values]))
-            log.append(batch, parse_header(batch), leader_epoch=epoch, now_ms=now_ms)
+            if rng.random() < 0.2:
+                # The disk is full for a moment, and takes a part of the batch; that is cut, and things go on.
+                disk.used_bytes, disk.capacity_bytes = 0, rng.randrange(80)
+            try:
+                log.append(batch, parse_header(batch), leader_epoch=epoch, now_ms=now_ms)
+            except DiskFailed:
+                continue
+            finally:
+                disk.capacity_bytes = CAPACITY_BYTES
             epoch += rng.random() < 0.3
             written += values
             if rng.random() < 0.5:
@@ -84,7 +93,30 @@ def test_names_that_a_killed_process_left_unsynced_are_synced_by_the_next() -> N
         assert after.log_end_offset == 1
 
 
-@pytest.mark.parametrize("seed", range(60))
+def test_the_part_of_a_batch_that_a_full_disk_took_does_not_come_back_before_flushed_records() -> None:
+    """It was cut, the log went on in a new segment, that was flushed, and the power took the cut back."""
+    for seed in range(60):
+        disk = SimDisk(random.Random(seed))
+        disk.make_directory(DATA)
+        disk.sync_all()
+        log = LogDirectory(DATA, disk=disk, open_files_max=8).open_log(NAME, TopicConfig(), now_ms=0)
+        for value in (b"first", b"refused", b"second"):
+            batch = bytearray(encode_batch([Record(value=value)]))
+            if value == b"refused":
+                disk.used_bytes, disk.capacity_bytes = 0, 40
+                with pytest.raises(DiskFailed):
+                    log.append(batch, parse_header(batch), leader_epoch=0, now_ms=0)
+                disk.capacity_bytes = CAPACITY_BYTES
+                log.roll(0)
+            else:
+                log.append(batch, parse_header(batch), leader_epoch=0, now_ms=0)
+                log.flush_now()
+        disk.power_cut()
+        after = LogDirectory(DATA, disk=disk, open_files_max=8).open_log(NAME, TopicConfig(), now_ms=0)
+        assert after.log_end_offset == 2
+
+
+@pytest.mark.parametrize("seed", range(150))
 def test_a_log_that_was_cut_and_written_anew_is_one_of_the_two(seed: int) -> None:
     """Neither the cut nor what came after it was flushed. What is found is what was there before or after, or a part of
     it, and the epochs are those of the records: by them a leader sees which of the two it is."""

@@ -242,6 +242,11 @@ class PartitionLog:
             segment.file().truncate(segment.size_bytes)
         except OSError as second:
             self.fail(DiskFailed(f"{segment.path}: {error.strerror}, and the rest cannot be cut: {second.strerror}"))
+        if not segment.dirty:
+            # The cut goes to the disk before anything that comes after it counts. Else a power cut may bring the part
+            # back, and recovery would take what was flushed behind it for what never was.
+            segment.dirty = True
+            self.dirty_segments.append(segment)
         raise DiskFailed(f"{segment.path}: cannot append: {error.strerror}") from error
 
     def roll(self, now_ms: int) -> None:
