@@ -1,6 +1,9 @@
 """What a partition remembers of each idempotent producer, so that a retry is told its old offset and stored once.
 
-Of every producer id the epoch and the last five batches are kept (a client has at most five requests in flight).
+Of every producer id the epoch and the last ten batches are kept. A client has at most five requests in flight, and
+Kafka keeps five. But Kafka begins a request when the one before is answered; here those of a connection wait side by
+side. So the first may time out while the four after it are acknowledged, and when it is sent again, with more behind
+it, and those answers are lost, it lies further back than five.
 All of it follows from the log's batch headers; a `.snapshot` file at each roll saves reading the log from its start.
 
     .snapshot   version int16 = 1, crc uint32 (CRC-32C of what follows), entry count int32, then per producer:
@@ -18,7 +21,7 @@ from crc32c import crc32c
 from strandline.codec.record_batch import CONTROL, TRANSACTIONAL, HeaderFields
 from strandline.errors import CorruptLog, DuplicateSequence, InvalidProducerEpoch, OutOfOrderSequence
 
-BATCHES_KEPT: Final = 5
+BATCHES_KEPT: Final = 10
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 _HALF: Final = 1 << 30
 NO_SEQUENCE: Final = -1

@@ -47,11 +47,11 @@ def test_batches_in_order_are_new() -> None:
         assert sent(producers, number * 3, 3, offset=number * 3) is None
 
 
-def test_the_last_five_batches_are_told_their_old_offset() -> None:
+def test_the_last_batches_are_told_their_old_offset() -> None:
     producers = Producers()
-    for number in range(8):
+    for number in range(BATCHES_KEPT + 3):
         sent(producers, number * 3, 3, offset=100 + number * 3)
-    for number in range(8 - BATCHES_KEPT, 8):
+    for number in range(3, BATCHES_KEPT + 3):
         assert sent(producers, number * 3, 3, offset=999) == 100 + number * 3
     with pytest.raises(OutOfOrderSequence) as caught:
         sent(producers, 6, 3, offset=999)
@@ -267,9 +267,9 @@ def test_a_restored_window_knows_duplicates_but_not_their_offsets() -> None:
         assert error_code(caught.value) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     with pytest.raises(OutOfOrderSequence):
         sent(restored, 5, 1, offset=999)
-    for number in range(4, 9):
+    for number in range(4, 4 + BATCHES_KEPT):
         assert sent(restored, number, 1, offset=number) is None
-    # Five batches are known again: what is older than these is as out of order as ever.
+    # As many batches as are kept are known again: what is older than these is as out of order as ever.
     with pytest.raises(OutOfOrderSequence):
         sent(restored, 1, 1, offset=999)
 
