@@ -325,5 +325,8 @@ class Nemesis:
             if target.disk.fail_syncs:
                 self._replace_process(target)
             target.resume()
+            if target.node is not None and target.node.replicas.offline:
+                # A log that could not be opened, on a full disk perhaps, is tried again at the next start.
+                target.kill()
             if not target.is_up and not target.is_stopping:
                 self._restart(target)
