@@ -227,6 +227,9 @@ class LogDirectory:
             files |= self.changed_start_offsets({name: each for name, (each, _) in logs.items()}, offline)
         return files
 
+    def _is_any_unopened(self) -> bool:
+        return any(self.disk.exists(self.path / str(name)) for name in self._unopened)
+
     def _of_unopened(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         return {name: offset for name, offset in offsets.items() if name in self._unopened}
 
@@ -277,7 +280,8 @@ class LogDirectory:
                     self._saved[path] = number
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
-        if clean:
+        if clean and (self.was_clean or not self._is_any_unopened()):
+            # A log that this process never opened is as the one before left it, killed perhaps, and unflushed.
             mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode()
             try:
                 self.disk.write_whole(self.path / checkpoints.CLEAN_SHUTDOWN, mark, sync=True)

@@ -331,3 +331,20 @@ def test_a_node_that_never_opened_its_logs_forgets_nothing_of_them(tmp_path: Pat
     after = a_directory(tmp_path)
     assert (after.recovery_points, after.high_watermarks) == ({ORDERS: 10}, {ORDERS: 8})
     assert open_orders(after).log_start_offset == 4
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_a_stop_before_the_logs_were_opened_is_as_clean_as_the_one_before(tmp_path: Path, was_clean: bool) -> None:
+    directory = a_directory(tmp_path)
+    log = open_orders(directory)
+    fill(log, 10)
+    directory.write_checkpoints({ORDERS: (log, 10)})
+    if was_clean:
+        log.close()
+    else:
+        abandon(log)
+    directory.close(clean=was_clean)
+    waiting = a_directory(tmp_path)
+    waiting.write_checkpoints({})
+    waiting.close(clean=True)
+    assert a_directory(tmp_path).was_clean == was_clean
