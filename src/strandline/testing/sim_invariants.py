@@ -6,7 +6,7 @@
 | committed never changed | what was first shown below a high watermark is the truth that all others must equal |
 | committed never lost | who begins to lead must hold the whole truth |
 | nothing visible taken back | the same: the truth only grows, but for topics that allow unclean elections |
-| replicas agree | every replica's log equals the truth below its own high watermark, again after each restart |
+| replicas agree | no log has a hole, and each equals the truth below its own high watermark, after a restart again |
 | decisions make sense | leaders are in sync, members are replicas, whoever comes in is not fenced, epochs only grow |
 | votes survive | what a voter writes into `quorum-state` names one candidate per epoch, over all its lives |
 | images agree | two nodes that folded the metadata up to one offset hold equal images |
@@ -295,9 +295,13 @@ class Invariants:
         if end > truth.end and not may_grow:
             self._fail(node_id, truth, f"shows offsets up to {end} while no leader has shown more than {truth.end}")
         news: list[bytes] = []
-        for batch in _batches(log, max(first, log.log_start_offset), end):
+        due = max(first, log.log_start_offset)
+        for batch in _batches(log, due, end):
             header = HEADER.unpack_from(batch)
             base, identity = header[0], (header[0] + header[6], header[2], header[4])
+            if base > due:
+                self._fail(node_id, truth, f"has a hole from offset {due} to {base}")
+            due = identity[0] + 1
             known = truth.batches.get(base)
             if known is None:
                 if base < truth.end and not truth.may_lose:
@@ -310,6 +314,8 @@ class Invariants:
                 truth.batches[base] = identity
         if may_grow:
             truth.end = max(truth.end, end)
+        if due < end:
+            self._fail(node_id, truth, f"has nothing from offset {due} to {end}")
         return news
 
     def _fail(self, node_id: int, truth: Truth, what: str) -> None:
