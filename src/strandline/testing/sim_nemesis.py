@@ -98,15 +98,16 @@ class Nemesis:
         """After a machine lost what it had not flushed, nobody else is ended until it is in sync again everywhere."""
         if self.options.power_cuts_all or self._unplugged is None:
             return False
-        if self._unplugged.is_up and self._is_whole():
+        if self._is_whole():
             self._unplugged = None
             return False
         return kind in ENDS
 
     def _is_whole(self) -> bool:
-        """Whether all that are up believe that every replica is in sync."""
-        for each in self.cluster.up():
-            assert each.node is not None
+        """Whether all nodes have joined, in the life that they live now, and believe that every replica is in sync."""
+        for each in self.cluster.nodes.values():
+            if each.node is None or not each.node.is_ready or each.node.lifecycle.is_fenced:
+                return False
             for topic in each.node.image.topics.values():
                 if any(set(partition.isr) != set(partition.replicas) for partition in topic.partitions):
                     return False
@@ -168,7 +169,7 @@ class Nemesis:
         """Whether every record that was acknowledged would still have a copy that has not lost power lately."""
         if self.options.power_cuts_all:
             return True
-        return all(each.is_up for each in self.cluster.nodes.values()) and self._is_whole()
+        return self._is_whole()
 
     def _power_cut(self, target: SimNode) -> bool:
         if not target.is_up or not self.safe_to_unplug(target):

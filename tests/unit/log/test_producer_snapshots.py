@@ -9,7 +9,7 @@ from tests.unit.log.engine import NOON_MS, abandon, append, batch_of, crash, ope
 
 from strandline.errors import DuplicateSequence
 from strandline.log.partition_log import PartitionLog
-from strandline.partition.producers import Producers
+from strandline.partition.producers import BATCHES_KEPT, Producers
 
 
 def send(log: PartitionLog, producer_id: int, sequence: int, *, count: int = 1) -> int:
@@ -91,12 +91,13 @@ def test_after_a_crash_the_whole_window_of_the_last_segment_is_known(tmp_path: P
     log = open_log(tmp_path / "orders-0", observer=Producers())
     send(log, 7, 0)
     log.roll(NOON_MS)
-    for sequence in range(1, 8):
+    newest = BATCHES_KEPT + 2
+    for sequence in range(1, newest + 1):
         send(log, 7, sequence)
     copy = crash(log, tmp_path / "copy-0")
     abandon(log)
     again = open_log(copy, observer=(producers := Producers()), recovery_point=5)
-    assert [batch[0] for batch in producers.entries[7].batches] == [3, 4, 5, 6, 7]
+    assert [batch[0] for batch in producers.entries[7].batches] == list(range(3, newest + 1))
     assert producers.check(7, 0, 3, 3) == 3
     again.close()
 
