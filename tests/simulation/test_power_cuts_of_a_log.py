@@ -116,6 +116,30 @@ def test_the_part_of_a_batch_that_a_full_disk_took_does_not_come_back_before_flu
         assert after.log_end_offset == 2
 
 
+def test_a_cut_that_a_full_disk_stopped_half_way_leaves_no_recovery_point_above_it() -> None:
+    disk = SimDisk(random.Random(1))
+    disk.make_directory(DATA)
+    disk.sync_all()
+    directory = LogDirectory(DATA, disk=disk, open_files_max=8)
+    log = directory.open_log(NAME, TopicConfig(index_interval_bytes=10), now_ms=0)
+    for epoch in range(6):
+        batch = bytearray(encode_batch([Record(value=b"%d" % epoch)]))
+        log.append(batch, parse_header(batch), leader_epoch=epoch, now_ms=0)
+    log.flush_now()
+    directory.write_checkpoints({NAME: (log, 3)})
+    directory.lower_recovery_point(NAME, 3)
+    disk.used_bytes, disk.capacity_bytes = 0, 0
+    with pytest.raises(OSError, match="No space"):
+        log.truncate_to(3)
+    disk.capacity_bytes = CAPACITY_BYTES
+    directory.write_checkpoints({NAME: (log, 3)})
+    disk.process_died()
+    after = LogDirectory(DATA, disk=disk, open_files_max=8).open_log(
+        NAME, TopicConfig(index_interval_bytes=10), now_ms=0
+    )
+    assert after.log_end_offset >= 3
+
+
 @pytest.mark.parametrize("seed", range(150))
 def test_a_log_that_was_cut_and_written_anew_is_one_of_the_two(seed: int) -> None:
     """Neither the cut nor what came after it was flushed. What is found is what was there before or after, or a part of

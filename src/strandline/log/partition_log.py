@@ -455,6 +455,11 @@ class PartitionLog:
         self._cut_offset = None
         if offset >= self.log_end_offset:
             return
+        # First of all: if the disk is full half way, what is gone must not be noted as flushed.
+        self.flushed_offset = min(self.flushed_offset, offset)
+        if self._flushing is not None:
+            # What is written from here on is not covered by the flush that is under way.
+            self._flushing.end_offset = min(self._flushing.end_offset, offset)
         count = len(self.segments)
         self.drop_segments(max(1, bisect_left(self.base_offsets, offset)))
         if len(self.segments) < count:
@@ -467,10 +472,6 @@ class PartitionLog:
         self.active.is_active = True
         self.active.resume()
         self.log_end_offset = offset
-        self.flushed_offset = min(self.flushed_offset, offset)
-        if self._flushing is not None:
-            # What is written from here on is not covered by the flush that is under way.
-            self._flushing.end_offset = min(self._flushing.end_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         if self.leader_epochs.truncate_end(offset):
             self.save_leader_epochs(sync=True)
@@ -486,6 +487,7 @@ class PartitionLog:
         """
         if self.failure is not None:
             raise self.refusal()
+        self.flushed_offset = 0
         try:
             while self.segments:
                 # The last one first: what a crash leaves is a log without its end, never one with a hole.

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.unit.log.engine import NOON_MS, abandon, append, batch_of, open_log, read_bytes, records_in
 
 from strandline.codec.record_batch import parse_header
-from strandline.partition.producers import Producers
+from strandline.partition.producers import BATCHES_KEPT, Producers
 
 
 class Stored(NamedTuple):
@@ -177,7 +177,7 @@ class LogHistory(RuleBasedStateMachine):
         assert set(self.producers.entries) == set(by_producer)
         for producer_id, own in by_producer.items():
             entry = self.producers.entries[producer_id]
-            current = [each for each in own if each.epoch == own[-1].epoch][-5:]
+            current = [each for each in own if each.epoch == own[-1].epoch][-BATCHES_KEPT:]
             assert entry.epoch == own[-1].epoch
             assert entry.last_timestamp_ms == own[-1].timestamp_ms
             window = [
