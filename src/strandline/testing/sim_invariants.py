@@ -314,7 +314,7 @@ class Invariants:
                 truth.batches[base] = identity
         if may_grow:
             truth.end = max(truth.end, end)
-        if due < end:
+        if due < end and not truth.may_lose:
             self._fail(node_id, truth, f"has nothing from offset {due} to {end}")
         return news
 
