@@ -73,6 +73,8 @@ class SimClient:
         self.brokers: dict[int, tuple[str, int]] = {}
         self.known: dict[TopicPartition, Known] = {}
         self.is_stopped = False
+        self.leads: Callable[[TopicPartition, int], bool] = lambda partition, broker: True
+        """Whether a broker really leads a partition. No client can know; what a deposed leader says is no surprise."""
         self.on_topology: Callable[[], object] = lambda: None
         """Called when news of leaders has come."""
         self._bootstrap = list(bootstrap)

@@ -189,7 +189,7 @@ class SimConsumer(SimClient):
                     continue  # It was moved while the request was under way.
                 if told.error_code or told.diverging_epoch.end_offset >= 0:
                     is_well = False
-                    self._on_error(position, told)
+                    self._on_error(position, told, broker)
                 elif told.records:
                     polls.append(self._read(position, told))
         if polls:
@@ -220,10 +220,10 @@ class SimConsumer(SimClient):
         self.records_read += len(records)
         return Poll(str(position.partition), tuple(records))
 
-    def _on_error(self, position: Position, told: PartitionData) -> None:
+    def _on_error(self, position: Position, told: PartitionData, broker: int) -> None:
         code = told.error_code
         is_lost = code == ErrorCode.OFFSET_OUT_OF_RANGE or (not code and told.diverging_epoch.end_offset >= 0)
-        if not is_lost:
+        if not is_lost or not self.leads(position.partition, broker):
             return
         if not self.loses_are_legal:
             self.history.surprises.append(

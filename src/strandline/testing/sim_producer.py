@@ -274,7 +274,7 @@ class SimProducer(SimClient):
 
     def _on_state_lost(self, lane: Lane, batch: Batch, code: int) -> None:
         """The first batch that is not acknowledged does not follow what the leader has: it lost some, or who we are."""
-        if not self.loses_are_legal:
+        if not self.loses_are_legal and self.leads(lane.partition, lane.sent_to):
             self.history.surprises.append(
                 f"producer {self.process} ({self.producer_id}) at sequence {batch.sequence} of {lane.partition}: "
                 f"{ErrorCode(code).name}"

@@ -177,7 +177,7 @@ class Run:
         self.nemesis.clients = [client.host.name for client in (*self.producers, *self.consumers)]
 
     def producer(self, topic: TopicOptions, name: str) -> SimProducer:
-        return SimProducer(
+        producer = SimProducer(
             self.cluster.network,
             self.cluster.host(name),
             self.history,
@@ -190,6 +190,13 @@ class Run:
             delivery_timeout_s=self.options.delivery_timeout_s,
             loses_are_legal=topic.may_lose,
         )
+        producer.leads = self._leads
+        return producer
+
+    def _leads(self, partition: TopicPartition, broker: int) -> bool:
+        """Whether the committed metadata says so."""
+        topic = self.invariants.image.topics.get(partition.topic)
+        return topic is not None and topic.partitions[partition.partition].leader == broker
 
     def consumer(
         self,
@@ -201,7 +208,7 @@ class Run:
         follows_replicas: bool = False,
         is_final: bool = False,
     ) -> SimConsumer:
-        return SimConsumer(
+        consumer = SimConsumer(
             self.cluster.network,
             self.cluster.host(name),
             self.history,
@@ -213,6 +220,8 @@ class Run:
             loses_are_legal=topic.may_lose,
             is_final=is_final,
         )
+        consumer.leads = self._leads
+        return consumer
 
     # Faults, and after them
 
