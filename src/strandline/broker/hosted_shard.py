@@ -47,6 +47,8 @@ BATCH_BYTES_MAX = 512 * 1024
 """Payload after which a batch is closed. A single record may be larger; the partition then judges it."""
 
 LOAD_RECORDS_PER_TURN_MAX = 500
+COMMITTED_LOOK_S = 0.02
+"""How soon it is looked again whether all that was loaded is committed; with followers that fetch, it is at once."""
 """Records replayed before the loop may serve others; a shard can hold millions."""
 
 Request = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets | FetchOffsets
@@ -61,6 +63,9 @@ class InternalPartition(Protocol):
 
     def read_all(self) -> Iterator[bytes]:
         """Every batch from the log start to the end."""
+
+    def is_committed(self) -> bool:
+        """Whether everything in the log is below the high watermark."""
 
 
 class HostedShard:
@@ -112,6 +117,11 @@ class HostedShard:
         except (StrandlineError, OSError) as error:
             log.error("%s cannot be loaded, its groups are not served: %s", self.name, error)
             self.close(ErrorCode.NOT_COORDINATOR)
+            return
+        if not self._partition.is_committed():
+            # A leader that has just begun may hold what its predecessor never committed. Told to somebody, and then
+            # taken back by the next election, a committed offset would go back.
+            self._runtime.call_later(COMMITTED_LOOK_S, self.load_more)
             return
         self.is_loading = False
         self.step(Loaded())

@@ -450,6 +450,10 @@ class Partition(ReadablePartition):
         """Every batch of the log, for a coordinator that loads its state."""
         return self.log.batches()
 
+    def is_committed(self) -> bool:
+        """Whether everything in the log is below the high watermark."""
+        return self.high_watermark >= self.log.log_end_offset
+
     def _appended(self, size_bytes: int) -> None:
         self._unseen_bytes += size_bytes
         self.bytes_in += size_bytes

@@ -273,6 +273,22 @@ def test_a_large_shard_is_loaded_in_slices(world: World, monkeypatch: pytest.Mon
     assert committed(world) == 9
 
 
+def test_what_a_predecessor_may_not_have_committed_is_told_to_nobody(world: World) -> None:
+    joined = one_member(world)
+    commit(world, 7, generation_id_or_member_epoch=1, member_id=joined.member_id)
+    world.clock.run()
+    partition = world.offsets_topic.partitions[world.groups.partition_index("g")]
+    assert partition is not None
+    partition.has_uncommitted = True
+    world.restart()
+    assert fetch(world).response.groups[0].error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+    world.clock.run(1.0)
+    assert fetch(world).response.groups[0].error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+    partition.has_uncommitted = False
+    world.clock.run(1.0)
+    assert committed(world) == 7
+
+
 def test_a_damaged_partition_serves_nobody(world: World) -> None:
     class Damaged(MemoryPartition):
         def read_all(self) -> Any:

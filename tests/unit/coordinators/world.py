@@ -87,6 +87,8 @@ class MemoryPartition:
         self.commits_at_once = True
         self.error: Exception | None = None
         self.uncommitted: list[Callable[[Exception | None], None]] = []
+        self.has_uncommitted = False
+        """Whether the log holds what a predecessor may not have committed."""
 
     def append_internal(self, batch: bytes, on_committed: Callable[[Exception | None], None]) -> None:
         if self.error is not None:
@@ -96,6 +98,9 @@ class MemoryPartition:
             on_committed(None)
         else:
             self.uncommitted.append(on_committed)
+
+    def is_committed(self) -> bool:
+        return not self.has_uncommitted
 
     def read_all(self) -> Iterator[bytes]:
         return iter(list(self.batches))
