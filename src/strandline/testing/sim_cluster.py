@@ -72,6 +72,10 @@ class SimNode:
         self.lives += 1
         self.is_stopping = False
         self.failure = ""
+        if self.disk.has_sync_failed:
+            # After a failed sync the page cache shows what the platter never got, and a new process would believe it:
+            # whoever watches over the machine boots it.
+            self.disk.power_cut()
         runtime = self.runtime = SimRuntime(self.host, self.lives)
         network = self.cluster.network.of(runtime)
         try:

@@ -73,6 +73,7 @@ class SimInode:
         for write in kept:
             _apply(self.safe, write)
         self.unsynced.clear()
+        self.has_failed = False
         self.cached = bytearray(self.safe)
 
 
@@ -204,6 +205,8 @@ class SimDisk:
         """How many of the next writes fail with EIO."""
         self.fail_syncs = 0
         """How many of the next syncs fail with EIO."""
+        self.has_sync_failed = False
+        """Since the machine was booted."""
         self.cold_share = 0.0
         """How often what is asked for without waiting is not in the page cache."""
         self.syncs = 0
@@ -217,6 +220,7 @@ class SimDisk:
         """What was not synced is gone, or some of it; every open file is void."""
         self.root.lose_power(self.random, reordered=reordered)
         self.locked.clear()
+        self.has_sync_failed = False
 
     def sync_all(self) -> None:
         """Make everything safe: a machine that was set up long ago."""
@@ -267,6 +271,7 @@ class SimDisk:
         self.syncs += 1
         if self.fail_syncs > 0:
             self.fail_syncs -= 1
+            self.has_sync_failed = True
             inode.forget_unsynced()
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
         inode.sync()
