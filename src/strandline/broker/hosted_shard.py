@@ -47,9 +47,10 @@ BATCH_BYTES_MAX = 512 * 1024
 """Payload after which a batch is closed. A single record may be larger; the partition then judges it."""
 
 LOAD_RECORDS_PER_TURN_MAX = 500
+"""Records replayed before the loop may serve others; a shard can hold millions."""
+
 COMMITTED_LOOK_S = 0.02
 """How soon it is looked again whether all that was loaded is committed; with followers that fetch, it is at once."""
-"""Records replayed before the loop may serve others; a shard can hold millions."""
 
 Request = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets | FetchOffsets
 """The events that somebody waits for."""
