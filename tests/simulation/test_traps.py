@@ -23,7 +23,7 @@ from strandline.codec.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderTopic,
 )
 from strandline.codec.messages.offset_for_leader_epoch_response import OffsetForLeaderEpochResponse
-from strandline.errors import ErrorCode
+from strandline.errors import DiskFailed, ErrorCode
 from strandline.testing.sim_cluster import SimNode
 from strandline.testing.sim_options import UNCLEAN, TopicOptions
 
@@ -343,6 +343,31 @@ def test_answers_that_are_late_or_lost_are_never_taken_for_others(seed: int) -> 
                 play.rest(play.random.uniform(0.1, 3.0))
                 leader.start()
         play.network.spike_share = 0.0
+
+
+# A disk that fails under a follower
+
+
+def test_a_follower_whose_log_failed_acknowledges_nothing_more() -> None:
+    with stage(3, ONE) as play:
+        play.work()
+        play.wait(acknowledged=40)
+        leader = play.leader("orders")
+        follower, *_ = play.followers("orders")
+        assert leader.node is not None
+        assert follower.node is not None
+        failed, led = follower.node.partition("orders", 0), leader.node.partition("orders", 0)
+        assert failed is not None
+        assert led is not None
+        failed.log.fail(DiskFailed("a sync failed"))
+        held = failed.log_end_offset
+        play.until(lambda: follower.node_id not in play.image_of("orders").isr, "it is out of the in-sync set")
+        for _ in range(100):
+            play.rest(0.1)
+            assert follower.node_id not in play.image_of("orders").isr
+            assert led.in_sync is None or led.in_sync.followers[follower.node_id].end_offset <= held
+        follower.kill()
+        follower.start()
 
 
 # Unclean elections

@@ -84,6 +84,9 @@ class ReplicaFetchers:
         before, leader_id = self._leader_of.get(partition), partition.leader_id
         if before is not None and before != leader_id:
             self.unfollow(partition)
+        if partition.log.failure is not None:
+            # To ask for more would say that what is here is kept.
+            return
         if leader_id < 0:
             return
         fetcher = self._fetchers.get(leader_id)

@@ -272,6 +272,8 @@ class Replicas:
 
     def _on_failed(self, partition: Partition, error: StrandlineError) -> None:
         self.health.on_log_failed(f"{partition.topic}-{partition.index}", str(error))
+        # The next fetch would say that all is here which the disk has just refused to keep.
+        self.fetchers.unfollow(partition)
 
     def _take_role(self, partition: Partition, image: PartitionImage) -> None:
         node = self._node
