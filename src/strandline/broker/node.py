@@ -25,7 +25,7 @@ from strandline.broker.routes import TELEMETRY_APIS
 from strandline.broker.transport import Network
 from strandline.broker.watchdog import Watchdog
 from strandline.config import BrokerConfig, Listener
-from strandline.errors import CorruptLog
+from strandline.errors import StrandlineError
 from strandline.handlers.k00_produce import ProduceWait
 from strandline.log.disk import Disk, RealDisk
 from strandline.log.flusher import Flusher
@@ -292,11 +292,15 @@ class Node:
         for each in self.replicas.all():
             try:
                 each.log.close()
-            except (CorruptLog, OSError) as error:
+            except (StrandlineError, OSError) as error:
                 log.error("%r was not closed cleanly: %s", each, error)
                 clean = False
             clean = clean and each.log.flushed_offset == each.log.log_end_offset
-        self.metadata.close()
+        try:
+            self.metadata.close()
+        except (StrandlineError, OSError) as error:
+            log.error("the metadata log was not closed cleanly: %s", error)
+            clean = False
         self.gc_pauses.stop()
         try:
             self.directory.write_checkpoints(self.replicas.logs(), self.replicas.offline)
