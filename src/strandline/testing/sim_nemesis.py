@@ -45,6 +45,8 @@ class Nemesis:
         """Names of the clients' machines: a cut may go between them and the brokers, too."""
         self.is_active = False
         self._unplugged: SimNode | None = None
+        self._is_boot_due = False
+        """Whether a machine whose disk failed is still to be booted, and to lose what it had not flushed."""
         self._kinds: dict[str, Callable[[SimNode], bool]] = {
             "kill": self._kill,
             "stop": self._stop,
@@ -98,7 +100,7 @@ class Nemesis:
         """After a machine lost what it had not flushed, nobody else is ended until it is in sync again everywhere."""
         if self.options.power_cuts_all or self._unplugged is None:
             return False
-        if self._is_whole():
+        if not self._is_boot_due and self._is_whole():
             self._unplugged = None
             return False
         return kind in ENDS
@@ -287,6 +289,7 @@ class Nemesis:
         if not target.is_up or not self.safe_to_unplug(target):
             return False
         target.disk.fail_syncs = 1
+        self._is_boot_due = True
         self._later(self._some_time(1.0, 15.0), self._replace_process, target)
         return True
 
@@ -297,6 +300,7 @@ class Nemesis:
         return True
 
     def _replace_process(self, target: SimNode) -> None:
+        self._is_boot_due = False
         target.disk.fail_syncs = 0
         if target.is_up:
             # After a failed sync the page cache shows what the platter never got: only a reboot shows the truth.
