@@ -116,6 +116,25 @@ def test_the_part_of_a_batch_that_a_full_disk_took_does_not_come_back_before_flu
         assert after.log_end_offset == 2
 
 
+def test_a_log_that_is_closed_while_a_flush_hangs_is_flushed_all_the_same() -> None:
+    for seed in range(20):
+        disk = SimDisk(random.Random(seed))
+        disk.make_directory(DATA)
+        disk.sync_all()
+        directory = LogDirectory(DATA, disk=disk, open_files_max=8)
+        log = directory.open_log(NAME, TopicConfig(), now_ms=0)
+        batch = bytearray(encode_batch([Record(value=b"written")]))
+        log.append(batch, parse_header(batch), leader_epoch=0, now_ms=0)
+        # A thread has it, and the disk does not answer.
+        assert log.begin_flush() is not None
+        log.close()
+        directory.write_checkpoints({NAME: (log, 1)})
+        directory.close(clean=True)
+        disk.power_cut()
+        after = LogDirectory(DATA, disk=disk, open_files_max=8).open_log(NAME, TopicConfig(), now_ms=0)
+        assert [record.value for each in after.batches() for record in decode_batch(each)] == [b"written"]
+
+
 def test_a_cut_that_a_full_disk_stopped_half_way_leaves_no_recovery_point_above_it() -> None:
     disk = SimDisk(random.Random(1))
     disk.make_directory(DATA)

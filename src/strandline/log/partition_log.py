@@ -317,6 +317,13 @@ class PartitionLog:
 
     def flush_now(self) -> None:
         """Flush and wait for it; only where nothing else runs (closing, recovery, tools)."""
+        if self._flushing is not None and self.failure is None:
+            # One is under way in a thread, and a disk that hangs may keep it there for longer than anybody waits: what
+            # it was to sync is synced here.
+            try:
+                self._flushing.run()
+            except OSError as error:
+                self.fail(DiskFailed(f"{self.directory}: flush failed: {error}"))
         job = self.begin_flush()
         if job is None:
             if self.failure is not None:
