@@ -35,6 +35,8 @@ WRITTEN: Final = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 CERTAINLY_NOT_WRITTEN: Final = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE)
 """Answers to a first attempt after which the batch is in no log. NOT_LEADER_OR_FOLLOWER is none of them: a leader that
 was replaced while the batch waited says so too."""
+REFUSED_FOR_GOOD: Final = (ErrorCode.INVALID_TIMESTAMP,)
+"""Answers after which no client tries again: the clock of a leader was hours behind."""
 STATE_IS_LOST: Final = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -229,6 +231,9 @@ class SimProducer(SimClient):
             self._acknowledge(lane, batch, told.base_offset if told.error_code == ErrorCode.NONE else -1)
         elif told is not None and told.error_code in STATE_IS_LOST and lane.unacknowledged[0] is batch:
             self._on_state_lost(lane, batch, told.error_code)
+            return
+        elif told is not None and told.error_code in REFUSED_FOR_GOOD and self.idempotent:
+            self.start_over(ErrorCode(told.error_code).name)
             return
         elif not self.idempotent:
             is_certain = told is not None and told.error_code in CERTAINLY_NOT_WRITTEN
