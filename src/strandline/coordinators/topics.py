@@ -1,0 +1,72 @@
+"""What groups know of topics: names, ids, numbers of partitions and racks, through a door that the node opens.
+
+The shard is pure and asks `Topics`. The driver answers from its image of the cluster and says `TopicsChanged` when a
+topic came, went or grew. Whether any of that concerns a group is seen by one number, the hash of all it subscribes to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    name: str
+    id: uuid.UUID
+    partitions: int
+    racks: tuple[tuple[str, ...], ...] = ()
+    """For each partition the racks of its replicas in order; nothing at all if no broker has a rack."""
+    hash: int = field(default=0, compare=False)
+    """Of everything above: two topics with the same hash give the same assignment."""
+
+    def __post_init__(self) -> None:
+        if not self.hash:
+            object.__setattr__(self, "hash", _hash((self.name, self.id.hex, str(self.partitions), repr(self.racks))))
+
+
+class Topics(Protocol):
+    """The topics of the cluster as of now."""
+
+    def named(self, name: str) -> TopicFacts | None: ...
+
+    def by_id(self, topic_id: uuid.UUID) -> TopicFacts | None: ...
+
+    def names(self) -> Iterable[str]:
+        """Every topic, in the same order whenever asked as long as nothing changes."""
+
+
+class FixedTopics:
+    """Topics that are known beforehand; none, if nothing is said."""
+
+    def __init__(self, topics: Iterable[TopicFacts] = ()) -> None:
+        self._by_name: Mapping[str, TopicFacts] = {topic.name: topic for topic in topics}
+        self._by_id = {topic.id: topic for topic in self._by_name.values()}
+
+    def named(self, name: str) -> TopicFacts | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: uuid.UUID) -> TopicFacts | None:
+        return self._by_id.get(topic_id)
+
+    def names(self) -> Iterable[str]:
+        return self._by_name
+
+
+def metadata_hash(topics: Topics, names: Iterable[str]) -> int:
+    """One number for everything an assignment of these topics depends on; 0 if none of them exists.
+
+    It is stored with the group's epoch, so a coordinator that takes over sees whether it is still true. Kafka keeps a
+    number of its own making there: a group that moves between the two is assigned once more, and nothing else.
+    """
+    known = sorted((facts.name, facts.hash) for name in names if (facts := topics.named(name)) is not None)
+    return _hash(f"{name}:{number}" for name, number in known) if known else 0
+
+
+def _hash(parts: Iterable[str]) -> int:
+    # The same on every node and in every process, which Python's own hash is not. Never 0, which means nothing.
+    digest = hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True) or 1
