@@ -10,14 +10,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from strandline.codec.messages.consumer_group_describe_response import DescribedGroup as DescribedConsumerGroup
+from strandline.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from strandline.codec.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+from strandline.codec.messages.delete_groups_response import DeletableGroupResult
+from strandline.codec.messages.describe_groups_response import DescribedGroup
 from strandline.codec.messages.heartbeat_request import HeartbeatRequest
 from strandline.codec.messages.heartbeat_response import HeartbeatResponse
 from strandline.codec.messages.join_group_request import JoinGroupRequest
 from strandline.codec.messages.join_group_response import JoinGroupResponse
 from strandline.codec.messages.leave_group_request import LeaveGroupRequest
 from strandline.codec.messages.leave_group_response import LeaveGroupResponse
+from strandline.codec.messages.list_groups_response import ListGroupsResponse
 from strandline.codec.messages.offset_commit_request import OffsetCommitRequest
 from strandline.codec.messages.offset_commit_response import OffsetCommitResponse
+from strandline.codec.messages.offset_delete_request import OffsetDeleteRequest
+from strandline.codec.messages.offset_delete_response import OffsetDeleteResponse
 from strandline.codec.messages.offset_fetch_request import OffsetFetchRequestGroup
 from strandline.codec.messages.offset_fetch_response import OffsetFetchResponseGroup
 from strandline.codec.messages.sync_group_request import SyncGroupRequest
@@ -33,6 +41,12 @@ Response = (
     | LeaveGroupResponse
     | OffsetCommitResponse
     | OffsetFetchResponseGroup
+    | DescribedGroup
+    | ListGroupsResponse
+    | DeletableGroupResult
+    | OffsetDeleteResponse
+    | ConsumerGroupHeartbeatResponse
+    | DescribedConsumerGroup
 )
 
 
@@ -50,6 +64,12 @@ class TimerKind(StrEnum):
     """The time to join the next generation is over."""
     SYNC = "sync"
     """The time to ask for the assignment of this generation is over."""
+    REBALANCE = "rebalance"
+    """A member of a consumer group has not given up in time what it was told to."""
+    ASSIGN = "assign"
+    """The next target assignment of a consumer group, which came too soon after the one before, is due."""
+    EXPIRY = "expiry"
+    """Offsets and groups that nobody uses any more are looked for; one timer for the whole shard, its group id empty."""
 
 
 class TimerKey(NamedTuple):
@@ -105,8 +125,67 @@ class FetchOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerHeartbeat:
+    """Everything that a member of the consumer protocol says: it joins, lives on, gave up partitions, leaves."""
+
+    token: Token
+    request: ConsumerGroupHeartbeatRequest
+    api_version: int
+    client_id: str
+    client_host: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConsumerGroup:
+    """What a group of the consumer protocol is like; a `DescribedGroup` of that API is the answer, errors too."""
+
+    token: Token
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroup:
+    """What a classic group is like; a `DescribedGroup` is the answer, also for a group that does not exist."""
+
+    token: Token
+    group_id: str
+    api_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """Which of these groups are in one of the states and of one of the types, in small letters; nothing means any."""
+
+    token: Token
+    group_ids: tuple[str, ...]
+    states: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    token: Token
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsets:
+    """Topics and partitions are known to exist: the handler has seen to it."""
+
+    token: Token
+    request: OffsetDeleteRequest
+
+
+@dataclass(frozen=True, slots=True)
 class TopicDeleted:
     topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """These topics came, went or got more partitions."""
+
+    names: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +199,22 @@ class Loaded:
 
 
 Event = (
-    JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets | FetchOffsets | TopicDeleted | TimerFired | Loaded
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | CommitOffsets
+    | FetchOffsets
+    | ConsumerHeartbeat
+    | DescribeConsumerGroup
+    | DescribeGroup
+    | ListGroups
+    | DeleteGroup
+    | DeleteOffsets
+    | TopicDeleted
+    | TopicsChanged
+    | TimerFired
+    | Loaded
 )
 
 
