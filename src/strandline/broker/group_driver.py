@@ -6,14 +6,17 @@ A shard is loaded when the first request for one of its groups comes; `hosted_sh
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from strandline.broker.group_topics import TopicsOfNode, overrides_of_node
 from strandline.broker.hosted_shard import HostedShard, InternalPartition, Request, waiting_of
 from strandline.broker_settings import BrokerSettings
-from strandline.coordinators.events import TopicDeleted
-from strandline.coordinators.group_config import GroupConfig
+from strandline.coordinators.events import TopicDeleted, TopicsChanged
+from strandline.coordinators.group_config import GroupConfig, Overrides, no_overrides
 from strandline.coordinators.group_shard import GroupShard
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
+from strandline.coordinators.topics import FixedTopics, Topics
 from strandline.errors import ErrorCode
 from strandline.handlers.auto_creation import create_missing
 from strandline.runtime import Runtime
@@ -25,13 +28,20 @@ if TYPE_CHECKING:
 log = logging.getLogger("strandline.groups")
 
 
-def group_config(settings: BrokerSettings) -> GroupConfig:
+def groups_of_node(node: Node) -> GroupDriver:
+    """The groups of a real node."""
+    config = group_config(node.config, overrides=partial(overrides_of_node, node))
+    return GroupDriver(node.runtime, config, OffsetsTopicOfNode(node), TopicsOfNode(node))
+
+
+def group_config(settings: BrokerSettings, *, overrides: Overrides = no_overrides) -> GroupConfig:
     return GroupConfig(
         min_session_timeout_ms=settings.group_min_session_timeout_ms,
         max_session_timeout_ms=settings.group_max_session_timeout_ms,
         initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
         group_size_max=settings.group_max_size,
         offset_metadata_size_max=settings.offset_metadata_max_bytes,
+        overrides=overrides,
     )
 
 
@@ -49,10 +59,13 @@ class OffsetsTopic(Protocol):
 
 
 class GroupDriver:
-    def __init__(self, runtime: Runtime, config: GroupConfig, topic: OffsetsTopic) -> None:
+    def __init__(
+        self, runtime: Runtime, config: GroupConfig, topic: OffsetsTopic, topics: Topics | None = None
+    ) -> None:
         self._runtime = runtime
         self._config = config
         self._topic = topic
+        self._topics = FixedTopics() if topics is None else topics
         self._hosted: dict[int, HostedShard] = {}
         self._closed = False
 
@@ -99,6 +112,13 @@ class GroupDriver:
             if not hosted.is_loading:
                 hosted.step(TopicDeleted(name))
 
+    def on_topics_changed(self, names: tuple[str, ...]) -> None:
+        """Topics came, went, or have more partitions. A shard that is not loaded looks when it is."""
+        event = TopicsChanged(frozenset(names))
+        for hosted in list(self._hosted.values()):
+            if not hosted.is_loading:
+                hosted.step(event)
+
     def stop_leading(self, index: int) -> None:
         """Another node coordinates these groups now; whoever waits here has to find it."""
         hosted = self._hosted.get(index)
@@ -119,6 +139,7 @@ class GroupDriver:
             f"{CONSUMER_OFFSETS_TOPIC}-{index}",
             self._runtime,
             self._config,
+            self._topics,
             partition,
             on_closed=lambda: self._hosted.pop(index, None),
         )

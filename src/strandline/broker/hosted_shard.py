@@ -38,6 +38,7 @@ from strandline.coordinators.events import (
 from strandline.coordinators.group_config import GroupConfig
 from strandline.coordinators.group_shard import GroupShard
 from strandline.coordinators.replay import Replay
+from strandline.coordinators.topics import Topics
 from strandline.errors import BatchTooLarge, DiskFailed, ErrorCode, NotLeader, StrandlineError
 from strandline.runtime import Runtime, TimerHandle
 
@@ -77,12 +78,13 @@ class HostedShard:
         name: str,
         runtime: Runtime,
         config: GroupConfig,
+        topics: Topics,
         partition: InternalPartition,
         *,
         on_closed: Callable[[], object],
     ) -> None:
         self.name = name
-        self.shard = GroupShard(config, runtime.random)
+        self.shard = GroupShard(config, runtime.random, topics)
         self.is_loading = True
         self._runtime = runtime
         self._partition = partition

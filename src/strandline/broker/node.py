@@ -100,6 +100,7 @@ class Node:
         self.replicas = Replicas(self)
         self.replicas.on_led = self._on_led
         self.replicas.on_unled = self._on_unled
+        self.replicas.on_topics_changed = self._on_topics_changed
         self.checkpoints = CheckpointWriter(self)
         self.topics = self.replicas.topics
         self.producer_ids = ProducerIds(
@@ -151,9 +152,9 @@ class Node:
     @cached_property
     def groups(self) -> GroupDriver:
         """The groups that this node coordinates. Their code is loaded after the node is ready, not before."""
-        from strandline.broker.group_driver import GroupDriver, OffsetsTopicOfNode, group_config
+        from strandline.broker.group_driver import groups_of_node
 
-        return GroupDriver(self.runtime, group_config(self.config), OffsetsTopicOfNode(self))
+        return groups_of_node(self)
 
     def _on_led(self, partition: Partition) -> None:
         """Groups whose partition is led from now on are loaded, so that members that are gone are noticed."""
@@ -164,6 +165,10 @@ class Node:
     def _on_unled(self, partition: Partition) -> None:
         if partition.topic == CONSUMER_OFFSETS and "groups" in self.__dict__:
             self.groups.stop_leading(partition.index)
+
+    def _on_topics_changed(self, names: tuple[str, ...]) -> None:
+        if "groups" in self.__dict__:
+            self.groups.on_topics_changed(names)
 
     @cached_property
     def telemetry(self) -> Telemetry:

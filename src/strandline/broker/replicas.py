@@ -65,6 +65,8 @@ class Replicas:
         """Told of each leader epoch that begins on this node; the log is open."""
         self.on_unled: Callable[[Partition], object] = _nobody
         """Told that this node leads a partition no longer, because another does, or because it is gone."""
+        self.on_topics_changed: Callable[[tuple[str, ...]], object] = _nobody
+        """Told the names of topics that came, went, got more partitions or other replicas, when all that is done."""
         self._names: dict[bytes, str] = {}
         self._flushed_by_time: dict[Partition, float] = {}
         self._work: deque[Callable[[], object]] = deque()
@@ -156,21 +158,29 @@ class Replicas:
         """Do what records ask that have just been committed, a share per turn of the loop; then call `then`."""
         touched: dict[tuple[uuid.UUID, int], None] = {}
         configured: dict[tuple[int, str], None] = {}
+        changed: dict[uuid.UUID, None] = {}
         for record in records:
             if isinstance(record, PartitionRecord | PartitionChangeRecord):
                 touched[record.topic_id, record.partition_id] = None
+                if record.replicas is not None:
+                    changed[record.topic_id] = None
             elif isinstance(record, RemoveTopicRecord):
+                changed[record.topic_id] = None
                 self._work.append(partial(self._delete_topic, record.topic_id.bytes))
             elif isinstance(record, ConfigRecord):
                 configured[record.resource_type, record.resource_name] = None
+        names = self._names_of(changed)
         self._work.extend(partial(self._follow_image, *each) for each in touched)
         self._configure(configured)
+        if names:
+            self._work.append(partial(self.on_topics_changed, names))
         self._work.append(then)
         self._maybe_work_off()
 
     def on_image_replaced(self) -> None:
         """A snapshot took the place of records that nobody will see: everything is compared with the image anew."""
         image = self._node.image
+        names = tuple(dict.fromkeys([*self._names.values(), *image.topics]))
         for topic_id in list(self._names):
             if image.topic_by_id(uuid.UUID(bytes=topic_id)) is None:
                 self._work.append(partial(self._delete_topic, topic_id))
@@ -178,7 +188,18 @@ class Replicas:
             self._work.extend(partial(self._follow_image, topic.id, index) for index in range(len(topic.partitions)))
         self._node.dynamic_config.apply()
         self._configure_topics(image.topics)
+        self._work.append(partial(self.on_topics_changed, names))
         self._maybe_work_off()
+
+    def _names_of(self, topic_ids: Iterable[uuid.UUID]) -> tuple[str, ...]:
+        """Of topics that are there, and of topics that are about to go."""
+        names = []
+        for topic_id in topic_ids:
+            topic = self._node.image.topic_by_id(topic_id)
+            name = self._names.get(topic_id.bytes) if topic is None else topic.name
+            if name is not None:
+                names.append(name)
+        return tuple(names)
 
     def _configure(self, resources: Iterable[tuple[int, str]]) -> None:
         """Have new settings obeyed by the partitions they concern: all of them, if the node's defaults changed."""
@@ -366,5 +387,5 @@ class Replicas:
         self.health.close()
 
 
-def _nobody(_: Partition) -> None:
-    """Where nobody keeps state by leadership."""
+def _nobody(_: object) -> None:
+    """Where nobody keeps state by leadership or topics."""

@@ -26,10 +26,12 @@ from strandline.coordinators.events import (
     TimerKey,
     TimerKind,
     TopicDeleted,
+    TopicsChanged,
 )
 from strandline.coordinators.group_config import GroupConfig
 from strandline.coordinators.group_records import group_from_metadata
 from strandline.coordinators.offsets import CommittedOffsets
+from strandline.coordinators.topics import FixedTopics, Topics
 from strandline.coordinators.turn import Turn
 from strandline.errors import ErrorCode
 
@@ -44,8 +46,9 @@ class GroupShard:
     log: the driver throws it away and loads another.
     """
 
-    def __init__(self, config: GroupConfig, random: Random) -> None:
+    def __init__(self, config: GroupConfig, random: Random, topics: Topics | None = None) -> None:
         self.config = config
+        self.topics = FixedTopics() if topics is None else topics
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = CommittedOffsets()
         self._random = random
@@ -97,6 +100,9 @@ class GroupShard:
             case TopicDeleted(topic=topic):
                 offsets.forget_topic(self.offsets, topic, turn)
                 self._forget_unused()
+            case TopicsChanged():
+                # The classic protocol leaves it to its members to look at topics.
+                pass
             case Loaded():
                 self._on_loaded(turn)
             case _:

@@ -1,0 +1,57 @@
+"""What the groups of a node know of its surroundings: the topics of its image, and the settings of single groups."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from strandline.coordinators.topics import TopicFacts
+from strandline.quorum.cluster_image import RESOURCE_GROUP, BrokerImage, Topic
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+
+_NOTHING: Mapping[str, str] = {}
+
+
+class TopicsOfNode:
+    """The topics as the node's image has them now. """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def named(self, name: str) -> TopicFacts | None:
+        topic = self._node.image.topic_by_name(name)
+        return None if topic is None else self._facts(topic)
+
+    def by_id(self, topic_id: uuid.UUID) -> TopicFacts | None:
+        topic = self._node.image.topic_by_id(topic_id)
+        return None if topic is None else self._facts(topic)
+
+    def names(self) -> Iterable[str]:
+        return self._node.image.topics
+
+    def _facts(self, topic: Topic) -> TopicFacts:
+        image = self._node.image
+        # What is kept with a topic goes when the topic changes, but it also depends on where its replicas stand.
+        brokers_version, facts = topic.answers.get(TopicsOfNode, (-1, None))
+        if facts is None or brokers_version != image.brokers_version:
+            facts = TopicFacts(topic.name, topic.id, len(topic.partitions), _racks(topic, image.brokers))
+            topic.answers[TopicsOfNode] = (image.brokers_version, facts)
+        return facts  # type: ignore[no-any-return]  # Answers are anybody's; this one is ours.
+
+
+def overrides_of_node(node: Node, group_id: str) -> Mapping[str, str]:
+    """The settings that somebody gave to this group."""
+    return node.image.configs.get((RESOURCE_GROUP, group_id), _NOTHING)
+
+
+def _racks(topic: Topic, brokers: Mapping[int, BrokerImage]) -> tuple[tuple[str, ...], ...]:
+    rack_of = {broker.id: broker.rack for broker in brokers.values() if broker.rack}
+    if not rack_of:
+        return ()
+    return tuple(
+        tuple(sorted({rack_of[broker_id] for broker_id in partition.replicas if broker_id in rack_of}))
+        for partition in topic.partitions
+    )
