@@ -18,6 +18,9 @@
 | nonmonotonic-watermark | one client saw the high watermark go back |
 | nonmonotonic-commit | the only committer of a group was told of less than it had committed |
 | producer-id-twice | two producers were given one producer id |
+| group-skip | a group's position stood above a record that none of its members had processed |
+| zombie-commit | a member moved the position back that another member had committed since |
+| nonmonotonic-position | somebody was told less of a group's position than was committed or told before |
 
 The classes of transactions (precommitted-read, torn, G1c) join as further checks: an operation already holds any number
 of sends and polls, and whether a write counts is already decided per operation (`ObservedLog.must_have_committed`).
@@ -29,7 +32,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from strandline.testing import order_checks, record_checks
+from strandline.testing import group_checks, order_checks, record_checks
 from strandline.testing.history import Op, Poll, Send
 from strandline.testing.observed_log import ObservedLog, observe
 from strandline.testing.record_checks import Anomaly
@@ -103,6 +106,8 @@ def check(ops: Sequence[Op]) -> Report:
         for log in logs.values():
             report.add(record_check(log))
     report.add(_order_anomalies(ops, logs))
+    report.add(group_checks.positions(ops))
+    report.add(group_checks.group_skip(ops, logs))
     report.realtime_lag_ns = order_checks.realtime_lag_ns(order_checks.in_call_order(ops))
     return report
 

@@ -67,7 +67,14 @@ class Committed(NamedTuple):
     offset: int
 
 
-Mop: TypeAlias = Send | Poll | Assign | Watermark | GivenProducerId | Committed
+class Member(NamedTuple):
+    """The process is a member of this group from now on: what it polls is processed, what it commits the group's."""
+
+    group: str
+    member_id: str = ""
+
+
+Mop: TypeAlias = Send | Poll | Assign | Watermark | GivenProducerId | Committed | Member
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,7 @@ _MOP_TAGS: dict[type[Mop], str] = {
     Watermark: "watermark",
     GivenProducerId: "producer_id",
     Committed: "committed",
+    Member: "member",
 }
 
 
@@ -154,5 +162,7 @@ def _mop_of(tag: str, *fields: Any) -> Mop:
             return GivenProducerId(*fields)
         case "committed":
             return Committed(*fields)
+        case "member":
+            return Member(*fields)
         case _:
             raise ValueError(f"unknown micro-operation {tag!r}")

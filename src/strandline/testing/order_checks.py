@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
-from strandline.testing.history import Assign, Committed, GivenProducerId, Op, Poll, Send, Watermark
+from strandline.testing.history import Assign, Committed, GivenProducerId, Member, Op, Poll, Send, Watermark
 from strandline.testing.observed_log import ObservedLog
 from strandline.testing.record_checks import Anomaly
 
@@ -131,13 +131,14 @@ def commit_order(ops: Sequence[tuple[int, Op]]) -> Iterator[Anomaly]:
     """nonmonotonic-commit: the only committer of a group was told of less than it had committed, or been told of.
 
     One that was acknowledged holds for whoever asks afterwards. One of unknown outcome may be carried out at any time,
-    even after later ones: what it names may be told ever after.
+    even after later ones: what it names may be told ever after. Groups with members are judged by `group_checks`.
     """
     lowest: dict[tuple[int, str, str], tuple[int, int]] = {}
     unknown: set[tuple[int, str, str, int]] = set()
+    with_members = {mop.group for _, op in ops for mop in op.mops if isinstance(mop, Member)}
     for op_index, op in ops:
         for mop in op.mops:
-            if not isinstance(mop, Committed):
+            if not isinstance(mop, Committed) or mop.group in with_members:
                 continue
             key = (op.process, mop.group, mop.partition)
             if op.outcome != "ok":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from strandline.testing.history import Assign, Committed, GivenProducerId, Op, Outcome, Poll, Send, Watermark
+from strandline.testing.history import Assign, Committed, GivenProducerId, Member, Op, Outcome, Poll, Send, Watermark
 
 P = "orders-0"
 
@@ -34,6 +34,10 @@ def assign(process: int, position: int | None = None, *, partition: str = P) -> 
 
 def subscribe(process: int) -> Op:
     return Op(process, "ok", "subscribe")
+
+
+def member(process: int) -> Op:
+    return Op(process, "ok", "subscribe", (Member("readers", f"member-{process}"),))
 
 
 def crash(process: int) -> Op:

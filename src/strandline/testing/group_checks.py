@@ -1,0 +1,156 @@
+"""The checks that look at a group: was each record processed before the group's position passed it, and is the
+position moved by nobody who has lost the right to?
+
+Pure. A process is a member of the group that its `Member` names; what it polls counts as processed. A group is expected
+to begin at the start of each partition. Commits of outcome `fail` were refused; those of outcome `info` may be carried
+out late, but not after another member has committed: by then whoever sent them is fenced.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from strandline.testing.history import Committed, Member, Op, Poll
+from strandline.testing.observed_log import ObservedLog
+from strandline.testing.record_checks import Anomaly
+
+NOBODY = -1
+GroupPartition = tuple[str, str]
+
+
+def groups_of(ops: Sequence[Op]) -> dict[int, str]:
+    """The group of each process that is a member of one."""
+    return {op.process: mop.group for op in ops for mop in op.mops if isinstance(mop, Member)}
+
+
+def group_skip(ops: Sequence[Op], logs: Mapping[str, ObservedLog]) -> Iterator[Anomaly]:
+    """group-skip: at each commit, and each time that somebody is told the position, all below has been processed."""
+    processed = _processed(ops)
+    told: set[tuple[str, str, int]] = set()
+    last_read: dict[GroupPartition, list[float]] = {}
+    for op_index, op in enumerate(ops):
+        for mop in op.mops:
+            if not isinstance(mop, Committed) or op.outcome != "ok" or mop.group not in processed:
+                continue
+            log = logs.get(mop.partition)
+            count = 0 if log is None else bisect_left(log.sorted_offsets, mop.offset)
+            if log is None or count == 0:
+                continue
+            key = mop.group, mop.partition
+            if key not in last_read:
+                last_read[key] = _last_read(log.sorted_offsets, processed[mop.group].get(mop.partition, {}))
+            at_ns = op.invoked_ns if op.f == "commit" else op.completed_ns
+            skipped = bisect_right(last_read[key], at_ns)
+            if skipped < count and (*key, skipped) not in told:
+                # A hole is told once, not with every commit above it.
+                told.add((*key, skipped))
+                offset = log.sorted_offsets[skipped]
+                evidence = (
+                    f"group {mop.group} stood at {mop.offset} (process {op.process}), and no member had processed "
+                    f"offset {offset} ({log.value_at[offset]!r})"
+                )
+                yield Anomaly("group-skip", mop.partition, evidence, (op_index,))
+
+
+def _processed(ops: Sequence[Op]) -> dict[str, dict[str, dict[int, int]]]:
+    """By group, partition and offset: when a member had first processed the record."""
+    groups = groups_of(ops)
+    processed: dict[str, dict[str, dict[int, int]]] = {group: {} for group in groups.values()}
+    for op in ops:
+        group = groups.get(op.process)
+        if group is None or op.outcome != "ok":
+            continue
+        for mop in op.mops:
+            if isinstance(mop, Poll):
+                times = processed[group].setdefault(mop.partition, {})
+                for offset, _ in mop.records:
+                    if times.setdefault(offset, op.completed_ns) > op.completed_ns:
+                        times[offset] = op.completed_ns
+    return processed
+
+
+def _last_read(offsets: Sequence[int], processed: Mapping[int, int]) -> list[float]:
+    """For each offset when it and all before it had been processed; never falls, so it can be searched."""
+    latest, times = -inf, []
+    for offset in offsets:
+        latest = max(latest, processed.get(offset, inf))
+        times.append(latest)
+    return times
+
+
+@dataclass(slots=True)
+class _Unknown:
+    """A commit that may be carried out at any time."""
+
+    offset: int
+    process: int
+    invoked_ns: int
+
+
+@dataclass(slots=True)
+class _Position:
+    """What is known of a group's position in a partition, in the order in which it became known."""
+
+    completed_ns: list[int] = field(default_factory=list)
+    known: list[tuple[int, int, int]] = field(default_factory=list)
+    """Offset, the process that committed it or NOBODY if it was told, and the operation."""
+    unknown: list[_Unknown] = field(default_factory=list)
+
+    def before(self, at_ns: int) -> tuple[int, int, int] | None:
+        """What was last known when an operation began."""
+        count = bisect_right(self.completed_ns, at_ns)
+        return self.known[count - 1] if count else None
+
+    def learn(self, op_index: int, op: Op, offset: int, process: int) -> None:
+        self.completed_ns.append(op.completed_ns)
+        self.known.append((offset, process, op_index))
+
+    def is_excused(self, offset: int, process: int) -> bool:
+        """Whether a commit of somebody else's that nobody knows the outcome of may have moved the position so low."""
+        return any(each.offset <= offset and each.process != process for each in self.unknown)
+
+
+def positions(ops: Sequence[Op]) -> Iterator[Anomaly]:
+    """zombie-commit and nonmonotonic-position, for groups that have members."""
+    with_members = set(groups_of(ops).values())
+    found: dict[GroupPartition, _Position] = {}
+    for op_index, op in sorted(enumerate(ops), key=lambda item: item[1].completed_ns):
+        for mop in op.mops:
+            if not isinstance(mop, Committed) or mop.group not in with_members or op.outcome == "fail":
+                continue
+            position = found.setdefault((mop.group, mop.partition), _Position())
+            if op.outcome == "info":
+                position.unknown.append(_Unknown(mop.offset, op.process, op.invoked_ns))
+            elif op.f == "commit":
+                yield from _on_commit(position, op_index, op, mop)
+            else:
+                yield from _on_told(position, op_index, op, mop)
+
+
+def _on_commit(position: _Position, op_index: int, op: Op, mop: Committed) -> Iterator[Anomaly]:
+    known = position.before(op.invoked_ns)
+    if known is not None:
+        offset, process, known_index = known
+        if mop.offset < offset and process not in (NOBODY, op.process):
+            if not position.is_excused(mop.offset, op.process):
+                evidence = (
+                    f"process {op.process} moved group {mop.group} back to {mop.offset}, after process {process} had "
+                    f"committed {offset}"
+                )
+                yield Anomaly("zombie-commit", mop.partition, evidence, (known_index, op_index))
+    # Whoever commits now owns the partition: what others have under way from before is fenced.
+    position.unknown = [
+        each for each in position.unknown if each.process == op.process or each.invoked_ns > op.invoked_ns
+    ]
+    position.learn(op_index, op, mop.offset, op.process)
+
+
+def _on_told(position: _Position, op_index: int, op: Op, mop: Committed) -> Iterator[Anomaly]:
+    known = position.before(op.invoked_ns)
+    if known is not None and mop.offset < known[0] and not position.is_excused(mop.offset, NOBODY):
+        evidence = f"process {op.process} was told offset {mop.offset} of group {mop.group} after {known[0]} was known"
+        yield Anomaly("nonmonotonic-position", mop.partition, evidence, (known[2], op_index))
+    position.learn(op_index, op, mop.offset, NOBODY)
