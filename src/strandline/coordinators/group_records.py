@@ -32,6 +32,10 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
     return Record(encode_coordinator_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition)), None)
 
 
+def group_tombstone(group_id: str) -> Record:
+    return Record(encode_coordinator_key(GroupMetadataKey(group=group_id)), None)
+
+
 def group_metadata_record(group: ClassicGroup) -> Record:
     key = encode_coordinator_key(GroupMetadataKey(group=group.group_id))
     return Record(key, encode_coordinator_value(group_metadata_value(group), GROUP_METADATA_VERSION))

@@ -10,16 +10,20 @@ from strandline.codec.messages.group_metadata_key import GroupMetadataKey
 from strandline.codec.messages.group_metadata_value import GroupMetadataValue
 from strandline.codec.messages.offset_commit_key import OffsetCommitKey
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
-from strandline.coordinators import join, membership, offsets, rebalance
+from strandline.coordinators import group_admin, join, membership, offsets, rebalance
 from strandline.coordinators.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.events import (
     CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
     Effect,
     Event,
     FetchOffsets,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
+    ListGroups,
     Loaded,
     SyncGroup,
     TimerFired,
@@ -28,6 +32,7 @@ from strandline.coordinators.events import (
     TopicDeleted,
     TopicsChanged,
 )
+from strandline.coordinators.expiry import Expiry
 from strandline.coordinators.group_config import GroupConfig
 from strandline.coordinators.group_records import group_from_metadata
 from strandline.coordinators.offsets import CommittedOffsets
@@ -51,6 +56,7 @@ class GroupShard:
         self.topics = FixedTopics() if topics is None else topics
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = CommittedOffsets()
+        self._expiry = Expiry()
         self._random = random
         self._pending = 0
         """Member ids handed out and not joined with yet, over all groups."""
@@ -97,6 +103,14 @@ class GroupShard:
                 self._leave(event, turn)
             case TimerFired(key=key):
                 self._on_timer(key, turn)
+            case DescribeGroup(group_id=group_id):
+                group_admin.describe(self.groups.get(group_id), event, turn)
+            case ListGroups():
+                group_admin.list_groups(self.groups, event, turn)
+            case DeleteGroup():
+                self._delete(event, turn)
+            case DeleteOffsets(request=request):
+                group_admin.delete_offsets(self.groups.get(request.group_id), self.offsets, event, turn)
             case TopicDeleted(topic=topic):
                 offsets.forget_topic(self.offsets, topic, turn)
                 self._forget_unused()
@@ -145,7 +159,21 @@ class GroupShard:
         offsets.commit(self.offsets, group, event, turn)
         self._maybe_forget(group)
 
+    def _delete(self, event: DeleteGroup, turn: Turn) -> None:
+        group = self.groups.get(event.group_id)
+        code = group_admin.deletion_error(group)
+        if group is None or code is not ErrorCode.NONE:
+            group_admin.refuse_deletion(event, code, turn)
+            return
+        if isinstance(group, ClassicGroup):
+            self._pending -= len(group.pending_join)
+        group_admin.delete(group, self.offsets, event, turn)
+        del self.groups[event.group_id]
+
     def _on_timer(self, key: TimerKey, turn: Turn) -> None:
+        if key.kind is TimerKind.EXPIRY:
+            self._expiry.on_timer(self.groups, self.offsets, turn)
+            return
         group = self.groups.get(key.group_id)
         if group is None:
             return
@@ -160,6 +188,7 @@ class GroupShard:
         self._settle(group, pending_before)
 
     def _on_loaded(self, turn: Turn) -> None:
+        self._expiry.start(turn)
         for group_id in self.offsets.group_ids():
             if group_id not in self.groups:
                 self.groups[group_id] = ClassicGroup(group_id)

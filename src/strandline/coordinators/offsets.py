@@ -60,14 +60,26 @@ class CommittedOffsets:
     def put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
         self._by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = value
 
-    def discard(self, group_id: str, topic: str, partition: int) -> None:
+    def count(self, group_id: str) -> int:
+        return sum(map(len, self._by_group.get(group_id, {}).values()))
+
+    def discard(self, group_id: str, topic: str, partition: int) -> bool:
+        """Forget one offset; False if there is none."""
         topics = self._by_group.get(group_id, {})
         partitions = topics.get(topic, {})
-        if partitions.pop(partition, None) is not None and not partitions:
+        if partitions.pop(partition, None) is None:
+            return False
+        if not partitions:
             # Empty shells would add up over the life of a broker that sees many topics and groups.
             del topics[topic]
             if not topics:
                 del self._by_group[group_id]
+        return True
+
+    def discard_all(self, group_id: str) -> Iterator[tuple[str, int]]:
+        """Forget every offset of a group, at once; each with its topic and partition."""
+        topics = self._by_group.pop(group_id, {})
+        return ((topic, partition) for topic, partitions in topics.items() for partition in partitions)
 
 
 def commit_error(group: ClassicGroup | None, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
