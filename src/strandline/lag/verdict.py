@@ -1,0 +1,138 @@
+"""How a position is, in a word and in a sentence, in the manner of Burrow: by where the lag goes, not by how large it is.
+
+A busy reader is never quite at the end, so a lag alone is nothing bad; one that only grows, or that nobody works off,
+is. A verdict that needs a while to be sure of is not given before that while is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from strandline.lag.figures import NEVER, Figures
+
+RECENT_S: Final = 10.0
+"""A reader whose next record is younger keeps up: clients commit every five seconds unless they are told otherwise."""
+TREND_SPAN_MS: Final = 30_000
+"""How long to look before a growing lag counts as falling behind."""
+STALLED_AFTER_MS: Final = 60_000
+"""How long a position may stand still with records unread before its reader counts as stalled."""
+LOSS_NEAR_S: Final = 86_400.0
+"""A loss that is further away is told as a figure, and one that is nearer as the verdict."""
+
+
+class Verdict(StrEnum):
+    """From well to bad; the order is that of `worst`."""
+
+    OK = "ok"
+    NO_POSITION = "no position"
+    CATCHING_UP = "catching up"
+    BEHIND = "behind"
+    FALLING_BEHIND = "falling behind"
+    STALLED = "stalled"
+    STOPPED = "stopped"
+    BEYOND_END = "beyond the end"
+    WILL_LOSE_DATA = "will lose data"
+    LOST_DATA = "lost data"
+
+    @property
+    def rank(self) -> int:
+        return _RANKS[self]
+
+
+_RANKS: Final = {verdict: rank for rank, verdict in enumerate(Verdict)}
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    verdict: Verdict
+    why: str
+    """One sentence without its end, for people."""
+
+
+def judge(seen: Figures, *, is_read: bool | None) -> Judgement:
+    """`is_read` says whether a member of the group holds the partition; None if that is not known."""
+    if seen.committed is None:
+        return Judgement(Verdict.NO_POSITION, "nothing was committed yet")
+    if seen.lost:
+        return Judgement(Verdict.LOST_DATA, f"already lost {_records(seen.lost)}: deleted before they were read")
+    if seen.beyond:
+        return Judgement(
+            Verdict.BEYOND_END,
+            f"the position lies {_records(seen.beyond)} beyond the end: the log was cut or made anew since",
+        )
+    trend = _trend(seen, is_read)
+    loss_s = seen.time_to_loss_s
+    is_in_trouble = trend.verdict.rank >= Verdict.BEHIND.rank
+    if is_in_trouble and loss_s is not None and loss_s < LOSS_NEAR_S:
+        when = "any moment" if loss_s < 1 else f"in {span(loss_s)}"
+        return Judgement(
+            Verdict.WILL_LOSE_DATA, f"{trend.why}; retention deletes unread records {when} if it goes on like this"
+        )
+    return trend
+
+
+def _trend(seen: Figures, is_read: bool | None) -> Judgement:
+    """Where the lag goes."""
+    assert seen.lag is not None
+    if seen.lag == 0:
+        return Judgement(Verdict.OK, "caught up")
+    behind = f"{_records(seen.lag)} unread"
+    if is_read is False and not seen.consumed_per_s:
+        # Who only commits, and is no member, moves all the same.
+        return Judgement(Verdict.STOPPED, f"{behind}, and no member reads the partition")
+    if seen.waiting_ms >= STALLED_AFTER_MS:
+        return Judgement(
+            Verdict.STALLED, f"{behind}, and nothing was committed for {span(seen.waiting_ms / 1000)} or longer"
+        )
+    if seen.lag_s is not None and seen.lag_s <= RECENT_S:
+        return Judgement(Verdict.OK, f"{span(seen.lag_s)} behind, which commits now and then explain")
+    if seen.lag_trend < 0:
+        return Judgement(Verdict.CATCHING_UP, f"{behind}, and fewer than before{_rates(seen)}")
+    if seen.span_ms >= TREND_SPAN_MS and seen.lag_trend > 0:
+        return Judgement(Verdict.FALLING_BEHIND, f"{behind}, and more all the time{_rates(seen)}")
+    return Judgement(Verdict.BEHIND, behind)
+
+
+def _rates(seen: Figures) -> str:
+    if seen.consumed_per_s is None or seen.produced_per_s is None:
+        return ""
+    return f": {rate(seen.consumed_per_s)} read, {rate(seen.produced_per_s)} written"
+
+
+def _records(number: int) -> str:
+    return f"{number:,} record{'' if number == 1 else 's'}"
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    return max(verdicts, key=lambda verdict: verdict.rank, default=Verdict.OK)
+
+
+def rate(per_s: float) -> str:
+    """`1234.5` as `1,234/s`; slow ones by the minute or the hour, so that they are not told as nothing."""
+    for factor, unit in ((1, "s"), (60, "min"), (3600, "h")):
+        if abs(per_s) * factor >= 1 or unit == "h":
+            number = per_s * factor
+            return f"{number:,.0f}/{unit}" if abs(number) >= 10 or number == int(number) else f"{number:.1f}/{unit}"
+    raise AssertionError("the last unit takes everything")
+
+
+def span(seconds: float) -> str:
+    """A time as people say it, by its two largest units."""
+    if seconds == NEVER:
+        return "never"
+    if seconds < 10:
+        return f"{seconds:.1f} s" if seconds % 1 else f"{seconds:.0f} s"
+    left = round(seconds)
+    parts = []
+    for size, unit in ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        number, left = divmod(left, size)
+        if number:
+            parts.append(f"{number:,} {unit}")
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return " ".join(parts)
