@@ -82,14 +82,32 @@ class GroupDriver:
         if self._closed:
             waiting.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
-        index = self.partition_index(group_id)
-        hosted = self._hosted.get(index) or self._host(index)
+        self.submit_to(self.partition_index(group_id), event)
+
+    def submit_to(self, index: int, event: Request) -> None:
+        """As `submit`, where the shard is known."""
+        waiting = waiting_of(event.token)
+        hosted = self._hosted.get(index) or (None if self._closed else self._host(index))
         if hosted is None:
             waiting.refuse(ErrorCode.NOT_COORDINATOR)
         elif hosted.is_loading:
             waiting.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:
             hosted.submit(event)
+
+    def led_indexes(self) -> list[int]:
+        """The partitions whose groups this node coordinates."""
+        if self._closed:
+            return []
+        return [index for index in range(self._topic.partition_count()) if self._topic.partition(index) is not None]
+
+    def when_loaded(self, index: int, then: Callable[[GroupShard | None], object]) -> None:
+        """Call `then` with the shard, to look at and not to touch, now or when it is loaded; None if it is not led."""
+        hosted = self._hosted.get(index) or (None if self._closed else self._host(index))
+        if hosted is None:
+            then(None)
+        else:
+            hosted.when_loaded(lambda is_loaded: then(hosted.shard if is_loaded else None))
 
     def shard_of(self, group_id: str) -> GroupShard | None:
         """The loaded shard that holds the group, to look at and not to touch."""

@@ -19,12 +19,16 @@ from strandline.coordinators.events import (
     Append,
     CancelTimer,
     CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
     Effect,
     Event,
     FetchOffsets,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
+    ListGroups,
     Loaded,
     Record,
     Reply,
@@ -53,7 +57,18 @@ LOAD_RECORDS_PER_TURN_MAX = 500
 COMMITTED_LOOK_S = 0.02
 """How soon it is looked again whether all that was loaded is committed; with followers that fetch, it is at once."""
 
-Request = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets | FetchOffsets
+Request = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | CommitOffsets
+    | FetchOffsets
+    | DescribeGroup
+    | ListGroups
+    | DeleteGroup
+    | DeleteOffsets
+)
 """The events that somebody waits for."""
 
 
@@ -90,6 +105,7 @@ class HostedShard:
         self._partition = partition
         self._on_closed = on_closed
         self._closed = False
+        self._when_loaded: list[Callable[[bool], object]] = []
         self._batches = partition.read_all()
         self._replay = Replay()
         self._timers: dict[TimerKey, _Timer] = {}
@@ -128,6 +144,19 @@ class HostedShard:
             return
         self.is_loading = False
         self.step(Loaded())
+        self._tell_loaded(True)
+
+    def when_loaded(self, then: Callable[[bool], object]) -> None:
+        """Call `then` once the load has ended, with False if nothing came of it; at once if it has."""
+        if self.is_loading and not self._closed:
+            self._when_loaded.append(then)
+        else:
+            then(not self._closed)
+
+    def _tell_loaded(self, is_loaded: bool) -> None:
+        waiting, self._when_loaded = self._when_loaded, []
+        for then in waiting:
+            then(is_loaded)
 
     def submit(self, event: Request) -> None:
         self._parked[event.token] = None
@@ -221,6 +250,7 @@ class HostedShard:
                 waiting.refuse(code)
         for token in parked:
             waiting_of(token).refuse(code)
+        self._tell_loaded(False)
 
     # ---- timers
 
