@@ -82,6 +82,9 @@ class ClassicGroup:
         self.awaiting_sync: dict[str, Token] = {}
         self.supporters: Counter[str] = Counter()
         """How many members can follow each protocol."""
+        self.is_agreed = True
+        """False if the log says that these members never agreed on a generation: who loads the group has it rebalance.
+        It was a consumer group, and the one that took over from it died before the first rebalance was done."""
         self.joined_during_initial_delay = False
         self.initial_delay_ms = 0
         self.initial_remaining_ms = 0

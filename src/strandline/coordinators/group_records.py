@@ -36,9 +36,13 @@ def group_tombstone(group_id: str) -> Record:
     return Record(encode_coordinator_key(GroupMetadataKey(group=group_id)), None)
 
 
-def group_metadata_record(group: ClassicGroup) -> Record:
+def group_metadata_record(group: ClassicGroup, *, is_agreed: bool = True) -> Record:
+    """A group whose members have yet to agree on a generation is recorded without a leader; see `ClassicGroup`."""
     key = encode_coordinator_key(GroupMetadataKey(group=group.group_id))
-    return Record(key, encode_coordinator_value(group_metadata_value(group), GROUP_METADATA_VERSION))
+    value = group_metadata_value(group)
+    if not is_agreed:
+        value.leader = None
+    return Record(key, encode_coordinator_value(value, GROUP_METADATA_VERSION))
 
 
 def group_metadata_value(group: ClassicGroup) -> GroupMetadataValue:
@@ -73,6 +77,7 @@ def group_from_metadata(group_id: str, value: GroupMetadataValue) -> ClassicGrou
     # A generation has a protocol; what a damaged writer left out must not surprise us at the next SyncGroup.
     group.protocol_name = (value.protocol or "") if value.members else None
     group.leader_id = value.leader
+    group.is_agreed = value.leader is not None or not value.members
     for member in value.members:
         group.add(
             Member(
