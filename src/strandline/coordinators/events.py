@@ -242,4 +242,12 @@ class CancelTimer:
     key: TimerKey
 
 
-Effect = Append | Reply | StartTimer | CancelTimer
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """A line for the node's log: a sentence, and its facts as fields."""
+
+    sentence: str
+    facts: dict[str, object]
+
+
+Effect = Append | Reply | StartTimer | CancelTimer | Tell

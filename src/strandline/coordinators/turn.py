@@ -1,7 +1,9 @@
-"""One step of a shard: the time it happens at, the settings, and the effects gathered so far."""
+"""One step of a shard: the time it happens at, the settings, the topics, and the effects gathered so far."""
 
 from __future__ import annotations
 
+from strandline.coordinators.classic_group import Member
+from strandline.coordinators.consumer_group import ConsumerMember
 from strandline.coordinators.events import (
     Append,
     CancelTimer,
@@ -10,18 +12,24 @@ from strandline.coordinators.events import (
     Reply,
     Response,
     StartTimer,
+    Tell,
     TimerKey,
     Token,
 )
 from strandline.coordinators.group_config import GroupConfig
+from strandline.coordinators.group_history import GroupHistory, Happening
+from strandline.coordinators.group_holdings import Group, who_is
+from strandline.coordinators.group_sentences import note_told, rebalance_told
+from strandline.coordinators.topics import Topics
 
 
 class Turn:
-    __slots__ = ("config", "effects", "now_ms")
+    __slots__ = ("config", "effects", "now_ms", "topics")
 
-    def __init__(self, now_ms: int, config: GroupConfig) -> None:
+    def __init__(self, now_ms: int, config: GroupConfig, topics: Topics) -> None:
         self.now_ms = now_ms
         self.config = config
+        self.topics = topics
         self.effects: list[Effect] = []
 
     def append(self, *records: Record) -> None:
@@ -35,3 +43,27 @@ class Turn:
 
     def cancel_timer(self, key: TimerKey) -> None:
         self.effects.append(CancelTimer(key))
+
+    # ---- why it rebalances
+
+    def note(
+        self,
+        group: Group,
+        what: Happening,
+        member: Member | ConsumerMember | None = None,
+        *,
+        reason: str = "",
+        opens: bool = True,
+    ) -> None:
+        """Remember what happens to the group, before it is changed. Unless a rebalance is open, this `opens` one."""
+        who = None if member is None else who_is(member)
+        note = self.history.note(group, what, who, self.now_ms, reason=reason, opens=opens)
+        told = note_told(group.group_id, note)
+        if told is not None:
+            self.effects.append(told)
+
+    def settle(self, group: Group) -> None:
+        """The group may be at rest now. If it is, the rebalance that was open has ended."""
+        rebalance = self.history.settle(group, self.now_ms)
+        if rebalance is not None:
+            self.effects.append(rebalance_told(rebalance))

@@ -1,0 +1,297 @@
+"""Why did it rebalance? What happened to groups, kept for whoever asks later: a bounded buffer in memory.
+
+A rebalance is opened by what makes one necessary (`note`: somebody joined, left, timed out ...) and closed when the
+group is at rest again (`settle`). What is noted in between belongs to it. At both ends it is looked at what each
+member owns. A happening that moves nothing, such as a static member that came back in time, is an entry of its own.
+
+One history serves all shards of a node, so the buffer is bounded for the node, and what a node saw of a group stays
+when another becomes its coordinator. It is lost when the node stops; the node's log keeps the sentences.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from strandline.coordinators.classic_group import ClassicGroup
+from strandline.coordinators.consumer_group import ConsumerGroupState
+from strandline.coordinators.group_holdings import Group, Held, Holding, Who, holdings, is_same, size_bytes
+
+REBALANCES_PER_GROUP_MAX = 100
+HISTORY_BYTES_MAX = 16 * 1024 * 1024
+"""About, of everything that is remembered by a node; the oldest goes first, whosesoever it is."""
+NOTES_MAX = 200
+"""Of one rebalance; more are counted only."""
+CHANGES_MAX = 1_000
+"""Members of which one rebalance tells what they lost and got; more are counted only."""
+REASON_CHARACTERS_MAX = 255
+FLAPPERS_MAX = 1_000
+"""Clients of one group that are watched for flapping."""
+
+FLAP_WINDOW_MS = 600_000
+SHORT_LIFE_MS = 300_000
+FLAPS_MIN = 3
+"""So many short lives of a client within the window, and it is said to flap."""
+
+ENTRY_BYTES = 1_000
+NOTE_BYTES = 300
+CHANGE_BYTES = 400
+
+
+class Happening(StrEnum):
+    JOINED = "joined"
+    RETURNED = "returned"
+    """A new process of a static member took the seat that was kept for it."""
+    LEFT = "left"
+    AWAY = "away"
+    """A static member said that it will be back; its seat is kept."""
+    REMOVED = "removed"
+    """By an administrator, or because the group is full."""
+    TIMED_OUT = "timed out"
+    """Not heard of for its session."""
+    LATE = "late"
+    """Did not join, ask for its assignment or give up partitions within the rebalance timeout."""
+    FENCED = "fenced"
+    """Another process has its instance id now, or it spoke with an epoch that cannot be."""
+    ASKED = "asked"
+    """A member asks for a rebalance, as a leader of the classic protocol does when topics changed."""
+    SUBSCRIBED = "subscribed"
+    """A member changed its subscription."""
+    TOPICS = "topics"
+    """Topics of the subscription came, went or grew."""
+    CONVERTED = "converted"
+    """The group changed to the other protocol."""
+    ASSIGNED = "assigned"
+    """The assignment is computed anew for another reason, which is said."""
+
+
+ENDINGS = frozenset(
+    {Happening.LEFT, Happening.REMOVED, Happening.TIMED_OUT, Happening.LATE, Happening.FENCED}
+)
+
+
+class Note(NamedTuple):
+    at_ms: int
+    what: Happening
+    who: Who | None
+    reason: str = ""
+    flaps: int = 0
+    """How often this client came and was soon gone within the last minutes, if that is often."""
+
+
+class Change(NamedTuple):
+    """What one member had and has. Who left has nothing, who joined had nothing."""
+
+    who: Who
+    before: Held
+    after: Held
+
+
+@dataclass(slots=True, eq=False)
+class Rebalance:
+    group_id: str
+    group_type: str
+    began_ms: int
+    is_rebalance: bool = True
+    """False for a happening that moved nothing."""
+    ended_ms: int = -1
+    epoch: int = -1
+    """The generation or group epoch that came out of it."""
+    members: int = 0
+    notes: list[Note] = field(default_factory=list)
+    notes_left_out: int = 0
+    changes: tuple[Change, ...] = ()
+    changes_left_out: int = 0
+    size_bytes: int = ENTRY_BYTES
+    before: dict[str, Holding] | None = None
+    """What members owned when it began; None once it has ended."""
+
+    def add(self, note: Note) -> None:
+        if len(self.notes) >= NOTES_MAX:
+            self.notes_left_out += 1
+        else:
+            self.notes.append(note)
+
+
+class _Observed:
+    """What is remembered of one group."""
+
+    __slots__ = ("joined_ms", "open", "past", "short_lives")
+
+    def __init__(self) -> None:
+        self.open: Rebalance | None = None
+        self.past: deque[Rebalance] = deque()
+        self.joined_ms: dict[str, int] = {}
+        """Of the members that joined while we looked."""
+        self.short_lives: dict[tuple[str, str], list[int]] = {}
+        """When the lives ended that ended soon, by client."""
+
+
+class GroupHistory:
+    def __init__(self, *, since_ms: int = 0) -> None:
+        self.since_ms = since_ms
+        self._groups: dict[str, _Observed] = {}
+        self._ended: OrderedDict[Rebalance, None] = OrderedDict()
+        """Over all groups, the oldest first."""
+        self._size_bytes = 0
+
+    # ---- what is seen
+
+    def note(
+        self, group: Group, what: Happening, who: Who | None, now_ms: int, *, reason: str = "", opens: bool = True
+    ) -> Note:
+        """To be called before the group changes, so that what a member owned is still seen."""
+        observed = self._groups.get(group.group_id)
+        if observed is None:
+            observed = self._groups[group.group_id] = _Observed()
+        flaps = 0 if who is None else _flaps(observed, what, who, now_ms)
+        note = Note(now_ms, what, who, reason[:REASON_CHARACTERS_MAX], flaps)
+        if observed.open is not None:
+            observed.open.add(note)
+        elif opens:
+            observed.open = _opened(group, now_ms)
+            observed.open.add(note)
+        else:
+            alone = Rebalance(
+                group.group_id, _type_of(group), now_ms, False, now_ms, _epoch_of(group), len(group.members), [note]
+            )
+            self._keep(observed, alone)
+        return note
+
+    def settle(self, group: Group, now_ms: int) -> Rebalance | None:
+        """The group may be at rest: if it is, the rebalance that is open ends. Tells which one did."""
+        observed = self._groups.get(group.group_id)
+        if observed is None or observed.open is None or not _is_at_rest(group):
+            return None
+        rebalance, observed.open = observed.open, None
+        rebalance.ended_ms = now_ms
+        rebalance.epoch = _epoch_of(group)
+        rebalance.group_type = _type_of(group)
+        rebalance.members = len(group.members)
+        observed.joined_ms = {each: at_ms for each, at_ms in observed.joined_ms.items() if each in group.members}
+        changes = _changes(rebalance.before or {}, holdings(group))
+        rebalance.before = None
+        rebalance.changes = tuple(changes[:CHANGES_MAX])
+        rebalance.changes_left_out = len(changes) - len(rebalance.changes)
+        self._keep(observed, rebalance)
+        return rebalance
+
+    def is_open(self, group_id: str) -> bool:
+        observed = self._groups.get(group_id)
+        return observed is not None and observed.open is not None
+
+    def begin_anew(self, group_id: str) -> None:
+        """The group was loaded from its records: what was seen half before does not count, and who lives is new."""
+        observed = self._groups.get(group_id)
+        if observed is not None:
+            observed.open = None
+            observed.joined_ms.clear()
+            self._maybe_forget(group_id, observed)
+
+    # ---- what is told
+
+    def of(self, group_id: str) -> list[Rebalance]:
+        """The oldest first; the last one may be under way."""
+        observed = self._groups.get(group_id)
+        if observed is None:
+            return []
+        return [*observed.past, observed.open] if observed.open is not None else list(observed.past)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    # ---- what is kept
+
+    def _keep(self, observed: _Observed, rebalance: Rebalance) -> None:
+        rebalance.size_bytes = _size_of(rebalance)
+        self._size_bytes += rebalance.size_bytes
+        self._ended[rebalance] = None
+        observed.past.append(rebalance)
+        if len(observed.past) > REBALANCES_PER_GROUP_MAX:
+            self._let_go(observed)
+        while self._size_bytes > HISTORY_BYTES_MAX:
+            oldest = next(iter(self._ended))
+            of_group = self._groups[oldest.group_id]
+            self._let_go(of_group)
+            self._maybe_forget(oldest.group_id, of_group)
+
+    def _let_go(self, observed: _Observed) -> None:
+        oldest = observed.past.popleft()
+        del self._ended[oldest]
+        self._size_bytes -= oldest.size_bytes
+
+    def _maybe_forget(self, group_id: str, observed: _Observed) -> None:
+        if not observed.past and observed.open is None and not observed.joined_ms:
+            del self._groups[group_id]
+
+
+def _opened(group: Group, now_ms: int) -> Rebalance:
+    return Rebalance(group.group_id, _type_of(group), now_ms, before=holdings(group))
+
+
+def _changes(before: dict[str, Holding], after: dict[str, Holding]) -> list[Change]:
+    # A static member that came back has another member id and is the same member to everybody.
+    came_back = {holding.who.instance_id: holding for member_id, holding in after.items() if member_id not in before}
+    came_back.pop(None, None)
+    changes = []
+    for member_id, (who, held) in before.items():
+        now = after.get(member_id) or (came_back.pop(who.instance_id, None) if who.instance_id is not None else None)
+        if now is None:
+            changes.append(Change(who, held, b""))
+        elif not is_same(held, now.held):
+            changes.append(Change(now.who, held, now.held))
+    changes.extend(
+        Change(who, b"", held)
+        for member_id, (who, held) in after.items()
+        if member_id not in before and (who.instance_id is None or who.instance_id in came_back)
+    )
+    return changes
+
+
+def _flaps(observed: _Observed, what: Happening, who: Who, now_ms: int) -> int:
+    """How often the client came and was soon gone lately, this time included; 0 while that is nothing to speak of."""
+    # Clients of one service often share a client id, and each restart gives a new member id: so the host counts too.
+    client = ("", who.instance_id) if who.instance_id is not None else (who.client_id, who.client_host)
+    lives = [at_ms for at_ms in observed.short_lives.get(client, ()) if at_ms > now_ms - FLAP_WINDOW_MS]
+    if what is Happening.JOINED or what is Happening.RETURNED:
+        observed.joined_ms[who.member_id] = now_ms
+    elif what in ENDINGS:
+        joined_ms = observed.joined_ms.pop(who.member_id, None)
+        if joined_ms is not None and now_ms - joined_ms < SHORT_LIFE_MS:
+            lives.append(now_ms)
+            if client not in observed.short_lives and len(observed.short_lives) >= FLAPPERS_MAX:
+                del observed.short_lives[next(iter(observed.short_lives))]
+    if lives:
+        observed.short_lives[client] = lives[-REBALANCES_PER_GROUP_MAX:]
+    else:
+        observed.short_lives.pop(client, None)
+    return len(lives) if len(lives) >= FLAPS_MIN else 0
+
+
+def _is_at_rest(group: Group) -> bool:
+    # A classic group says itself when it is: it settles where it becomes stable or empty.
+    return isinstance(group, ClassicGroup) or group.state in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY)
+
+
+def _epoch_of(group: Group) -> int:
+    return group.generation_id if isinstance(group, ClassicGroup) else group.group_epoch
+
+
+def _type_of(group: Group) -> str:
+    return "classic" if isinstance(group, ClassicGroup) else "consumer"
+
+
+def _size_of(rebalance: Rebalance) -> int:
+    notes = sum(NOTE_BYTES + len(note.reason) + _name_bytes(note.who) for note in rebalance.notes)
+    changes = sum(
+        CHANGE_BYTES + _name_bytes(change.who) + size_bytes(change.before) + size_bytes(change.after)
+        for change in rebalance.changes
+    )
+    return ENTRY_BYTES + notes + changes
+
+
+def _name_bytes(who: Who | None) -> int:
+    return 0 if who is None else len(who.member_id) + len(who.instance_id or "") + len(who.client_id)
