@@ -24,12 +24,13 @@ from strandline.coordinators.topics import Topics
 
 
 class Turn:
-    __slots__ = ("config", "effects", "now_ms", "topics")
+    __slots__ = ("config", "effects", "history", "now_ms", "topics")
 
-    def __init__(self, now_ms: int, config: GroupConfig, topics: Topics) -> None:
+    def __init__(self, now_ms: int, config: GroupConfig, topics: Topics, history: GroupHistory) -> None:
         self.now_ms = now_ms
         self.config = config
         self.topics = topics
+        self.history = history
         self.effects: list[Effect] = []
 
     def append(self, *records: Record) -> None:
