@@ -15,6 +15,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
+from strandline.codec.message import VERSION_LAST
 from strandline.codec.wire import ELEMENTS_MAX
 from strandline.handlers import k00_produce, k01_fetch
 from strandline.observability.request_meter import RequestMeter
@@ -23,6 +24,9 @@ Hot = Callable[..., None]
 
 GROUP_ELEMENTS_MAX: Final = 8_000
 """Members or protocols that one request about a group may name: a group decides about all of them in one step."""
+
+NEVER: Final = VERSION_LAST + 1
+"""Where no version of an API is flexible."""
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
@@ -129,6 +133,8 @@ def _table() -> list[Route]:
         Route(12, "Heartbeat", (0, 4), 4, "k12_heartbeat"),
         Route(13, "LeaveGroup", (0, 5), 4, "k13_leave_group", elements_max=GROUP_ELEMENTS_MAX),
         Route(14, "SyncGroup", (0, 5), 4, "k14_sync_group", elements_max=GROUP_ELEMENTS_MAX),
+        Route(15, "DescribeGroups", (0, 6), 5, "k15_describe_groups"),
+        Route(16, "ListGroups", (0, 5), 3, "k16_list_groups"),
         Route(18, "ApiVersions", (0, 4), 3, "k18_api_versions", listeners=BOTH),
         Route(19, "CreateTopics", (2, 7), 5, "k19_create_topics", listeners=BOTH, is_forwarded=True),
         Route(20, "DeleteTopics", (1, 6), 4, "k20_delete_topics", listeners=BOTH, is_forwarded=True),
@@ -139,6 +145,7 @@ def _table() -> list[Route]:
         Route(33, "AlterConfigs", (0, 2), 2, "k33_alter_configs", listeners=BOTH, is_forwarded=True),
         Route(35, "DescribeLogDirs", (1, 5), 2, "k35_describe_log_dirs"),
         Route(37, "CreatePartitions", (0, 3), 2, "k37_create_partitions", listeners=BOTH, is_forwarded=True),
+        Route(42, "DeleteGroups", (0, 2), 2, "k42_delete_groups"),
         Route(43, "ElectLeaders", (0, 2), 2, "k43_elect_leaders", listeners=BOTH, is_forwarded=True),
         Route(
             44, "IncrementalAlterConfigs", (0, 1), 1, "k44_incremental_alter_configs", listeners=BOTH, is_forwarded=True
@@ -161,6 +168,7 @@ def _table() -> list[Route]:
             listeners=BOTH,
             is_forwarded=True,
         ),
+        Route(47, "OffsetDelete", (0, 0), NEVER, "k47_offset_delete"),
         Route(52, "Vote", (0, 2), 0, "k52_vote", listeners=(CONTROLLER,)),
         Route(53, "BeginQuorumEpoch", (0, 1), 1, "k53_begin_quorum_epoch", listeners=(CONTROLLER,)),
         Route(54, "EndQuorumEpoch", (0, 1), 1, "k54_end_quorum_epoch", listeners=(CONTROLLER,)),
