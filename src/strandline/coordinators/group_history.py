@@ -67,9 +67,7 @@ class Happening(StrEnum):
     """The assignment is computed anew for another reason, which is said."""
 
 
-ENDINGS = frozenset(
-    {Happening.LEFT, Happening.REMOVED, Happening.TIMED_OUT, Happening.LATE, Happening.FENCED}
-)
+ENDINGS = frozenset({Happening.LEFT, Happening.REMOVED, Happening.TIMED_OUT, Happening.LATE, Happening.FENCED})
 
 
 class Note(NamedTuple):
@@ -124,7 +122,7 @@ class _Observed:
         self.open: Rebalance | None = None
         self.past: deque[Rebalance] = deque()
         self.joined_ms: dict[str, int] = {}
-        """Of the members that joined while we looked."""
+        """Of the members that joined while we looked, by instance id or else by member id."""
         self.short_lives: dict[tuple[str, str], list[int]] = {}
         """When the lives ended that ended soon, by client."""
 
@@ -170,7 +168,11 @@ class GroupHistory:
         rebalance.epoch = _epoch_of(group)
         rebalance.group_type = _type_of(group)
         rebalance.members = len(group.members)
-        observed.joined_ms = {each: at_ms for each, at_ms in observed.joined_ms.items() if each in group.members}
+        observed.joined_ms = {
+            seat: at_ms
+            for seat, at_ms in observed.joined_ms.items()
+            if seat in group.members or seat in group.static_members
+        }
         changes = _changes(rebalance.before or {}, holdings(group))
         rebalance.before = None
         rebalance.changes = tuple(changes[:CHANGES_MAX])
@@ -256,14 +258,17 @@ def _flaps(observed: _Observed, what: Happening, who: Who, now_ms: int) -> int:
     # Clients of one service often share a client id, and each restart gives a new member id: so the host counts too.
     client = ("", who.instance_id) if who.instance_id is not None else (who.client_id, who.client_host)
     lives = [at_ms for at_ms in observed.short_lives.get(client, ()) if at_ms > now_ms - FLAP_WINDOW_MS]
-    if what is Happening.JOINED or what is Happening.RETURNED:
-        observed.joined_ms[who.member_id] = now_ms
-    elif what in ENDINGS:
-        joined_ms = observed.joined_ms.pop(who.member_id, None)
+    seat = who.instance_id or who.member_id
+    joins = what is Happening.JOINED or what is Happening.RETURNED
+    if joins or what in ENDINGS:
+        # Of a static member nobody hears that it died, only that another process took its seat.
+        joined_ms = observed.joined_ms.pop(seat, None)
         if joined_ms is not None and now_ms - joined_ms < SHORT_LIFE_MS:
             lives.append(now_ms)
-            if client not in observed.short_lives and len(observed.short_lives) >= FLAPPERS_MAX:
-                del observed.short_lives[next(iter(observed.short_lives))]
+    if joins:
+        observed.joined_ms[seat] = now_ms
+    if client not in observed.short_lives and len(observed.short_lives) >= FLAPPERS_MAX:
+        del observed.short_lives[next(iter(observed.short_lives))]
     if lives:
         observed.short_lives[client] = lives[-REBALANCES_PER_GROUP_MAX:]
     else:

@@ -8,7 +8,9 @@ from uuid import UUID
 
 from strandline.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from strandline.coordinators.classic_group import ClassicGroup, GroupState, Member, Protocol
+from strandline.coordinators.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from strandline.coordinators.events import JoinGroup
+from strandline.coordinators.group_history import Happening
 from strandline.coordinators.group_records import group_metadata_record
 from strandline.coordinators.rebalance import (
     answer_waiting,
@@ -22,7 +24,7 @@ from strandline.coordinators.rebalance import (
     session_key,
 )
 from strandline.coordinators.turn import Turn
-from strandline.errors import ErrorCode
+from strandline.errors import ErrorCode, MalformedMessage
 
 if TYPE_CHECKING:
     from random import Random
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 UNKNOWN_MEMBER_ID = ""
 MEMBER_ID_REQUIRED_FROM_VERSION = 4
 SKIP_ASSIGNMENT_FROM_VERSION = 9
+
+COMPARED_BYTES_MAX = 65_536
+"""Of a subscription; whether a longer one names other topics than before is not looked at."""
+TAKEN_OVER = "another process joined with its instance id"
 
 
 def request_error(request: JoinGroupRequest, turn: Turn) -> ErrorCode:
@@ -50,7 +56,7 @@ def join(group: ClassicGroup, event: JoinGroup, turn: Turn, random: Random, *, m
     member_id = event.request.member_id
     if not has_room_for(group, member_id, turn):
         if member_id in group.members or member_id in group.pending_join:
-            remove_member(group, member_id, turn)
+            remove_member(group, member_id, turn, why=Happening.REMOVED, reason="the group is full")
         refuse(event, ErrorCode.GROUP_MAX_SIZE_REACHED, turn, member_id=UNKNOWN_MEMBER_ID)
         maybe_complete_join(group, turn)
     elif not group.supports(event.request.protocol_type, protocols_of(event.request.protocols)):
@@ -135,6 +141,7 @@ def add_member(group: ClassicGroup, event: JoinGroup, member_id: str, turn: Turn
     )
     if group.is_initial_rebalance:
         group.joined_during_initial_delay = True
+    turn.note(group, Happening.JOINED, member, reason=request.reason or "")
     group.add(member, request.protocol_type)
     group.awaiting_join[member_id] = event.token
     turn.start_timer(session_key(group, member_id), turn.config.new_member_join_timeout_ms)
@@ -142,6 +149,12 @@ def add_member(group: ClassicGroup, event: JoinGroup, member_id: str, turn: Turn
 
 
 def join_again(group: ClassicGroup, member: Member, event: JoinGroup, turn: Turn) -> None:
+    if subscribes_to_others(member, event.request):
+        turn.note(group, Happening.SUBSCRIBED, member, reason=event.request.reason or "")
+    elif group.state is not GroupState.PREPARING_REBALANCE:
+        # Whoever joins again while all have to does only that. Now it is this member that makes all join.
+        leads = "its leader" if member.member_id == group.leader_id else ""
+        turn.note(group, Happening.ASKED, member, reason=event.request.reason or leads)
     update_and_wait(group, member, event, turn)
     maybe_prepare_or_complete(group, turn)
 
@@ -163,15 +176,19 @@ def replace_static_member(group: ClassicGroup, event: JoinGroup, new_id: str, tu
     old_id = group.static_members[event.request.group_instance_id]
     old_leader = group.leader_id
     # Two processes with one instance id: the later one wins, and the earlier one hears it at once if it waits.
+    if old_id in group.awaiting_join or old_id in group.awaiting_sync:
+        turn.note(group, Happening.FENCED, group.members[old_id], reason=TAKEN_OVER, opens=False)
     answer_waiting(group, old_id, ErrorCode.FENCED_INSTANCE_ID, turn, told_id=old_id)
     turn.cancel_timer(session_key(group, old_id))
     member = group.replace_static(old_id, new_id)
+    turn.note(group, Happening.RETURNED, member, reason=event.request.reason or "", opens=False)
     update_and_wait(group, member, event, turn)
     restart_session(group, member, turn)
     if group.state is GroupState.STABLE:
         if group.select_protocol() == group.protocol_name:
             keep_generation(group, event, member, turn, old_leader=old_leader)
         else:
+            turn.note(group, Happening.ASKED, member, reason="the protocol that all support is another one now")
             prepare_rebalance(group, turn)
     elif group.state is GroupState.COMPLETING_REBALANCE:
         # The leader may already compute an assignment for the old member id, which nobody answers to any more.
@@ -195,6 +212,21 @@ def keep_generation(
         response = join_response(group, member.member_id, with_members=False)
         response.leader = old_leader or ""
     turn.reply(event.token, response)
+
+
+def subscribes_to_others(member: Member, request: JoinGroupRequest) -> bool:
+    """Whether the member wants other topics than before. What it owns, which it says too, is left aside."""
+    offered = protocols_of(request.protocols)
+    if member.protocols == offered or request.protocol_type != PROTOCOL_TYPE:
+        return False
+    before = next((protocol.metadata for protocol in member.protocols), b"")
+    after = next((protocol.metadata for protocol in offered), b"")
+    if max(len(before), len(after)) > COMPARED_BYTES_MAX:
+        return False
+    try:
+        return set(decode_subscription(before).topics) != set(decode_subscription(after).topics)
+    except MalformedMessage:
+        return False
 
 
 def rebalance_timeout_of(request: JoinGroupRequest) -> int:

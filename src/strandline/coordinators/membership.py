@@ -9,6 +9,7 @@ from strandline.codec.messages.sync_group_request import SyncGroupRequest
 from strandline.codec.messages.sync_group_response import SyncGroupResponse
 from strandline.coordinators.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.events import Heartbeat, LeaveGroup, SyncGroup
+from strandline.coordinators.group_history import Happening
 from strandline.coordinators.group_records import group_metadata_record
 from strandline.coordinators.rebalance import (
     maybe_complete_join,
@@ -69,6 +70,7 @@ def assign(group: ClassicGroup, request: SyncGroupRequest, turn: Turn) -> None:
     group.transition_to(GroupState.STABLE, now_ms=turn.now_ms)
     # Before the answers: a member must not work on partitions by an assignment that a crash could take back.
     turn.append(group_metadata_record(group))
+    turn.settle(group)
 
 
 def heartbeat(group: ClassicGroup | None, event: Heartbeat, turn: Turn) -> None:
@@ -116,12 +118,12 @@ def leave_one(group: ClassicGroup, identity: MemberIdentity, turn: Turn) -> Erro
         member_id = group.static_members.get(identity.group_instance_id or "")
         if identity.group_instance_id is None or member_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        remove_member(group, member_id, turn)
+        remove_member(group, member_id, turn, why=Happening.REMOVED, reason=identity.reason or "")
         return ErrorCode.NONE
     if identity.member_id in group.pending_join:
-        remove_member(group, identity.member_id, turn)
+        remove_member(group, identity.member_id, turn, why=Happening.LEFT, reason=identity.reason or "")
         return ErrorCode.NONE
     code = group.member_error(identity.member_id, identity.group_instance_id)
     if code is ErrorCode.NONE:
-        remove_member(group, identity.member_id, turn)
+        remove_member(group, identity.member_id, turn, why=Happening.LEFT, reason=identity.reason or "")
     return code

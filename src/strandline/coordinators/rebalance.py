@@ -10,9 +10,13 @@ from strandline.codec.messages.join_group_response import JoinGroupResponse, Joi
 from strandline.codec.messages.sync_group_response import SyncGroupResponse
 from strandline.coordinators.classic_group import ClassicGroup, GroupState, Member
 from strandline.coordinators.events import TimerKey, TimerKind
+from strandline.coordinators.group_history import Happening
 from strandline.coordinators.group_records import group_metadata_record
 from strandline.coordinators.turn import Turn
 from strandline.errors import ErrorCode
+
+NOT_JOINED = "did not join again within the rebalance timeout"
+NOT_SYNCED = "did not ask for its assignment within the rebalance timeout"
 
 
 def session_key(group: ClassicGroup, member_id: str) -> TimerKey:
@@ -69,8 +73,11 @@ def answer_waiting(group: ClassicGroup, member_id: str, code: ErrorCode, turn: T
         turn.reply(token, SyncGroupResponse(error_code=code))
 
 
-def remove_member(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+def remove_member(group: ClassicGroup, member_id: str, turn: Turn, *, why: Happening, reason: str = "") -> None:
     """Take a member or pending member out. A client that still waits is sent back to join as somebody new."""
+    member = group.members.get(member_id)
+    if member is not None:
+        turn.note(group, why, member, reason=reason)
     answer_waiting(group, member_id, ErrorCode.UNKNOWN_MEMBER_ID, turn)
     turn.cancel_timer(session_key(group, member_id))
     group.remove(member_id)
@@ -126,7 +133,7 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
         if member.group_instance_id is None and member.member_id not in group.awaiting_join
     ]
     for member_id in absent:
-        remove_member(group, member_id, turn)
+        remove_member(group, member_id, turn, why=Happening.LATE, reason=NOT_JOINED)
 
     if group.members and not group.elect_joined_leader():
         # Only static members are left and none of them is here. Their sessions end the wait, or one returns.
@@ -136,6 +143,7 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
     group.begin_next_generation(now_ms=turn.now_ms)
     if group.state is GroupState.EMPTY:
         turn.append(group_metadata_record(group))
+        turn.settle(group)
         return
     for member in group.members.values():
         token = group.awaiting_join.pop(member.member_id, None)
@@ -183,11 +191,15 @@ def on_session_timeout(group: ClassicGroup, member_id: str, turn: Turn) -> None:
     if waits and not member.is_new:
         # Its request is parked with us, so it cannot send heartbeats: waiting is a sign of life.
         return
-    remove_member(group, member_id, turn)
+    remove_member(group, member_id, turn, why=Happening.TIMED_OUT, reason=silence(member))
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare_rebalance(group, turn)
     elif group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
         complete_join(group, turn)
+
+
+def silence(member: Member) -> str:
+    return f"not heard of for {member.session_timeout_ms} ms, its session"
 
 
 def on_join_timeout(group: ClassicGroup, turn: Turn) -> None:
@@ -208,5 +220,5 @@ def on_sync_timeout(group: ClassicGroup, turn: Turn) -> None:
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
         return
     for member_id in list(group.pending_sync):
-        remove_member(group, member_id, turn)
+        remove_member(group, member_id, turn, why=Happening.LATE, reason=NOT_SYNCED)
     prepare_rebalance(group, turn)
