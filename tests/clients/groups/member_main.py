@@ -1,0 +1,21 @@
+"""The frame of a member that is a Python program: its argument, its standard input and its standard output."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+
+from tests.clients.groups.telling import Teller, Wanted
+
+
+def run(member: Callable[[Wanted, Teller, threading.Event], None]) -> None:
+    """Be a member until standard input ends."""
+    stopping = threading.Event()
+
+    def listen() -> None:
+        sys.stdin.buffer.read()
+        stopping.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    member(Wanted.of(sys.argv[1]), Teller(sys.stdout.fileno()), stopping)
