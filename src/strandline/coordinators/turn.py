@@ -12,7 +12,6 @@ from strandline.coordinators.events import (
     Reply,
     Response,
     StartTimer,
-    Tell,
     TimerKey,
     Token,
 )
