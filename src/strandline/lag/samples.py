@@ -77,6 +77,14 @@ class Window:
     def span_ms(self) -> int:
         return self.samples[-1].at_ms - self.samples[0].at_ms if self.samples else 0
 
+    def passed_at_ms(self, offset: int) -> int | None:
+        """About when the end of the log passed `offset`, which is when that record was written, as far as was seen."""
+        for before, after in zip(self.samples, self.samples[1:], strict=False):
+            if before.end <= offset < after.end:
+                share = (offset - before.end) / (after.end - before.end)
+                return before.at_ms + round(share * (after.at_ms - before.at_ms))
+        return None
+
     def waiting_ms(self) -> int:
         """For how long records were unread while the position did not move, as far as anybody looked."""
         return 0 if self.waiting_since_ms is None else self.last.at_ms - self.waiting_since_ms

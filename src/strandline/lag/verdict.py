@@ -113,7 +113,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 def rate(per_s: float) -> str:
     """`1234.5` as `1,234/s`; slow ones by the minute or the hour, so that they are not told as nothing."""
     for factor, unit in ((1, "s"), (60, "min"), (3600, "h")):
-        if abs(per_s) * factor >= 1 or unit == "h":
+        if abs(per_s) * factor >= 1 or not per_s or unit == "h":
             number = per_s * factor
             return f"{number:,.0f}/{unit}" if abs(number) >= 10 or number == int(number) else f"{number:.1f}/{unit}"
     raise AssertionError("the last unit takes everything")

@@ -1,0 +1,294 @@
+"""Looks at the positions of all groups that this node coordinates, every few seconds, so that `/metrics` can judge them.
+
+A partition of which this node has a replica in sync is looked at here, and for the others their leaders are asked. What
+a look finds goes into the window of the position (`lag.samples`); figures and verdicts are made when somebody reads
+the page.
+
+What it costs: a position that did not move takes some microseconds of a look, one that moved and has records unread
+some tens, for the header of one batch is read. That is spread over turns of the loop, and windows over which nothing
+changed hold two samples. Nothing waits for a disk: what the page cache does not hold is read by a thread, for a few
+positions in each look.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strandline.broker.lag_leaders import LagLeaders, Place, Range
+from strandline.errors import StrandlineError
+from strandline.handlers.shares import gradually
+from strandline.ids import ZERO_UUID
+from strandline.lag.figures import Figures, Retention, figures
+from strandline.lag.samples import UNKNOWN, Sample, Window
+from strandline.lag.verdict import Judgement, judge
+from strandline.log.partition_log import PartitionLog
+from strandline.log.segment import ColdRead
+from strandline.partition.standing import Standing, size_behind, stand, stand_in
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+    from strandline.coordinators.group_shard import GroupShard
+    from strandline.partition.partition import Partition
+    from strandline.quorum.cluster_image import Topic
+    from strandline.runtime import TimerHandle
+
+log = logging.getLogger("strandline.groups")
+
+POSITIONS_MAX: Final = 100_000
+"""Positions that one node watches; those beyond are not judged."""
+COLD_READS_MAX: Final = 16
+"""Times of records that a thread reads from disk in each look."""
+TIMES_ASKED_MAX: Final = 16
+"""Times of records that other brokers are asked for in each look."""
+
+
+class Tracked(Window):
+    """A position: what was seen of it, and the time of the record there, which is read once for each offset."""
+
+    __slots__ = ("round", "standing", "standing_at")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.round = 0
+        self.standing: Standing | None = None
+        self.standing_at = UNKNOWN
+        """The offset for which `standing` was found."""
+
+
+class Judged(NamedTuple):
+    """A position with its figures, as `/metrics` shows it."""
+
+    group_id: str
+    topic: str
+    partition: int
+    figures: Figures
+    judgement: Judgement
+
+
+class LagSampler:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._runtime = node.runtime
+        self._groups: dict[str, dict[Place, Tracked]] = {}
+        self._leaders = LagLeaders(node)
+        self._timer: TimerHandle | None = None
+        self._round = 0
+        self._positions = 0
+        self._cold_reads = self._times_asked = 0
+        self._is_looking = self._is_closed = False
+        self._has_complained = False
+
+    @property
+    def interval_s(self) -> float:
+        return self._node.config.group_lag_interval_ms / 1000
+
+    def start(self) -> None:
+        """Look from now on; not at all if the interval is 0."""
+        if self._timer is None and not self._is_closed and self.interval_s > 0:
+            self._timer = self._runtime.call_later(self.interval_s, self._look)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._leaders.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # What the page shows
+
+    def judged(self) -> Iterator[Judged]:
+        """Every position that was looked at, one by one; the lists are copied, so that a page may take its time."""
+        retentions: dict[str, Retention] = {}
+        for shard in self._node.groups.loaded_shards():
+            for group_id in list(shard.groups):
+                for (topic, index), tracked in list(self._groups.get(group_id, {}).items()):
+                    group = shard.groups.get(group_id)
+                    if group is None or not tracked.samples:
+                        continue
+                    if topic not in retentions:
+                        retentions[topic] = self._retention(topic)
+                    seen = figures(tracked, retentions[topic])
+                    yield Judged(group_id, topic, index, seen, judge(seen, is_read=bool(group.members)))
+
+    def last_range(self, group_id: str, place: Place) -> Range | None:
+        """Log start and high watermark of a partition as of the last look at it."""
+        tracked = self._groups.get(group_id, {}).get(place)
+        return None if tracked is None or not tracked.samples else (tracked.last.log_start, tracked.last.end)
+
+    def _retention(self, topic_name: str) -> Retention:
+        topic = self._node.image.topic_by_name(topic_name)
+        if topic is None:
+            return Retention()
+        config = self._node.config.topic_config_in_force(topic.config_overrides)
+        return Retention.of(
+            cleanup_policy=",".join(config.cleanup_policy),
+            retention_ms=config.retention_ms,
+            retention_bytes=config.retention_bytes,
+        )
+
+    # Looking
+
+    def _look(self) -> None:
+        self._timer = self._runtime.call_later(max(0.1, self.interval_s), self._look)
+        # A look that takes longer than the interval is not overtaken by the next.
+        if self._is_looking or self._is_closed:
+            return
+        self._is_looking = True
+        self._round += 1
+        self._positions = self._cold_reads = self._times_asked = 0
+        absent: dict[int, dict[Place, list[tuple[str, int]]]] = {}
+        gradually(self._runtime, self._look_at_all(absent), lambda _: self._end_look(absent))
+
+    def _look_at_all(self, absent: dict[int, dict[Place, list[tuple[str, int]]]]) -> Iterator[None]:
+        for shard in self._node.groups.loaded_shards():
+            for group_id in list(shard.groups):
+                yield from self._look_at_group(shard, group_id, absent)
+
+    def _look_at_group(
+        self, shard: GroupShard, group_id: str, absent: dict[int, dict[Place, list[tuple[str, int]]]]
+    ) -> Iterator[None]:
+        image = self._node.image
+        for name, partitions in list(shard.offsets.of_group(group_id)):
+            topic = image.topic_by_name(name)
+            if topic is None:
+                continue
+            for index, value in list(partitions.items()):
+                if ZERO_UUID != value.topic_id != topic.id or not 0 <= index < len(topic.partitions):
+                    continue
+                if self._positions >= POSITIONS_MAX:
+                    self._complain()
+                    return
+                self._positions += 1
+                tracked = self._tracked(group_id, (name, index))
+                partition = self._replica(topic, index)
+                if partition is not None:
+                    self._note_replica(tracked, partition, value.offset)
+                else:
+                    leader_id = topic.partitions[index].leader
+                    waiting = absent.setdefault(leader_id, {}).setdefault((name, index), [])
+                    waiting.append((group_id, value.offset))
+                yield
+
+    def _tracked(self, group_id: str, place: Place) -> Tracked:
+        tracked = self._groups.setdefault(group_id, {}).get(place)
+        if tracked is None:
+            tracked = self._groups[group_id][place] = Tracked()
+        tracked.round = self._round
+        return tracked
+
+    def _replica(self, topic: Topic, index: int) -> Partition | None:
+        """The partition if this node has all that is committed in it, save what its leader committed just now."""
+        partition = self._node.partition(topic.name, index)
+        if partition is None or partition.log.failure is not None or partition.topic_id != topic.id:
+            return None
+        return partition if partition.is_leader or self._node.node_id in topic.partitions[index].isr else None
+
+    def _complain(self) -> None:
+        if not self._has_complained:
+            self._has_complained = True
+            log.warning("more than %d positions of groups: the lag of the others is not watched", POSITIONS_MAX)
+
+    def _end_look(self, absent: dict[int, dict[Place, list[tuple[str, int]]]]) -> None:
+        self._is_looking = False
+        for group_id, places in list(self._groups.items()):
+            for place in [place for place, tracked in places.items() if tracked.round != self._round]:
+                del places[place]
+            if not places:
+                del self._groups[group_id]
+        if self._is_closed:
+            return
+        self._leaders.keep(absent)
+        for leader_id, waiting in absent.items():
+            if leader_id >= 0:
+                self._leaders.ask_ranges(leader_id, list(waiting), partial(self._on_ranges, leader_id, waiting))
+
+    # Replicas of this node
+
+    def _note_replica(self, tracked: Tracked, partition: Partition, committed: int) -> None:
+        end = partition.high_watermark
+        if not partition.is_leader and end < committed <= partition.log.log_end_offset:
+            # A follower learns of the high watermark a little later than whoever read up to it.
+            end = committed
+        start = partition.log_start_offset
+        age_ms, size_bytes = 0, 0
+        if start <= committed < end:
+            standing = self._standing(tracked, partition.log, committed)
+            age_ms = self._age_ms(standing.timestamp_ms) if standing is not None else UNKNOWN
+            size_bytes = UNKNOWN
+            if standing is not None and partition.config.retention_bytes >= 0:
+                behind = size_behind(partition.log, standing)
+                size_bytes = UNKNOWN if behind is None else behind
+        tracked.add(Sample(self._now_ms(), committed, start, end, age_ms, size_bytes))
+
+    def _standing(self, tracked: Tracked, partition_log: PartitionLog, offset: int) -> Standing | None:
+        if tracked.standing_at != offset:
+            tracked.standing, tracked.standing_at = None, UNKNOWN
+            try:
+                tracked.standing, tracked.standing_at = stand(partition_log, offset), offset
+            except ColdRead:
+                self._stand_later(tracked, partition_log, offset)
+            except (StrandlineError, OSError) as error:
+                log.debug("the record at %d of %s could not be looked at: %s", offset, partition_log.directory, error)
+        return tracked.standing
+
+    def _stand_later(self, tracked: Tracked, partition_log: PartitionLog, offset: int) -> None:
+        """Have a thread read what only the disk knows; the next look finds it."""
+        segment = partition_log.segment_of(offset)
+        if segment is None or self._cold_reads >= COLD_READS_MAX:
+            return
+        self._cold_reads += 1
+        segment.retain()
+
+        def done(standing: Standing | None, error: BaseException | None) -> None:
+            segment.release()
+            if standing is not None:
+                tracked.standing, tracked.standing_at = standing, offset
+
+        self._runtime.in_thread(partial(stand_in, segment, offset, may_block=True), done)
+
+    # Partitions of other nodes
+
+    def _on_ranges(
+        self, leader_id: int, waiting: dict[Place, list[tuple[str, int]]], ranges: dict[Place, Range]
+    ) -> None:
+        if not self._is_closed:
+            work = self._note_ranges(leader_id, waiting, ranges)
+            gradually(self._runtime, work, lambda _: None)
+
+    def _note_ranges(
+        self, leader_id: int, waiting: dict[Place, list[tuple[str, int]]], ranges: dict[Place, Range]
+    ) -> Iterator[None]:
+        for place, (start, end) in ranges.items():
+            for group_id, committed in waiting[place]:
+                tracked = self._groups.get(group_id, {}).get(place)
+                if tracked is not None:
+                    age_ms = self._age_elsewhere_ms(leader_id, place, tracked, committed) if committed < end else 0
+                    tracked.add(Sample(self._now_ms(), committed, start, end, age_ms))
+                yield
+
+    def _age_elsewhere_ms(self, leader_id: int, place: Place, tracked: Tracked, committed: int) -> int:
+        """By the record if its leader was asked for it, else by when the end of the log was seen to pass it."""
+        if tracked.standing_at == committed and tracked.standing is not None:
+            return self._age_ms(tracked.standing.timestamp_ms)
+        passed_at_ms = tracked.passed_at_ms(committed)
+        if passed_at_ms is not None:
+            return max(0, self._now_ms() - passed_at_ms)
+        if self._times_asked < TIMES_ASKED_MAX:
+            self._times_asked += 1
+            self._leaders.ask_time(leader_id, place, committed, partial(_on_time, tracked, committed))
+        return UNKNOWN
+
+    def _age_ms(self, timestamp_ms: int) -> int:
+        return UNKNOWN if timestamp_ms < 0 else max(0, self._runtime.now_ms() - timestamp_ms)
+
+    def _now_ms(self) -> int:
+        """For rates; it never goes back."""
+        return int(self._runtime.monotonic() * 1000)
+
+
+def _on_time(tracked: Tracked, offset: int, timestamp_ms: int | None) -> None:
+    if timestamp_ms is not None:
+        tracked.standing, tracked.standing_at = Standing(UNKNOWN, UNKNOWN, timestamp_ms), offset

@@ -1,0 +1,60 @@
+"""Where a position stands in a log: the time of the record there, and how many bytes lie behind it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import NamedTuple
+
+from strandline.codec.record_batch import HEADER, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader
+from strandline.log.partition_log import PartitionLog
+from strandline.log.segment import ColdRead, Segment
+
+
+class Standing(NamedTuple):
+    """The batch that holds a position: its segment, where it lies in that, and its time.
+
+    The time is that of the batch's first record: to open the batch for the others would cost more than the
+    difference, which is what its producer lingered, is worth.
+    """
+
+    base_offset: int
+    position: int
+    timestamp_ms: int
+
+
+def stand(log: PartitionLog, offset: int) -> Standing | None:
+    """None if no batch reaches `offset`; raises ColdRead if only the disk knows."""
+    at = max(0, bisect_right(log.base_offsets, offset) - 1)
+    for segment in log.segments[at:]:
+        standing = stand_in(segment, offset, may_block=False)
+        if standing is not None:
+            return standing
+    return None
+
+
+def stand_in(segment: Segment, offset: int, *, may_block: bool) -> Standing | None:
+    """The same within one segment. A thread that may wait for the disk holds the segment meanwhile."""
+    position = segment.locate(offset, may_block=may_block)
+    if position is None:
+        return None
+    file = segment.file()
+    read = file.read_at if may_block else file.read_at_nowait
+    content = read(position, HEADER_SIZE)
+    if content is None:
+        raise ColdRead
+    if len(content) < HEADER_SIZE:
+        return None
+    return Standing(segment.base_offset, position, batch_time_ms(BatchHeader._make(HEADER.unpack(content))))
+
+
+def batch_time_ms(header: BatchHeader) -> int:
+    """When the first record of a batch was written; -1 if its producer did not say."""
+    return header.max_timestamp if header.attributes & LOG_APPEND_TIME else header.base_timestamp
+
+
+def size_behind(log: PartitionLog, standing: Standing) -> int | None:
+    """Bytes from the batch to the end of the log; None if its segment is no longer there."""
+    at = bisect_left(log.base_offsets, standing.base_offset)
+    if at >= len(log.segments) or log.base_offsets[at] != standing.base_offset:
+        return None
+    return sum(segment.size_bytes for segment in log.segments[at:]) - standing.position
