@@ -9,11 +9,13 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from strandline.broker.group_log import GroupLog
 from strandline.broker.group_topics import TopicsOfNode, overrides_of_node
 from strandline.broker.hosted_shard import HostedShard, InternalPartition, Request, waiting_of
 from strandline.broker_settings import BrokerSettings
 from strandline.coordinators.events import TopicDeleted, TopicsChanged
 from strandline.coordinators.group_config import GroupConfig, Overrides, no_overrides
+from strandline.coordinators.group_history import GroupHistory
 from strandline.coordinators.group_shard import GroupShard
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
 from strandline.coordinators.topics import FixedTopics, Topics
@@ -66,8 +68,14 @@ class GroupDriver:
         self._config = config
         self._topic = topic
         self._topics = FixedTopics() if topics is None else topics
+        self._group_log = GroupLog(runtime)
         self._hosted: dict[int, HostedShard] = {}
         self._closed = False
+
+    @property
+    def history(self) -> GroupHistory:
+        """What this node saw of its groups, to look at and not to touch."""
+        return self._group_log.history
 
     def partition_index(self, group_id: str) -> int:
         """The partition whose leader coordinates the group; FindCoordinator answers with that leader."""
@@ -158,6 +166,7 @@ class GroupDriver:
             self._runtime,
             self._config,
             self._topics,
+            self._group_log,
             partition,
             on_closed=lambda: self._hosted.pop(index, None),
         )

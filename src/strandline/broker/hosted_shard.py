@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from strandline.broker.group_log import GroupLog
 from strandline.codec.columns import Record as BatchRecord
 from strandline.codec.columns import decode_batch, encode_batch
 from strandline.coordinators.call import Waiting
@@ -35,6 +36,7 @@ from strandline.coordinators.events import (
     Response,
     StartTimer,
     SyncGroup,
+    Tell,
     TimerFired,
     TimerKey,
     Token,
@@ -94,14 +96,16 @@ class HostedShard:
         runtime: Runtime,
         config: GroupConfig,
         topics: Topics,
+        group_log: GroupLog,
         partition: InternalPartition,
         *,
         on_closed: Callable[[], object],
     ) -> None:
         self.name = name
-        self.shard = GroupShard(config, runtime.random, topics)
+        self.shard = GroupShard(config, runtime.random, topics, group_log.history)
         self.is_loading = True
         self._runtime = runtime
+        self._group_log = group_log
         self._partition = partition
         self._on_closed = on_closed
         self._closed = False
@@ -189,6 +193,8 @@ class HostedShard:
                 self._start_timer(key, delay_ms / 1000)
             case CancelTimer(key=key):
                 self._cancel_timer(key)
+            case Tell():
+                self._group_log.tell(effect)
 
     # ---- appends and the replies that wait for them
 
