@@ -16,7 +16,8 @@ from strandline.broker.routes import Route
 _GROUP_APIS: Final = range(8, 15)
 _GROUP_RECORDS: Final = ("offset_commit_key", "offset_commit_value", "group_metadata_key", "group_metadata_value")
 _GROUPS: Final = (
-    *("group_config", "events", "call", "classic_group", "group_records", "turn", "rebalance", "offsets", "membership"),
+    *("group_config", "events", "call", "classic_group", "group_records", "consumer_group", "consumer_protocol"),
+    *("group_holdings", "group_history", "group_sentences", "turn", "rebalance", "offsets", "membership"),
     *("join", "replay", "group_shard"),
 )
 
@@ -28,11 +29,14 @@ def import_rest(routes: Iterable[Route]) -> Iterator[str]:
     yield from _messages(groups)
     yield from _modules("codec.messages", _GROUP_RECORDS)
     yield from _modules("coordinators", _GROUPS)
-    yield from _modules("broker", ("hosted_shard", "group_driver"))
+    yield from _modules("broker", ("group_log", "hosted_shard", "group_driver"))
     yield from _handlers(groups)
     others = [route for route in cold if route not in groups]
     yield from _messages(others)
     yield from _handlers(others)
+    yield from _modules("codec.messages", ("fetch_request", "fetch_response"))
+    yield from _modules("lag", ("samples", "figures", "verdict"))
+    yield from _modules("broker", ("lag_leaders", "lag_sampler"))
 
 
 def _messages(routes: Iterable[Route]) -> Iterator[str]:
