@@ -195,6 +195,12 @@ class BrokerSettings(ClusterSettings):
         "group.initial.rebalance.delay.ms", 3_000, at_least(0), "How long a new group waits for more members."
     )
     group_max_size: int = integer("group.max.size", INT_MAX, at_least(1), "Members that one group may have.")
+    group_lag_interval_ms: int = integer(
+        "group.lag.interval.ms",
+        10_000,
+        at_least(0),
+        "Strandline's own. How often a node looks how far the groups that it coordinates are behind; 0 is never.",
+    )
     offset_metadata_max_bytes: int = integer(
         "offset.metadata.max.bytes", 4096, at_least(0), "The longest metadata text of a committed offset."
     )

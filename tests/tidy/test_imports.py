@@ -38,16 +38,17 @@ MAY_IMPORT = {
     "quorum": {"codec"} | BASE,
     "coordinators": {"codec"} | BASE,
     "observability": {"codec"} | BASE,
+    "lag": set(),
     "handlers": {"codec", "log", "partition", "replication", "quorum", "coordinators", "observability"} | BASE,
-    "broker": {"codec", "log", "partition", "replication", "quorum", "coordinators", "handlers", "observability"}
+    "broker": {"codec", "log", "partition", "replication", "quorum", "coordinators", "handlers", "observability", "lag"}
     | BASE,
     # The simulation runs whole nodes on a loop, a network and disks of its own.
     "testing": {"codec", "log", "partition", "quorum", "broker"} | BASE,
     # Tools are clients: they speak the Kafka protocol. Only the commands that run a node know one, and `log dump`
     # reads files.
-    "cli": {"codec", "log", "broker", "testing", "coordinators", "quorum"} | BASE,
+    "cli": {"codec", "log", "broker", "testing", "coordinators", "quorum", "lag"} | BASE,
 }
-PURE = ("codec", "partition", "replication", "quorum", "coordinators")
+PURE = ("codec", "partition", "replication", "quorum", "coordinators", "lag")
 IMPURE = {
     "asyncio",
     "io",

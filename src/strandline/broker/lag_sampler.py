@@ -16,6 +16,7 @@ import logging
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
 
 from strandline.broker.lag_leaders import LagLeaders, Place, Range
 from strandline.errors import StrandlineError
@@ -48,10 +49,11 @@ TIMES_ASKED_MAX: Final = 16
 class Tracked(Window):
     """A position: what was seen of it, and the time of the record there, which is read once for each offset."""
 
-    __slots__ = ("round", "standing", "standing_at")
+    __slots__ = ("round", "standing", "standing_at", "topic_id")
 
-    def __init__(self) -> None:
+    def __init__(self, topic_id: UUID) -> None:
         super().__init__()
+        self.topic_id = topic_id
         self.round = 0
         self.standing: Standing | None = None
         self.standing_at = UNKNOWN
@@ -162,7 +164,7 @@ class LagSampler:
                     self._complain()
                     return
                 self._positions += 1
-                tracked = self._tracked(group_id, (name, index))
+                tracked = self._tracked(group_id, (name, index), topic.id)
                 partition = self._replica(topic, index)
                 if partition is not None:
                     self._note_replica(tracked, partition, value.offset)
@@ -172,10 +174,10 @@ class LagSampler:
                     waiting.append((group_id, value.offset))
                 yield
 
-    def _tracked(self, group_id: str, place: Place) -> Tracked:
+    def _tracked(self, group_id: str, place: Place, topic_id: UUID) -> Tracked:
         tracked = self._groups.setdefault(group_id, {}).get(place)
-        if tracked is None:
-            tracked = self._groups[group_id][place] = Tracked()
+        if tracked is None or tracked.topic_id != topic_id:
+            tracked = self._groups[group_id][place] = Tracked(topic_id)
         tracked.round = self._round
         return tracked
 

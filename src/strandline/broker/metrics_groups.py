@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from strandline.broker.lag_sampler import Judged
 from strandline.broker.metrics_scrape import Scrape
 from strandline.coordinators.offsets import CommittedOffsets
+from strandline.lag.figures import NEVER, Figures
 from strandline.observability.exposition import Metric, Sample, escaped
 
 
@@ -21,9 +23,20 @@ def _positions(scrape: Scrape) -> Iterator[tuple[str, str, int, int, int]]:
 def _positions_of(scrape: Scrape, offsets: CommittedOffsets, group_id: str) -> Iterator[tuple[str, str, int, int, int]]:
     for topic, partitions in list(offsets.of_group(group_id)):
         for index, value in list(partitions.items()):
-            partition = scrape.node.partition(topic, index)
-            if partition is not None:
-                yield group_id, topic, index, value.offset, max(0, partition.high_watermark - value.offset)
+            end = _end(scrape, group_id, topic, index)
+            if end is not None:
+                yield group_id, topic, index, value.offset, max(0, end - value.offset)
+
+
+def _end(scrape: Scrape, group_id: str, topic: str, index: int) -> int | None:
+    """The high watermark: of a partition that is led elsewhere, as it was at the last look."""
+    partition = scrape.node.partition(topic, index)
+    if partition is not None and partition.is_leader:
+        return partition.high_watermark
+    seen = scrape.node.lag.last_range(group_id, (topic, index))
+    if seen is not None:
+        return seen[1]
+    return None if partition is None else partition.high_watermark
 
 
 def _each(read: Callable[[int, int], int]) -> Callable[[Scrape], Iterator[Sample]]:
@@ -41,6 +54,31 @@ def _sum_lag(scrape: Scrape) -> Iterator[Sample]:
             if shard.offsets.has_any(group_id):
                 total = sum(lag for *_, lag in _positions_of(scrape, shard.offsets, group_id))
                 yield f'group="{escaped(group_id)}"', total
+
+
+def _judged(read: Callable[[Figures], float | None]) -> Callable[[Scrape], Iterator[Sample]]:
+    """A line for each position of which the figure is known."""
+
+    def samples(scrape: Scrape) -> Iterator[Sample]:
+        for each in scrape.judged():
+            value = read(each.figures)
+            if value is not None:
+                yield _labels_of(each), value
+
+    return samples
+
+
+def _verdicts(scrape: Scrape) -> Iterator[Sample]:
+    for each in scrape.judged():
+        yield f'{_labels_of(each)},verdict="{each.judgement.verdict}"', 1
+
+
+def _time_to_loss(figures: Figures) -> float | None:
+    return None if figures.time_to_loss_s == NEVER else figures.time_to_loss_s
+
+
+def _labels_of(each: Judged) -> str:
+    return f'consumergroup="{escaped(each.group_id)}",topic="{escaped(each.topic)}",partition="{each.partition}"'
 
 
 def _members(scrape: Scrape) -> Iterator[Sample]:
@@ -83,5 +121,41 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
     ),
     Metric(
         "kafka_consumergroup_group_sum_lag", "gauge", "Lag of a group over all its partitions.", _sum_lag, ("group",)
+    ),
+    Metric(
+        "strandline_group_lag_records",
+        "gauge",
+        "Offsets between the committed one, or the log start if that is later, and the high watermark, at the last look "
+        "(`group.lag.interval.ms`), wherever the partition is led.",
+        _judged(lambda figures: figures.lag),
+        _POSITION,
+    ),
+    Metric(
+        "strandline_group_lag_seconds",
+        "gauge",
+        "Age of the record at the committed offset; 0 when nothing is unread.",
+        _judged(lambda figures: figures.lag_s),
+        _POSITION,
+    ),
+    Metric(
+        "strandline_group_time_to_loss_seconds",
+        "gauge",
+        "Until retention deletes unread records at the present rates; not there where that is never.",
+        _judged(_time_to_loss),
+        _POSITION,
+    ),
+    Metric(
+        "strandline_group_lost_records",
+        "gauge",
+        "Offsets that were deleted before the group read them; not there where none were.",
+        _judged(lambda figures: figures.lost or None),
+        _POSITION,
+    ),
+    Metric(
+        "strandline_group_lag_verdict",
+        "gauge",
+        "Always 1; the label `verdict` says how the position is.",
+        _verdicts,
+        (*_POSITION, "verdict"),
     ),
 )

@@ -7,6 +7,7 @@ begins, and whatever hangs on them is read when its line is written.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC
 from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:
+    from strandline.broker.lag_sampler import Judged
     from strandline.broker.node import Node
     from strandline.coordinators.group_shard import GroupShard
 
@@ -26,6 +28,7 @@ class Scrape:
         self.deep = deep
         """Whether there is a line for each topic and partition, or one for all of them together."""
         self.partitions: list[Partition] = list(node.replicas.all())
+        self._judged: list[Judged] | None = None
 
     @cached_property
     def topics(self) -> dict[str, list[Partition]]:
@@ -61,3 +64,14 @@ class Scrape:
                 if partition.log.log_end_offset and groups.load(partition.index):
                     break
         return groups.loaded_shards()
+
+    def judged(self) -> Iterator[Judged]:
+        """The positions of groups with figures and verdict, which the first family that asks works out line by line."""
+        if self._judged is not None:
+            yield from self._judged
+            return
+        judged = []
+        for each in self.node.lag.judged():
+            judged.append(each)
+            yield each
+        self._judged = judged

@@ -42,6 +42,7 @@ from strandline.runtime import Runtime, TimerHandle
 
 if TYPE_CHECKING:
     from strandline.broker.group_driver import GroupDriver
+    from strandline.broker.lag_sampler import LagSampler
     from strandline.broker.telemetry import Telemetry
 
 log = logging.getLogger("strandline.node")
@@ -177,6 +178,13 @@ class Node:
 
         return Telemetry(self.runtime)
 
+    @cached_property
+    def lag(self) -> LagSampler:
+        """How far the groups that this node coordinates are behind."""
+        from strandline.broker.lag_sampler import LagSampler
+
+        return LagSampler(self)
+
     def _load_the_rest(self) -> None:
         """Import what the first requests of each kind would wait for, one module per turn of the loop."""
         if self.dispatcher.is_stopping:
@@ -185,6 +193,7 @@ class Node:
             self.runtime.call_soon(self._load_the_rest)
         else:
             _ = self.groups
+            self.lag.start()
 
     # What handlers ask
 
@@ -265,6 +274,8 @@ class Node:
 
     def _end(self, on_stopped: Callable[[], object]) -> None:
         self.client_door.close()
+        if "lag" in self.__dict__:
+            self.lag.close()
         if "groups" in self.__dict__:
             self.groups.close()
         self._drain(self.runtime.monotonic() + DRAIN_S_MAX, on_stopped)
