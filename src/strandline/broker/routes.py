@@ -32,6 +32,9 @@ BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
 BOTH: Final = (BROKER, CONTROLLER)
 
+OWN_APIS_FROM: Final = 20_000
+"""From here on keys are ours, far above Kafka's; a client passes over keys that it does not know."""
+
 TELEMETRY_APIS = (71, 72)
 """Advertised where somebody can see what clients push about themselves."""
 
@@ -201,4 +204,5 @@ def _table() -> list[Route]:
         Route(72, "PushTelemetry", (0, 0), 0, "k72_push_telemetry"),
         Route(74, "ListConfigResources", (0, 1), 0, "k74_list_config_resources"),
         Route(75, "DescribeTopicPartitions", (0, 0), 0, "k75_describe_topic_partitions"),
+        Route(20_001, "GroupHistory", (0, 0), 0, "k20001_group_history"),
     ]

@@ -134,6 +134,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         80: ("add_raft_voter_request", "AddRaftVoterRequest"),
         81: ("remove_raft_voter_request", "RemoveRaftVoterRequest"),
         82: ("update_raft_voter_request", "UpdateRaftVoterRequest"),
+        20001: ("group_history_request", "GroupHistoryRequest"),
     },
     "response": {
         0: ("produce_response", "ProduceResponse"),
@@ -190,6 +191,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         80: ("add_raft_voter_response", "AddRaftVoterResponse"),
         81: ("remove_raft_voter_response", "RemoveRaftVoterResponse"),
         82: ("update_raft_voter_response", "UpdateRaftVoterResponse"),
+        20001: ("group_history_response", "GroupHistoryResponse"),
     },
     "share-state-key": {
         0: ("share_snapshot_key", "ShareSnapshotKey"),

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 
 VERSION_LAST = 0x7FFF
-TEXTS = ("protocol", "metadata", "coordinator", "storage")
+TEXTS = ("protocol", "metadata", "coordinator", "storage", "strandline")
 
 _MESSAGE = re.compile(r"## (\w+)(?: \(id (\d+)\))? ([\w-]+) versions (\S+) flexible (\S+)")
 _STRUCT = re.compile(r"struct (\w+) (\S+)")

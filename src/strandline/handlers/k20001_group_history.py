@@ -1,0 +1,112 @@
+"""GroupHistory (20001), version 0: what this node saw of a group. It is Strandline's own; no other broker knows it.
+
+Asked of any node, which tells what it saw while it coordinated the group; `strandline group history` asks them all.
+Nothing is promised of it: the history lives in memory, is bounded, and goes with the process. Of a group that is not
+known there is none, which is no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from strandline.codec.message import encode
+from strandline.codec.messages.group_history_request import GroupHistoryRequest
+from strandline.codec.messages.group_history_response import (
+    GroupChange,
+    GroupHistoryResponse,
+    GroupNote,
+    GroupPartitions,
+    GroupRebalance,
+)
+from strandline.coordinators.call import Call
+from strandline.coordinators.group_history import Change, Note, Rebalance
+from strandline.coordinators.group_holdings import Partitions, Who, moved
+from strandline.errors import ErrorCode
+from strandline.handlers.context import RequestContext
+from strandline.handlers.shares import gradually, joined_response
+
+API_KEY = 20_001
+VERSIONS = (0, 0)
+
+NOBODY = Who("")
+
+
+def handle(context: RequestContext, request: GroupHistoryRequest) -> GroupHistoryResponse | None:
+    node = context.node
+    if not request.group_id:
+        return GroupHistoryResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    if request.rebalances_max < 1:
+        return GroupHistoryResponse(error_code=ErrorCode.INVALID_REQUEST)
+    history = node.groups.history
+    around = GroupHistoryResponse(node_id=node.node_id, now_ms=node.runtime.now_ms(), since_ms=history.since_ms)
+    wanted = history.of(request.group_id)[-request.rebalances_max :]
+    call = Call(context.reply, refusal=lambda code: GroupHistoryResponse(error_code=code))
+
+    def finish(parts: list[bytes | None]) -> None:
+        told = [part for part in parts if part is not None]
+        call.answer(joined_response(around, context.api_version, told))
+
+    gradually(node.runtime, encoded(context, wanted), finish)
+    response: GroupHistoryResponse | None = call.collect()
+    return response
+
+
+def encoded(context: RequestContext, rebalances: list[Rebalance]) -> Iterator[bytes | None]:
+    """Each of them as it goes into the answer, and None after each member of it, where others may be served."""
+    for rebalance in rebalances:
+        told = rebalance_of(rebalance)
+        for change in rebalance.changes:
+            told.changes.append(change_of(context, change))
+            yield None
+        yield encode(told, context.api_version)
+
+
+def rebalance_of(rebalance: Rebalance) -> GroupRebalance:
+    return GroupRebalance(
+        began_ms=rebalance.began_ms,
+        ended_ms=rebalance.ended_ms,
+        is_rebalance=rebalance.is_rebalance,
+        group_type=rebalance.group_type,
+        epoch=rebalance.epoch,
+        members=rebalance.members,
+        notes=[note_of(note) for note in rebalance.notes],
+        notes_left_out=rebalance.notes_left_out,
+        changes_left_out=rebalance.changes_left_out,
+    )
+
+
+def note_of(note: Note) -> GroupNote:
+    who = note.who or NOBODY
+    return GroupNote(
+        at_ms=note.at_ms,
+        what=note.what.value,
+        member_id=None if note.who is None else who.member_id,
+        instance_id=who.instance_id,
+        client_id=who.client_id,
+        client_host=who.client_host,
+        reason=note.reason,
+        flaps=note.flaps,
+    )
+
+
+def change_of(context: RequestContext, change: Change) -> GroupChange:
+    def name_of(topic_id: UUID) -> str:
+        topic = context.node.image.topic_by_id(topic_id)
+        return f"a topic that is gone ({topic_id})" if topic is None else topic.name
+
+    who, found = change.who, moved(change.before, change.after, name_of)
+    return GroupChange(
+        member_id=who.member_id,
+        instance_id=who.instance_id,
+        client_id=who.client_id,
+        client_host=who.client_host,
+        is_known=found is not None,
+        lost=[] if found is None else partitions_of(found.lost),
+        gained=[] if found is None else partitions_of(found.gained),
+        kept=0 if found is None else found.kept,
+    )
+
+
+def partitions_of(partitions: Partitions) -> list[GroupPartitions]:
+    return [GroupPartitions(topic=topic, partitions=sorted(numbers)) for topic, numbers in sorted(partitions.items())]
