@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from strandline.codec.internal_records import decode_coordinator_record
+from strandline.codec.messages.group_metadata_key import GroupMetadataKey
 from strandline.codec.messages.group_metadata_value import GroupMetadataValue
 from strandline.codec.messages.heartbeat_request import HeartbeatRequest
 from strandline.codec.messages.heartbeat_response import HeartbeatResponse
@@ -348,6 +349,8 @@ class Story:
                 f"{self.short_names.get(m.member_id, m.member_id)}={m.assignment.decode()}" for m in value.members
             )
             return f"log: {key.group} generation {value.generation} [{members}]"  # type: ignore[attr-defined]
+        if isinstance(key, GroupMetadataKey):
+            return f"log: {key.group} tombstone"
         what = "tombstone" if value is None else value.offset  # type: ignore[attr-defined]
         return f"log: {key.group} {key.topic}-{key.partition} = {what}"  # type: ignore[attr-defined]
 

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from strandline.broker.group_driver import GroupDriver
+from strandline.codec.answers import response_class
 from strandline.codec.columns import columns_of
 from strandline.codec.message import Message, decode_exact, encode
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
 from strandline.codec.messages.topic_record import TopicRecord
 from strandline.coordinators.group_config import GroupConfig
+from strandline.handlers.context import EncodedResponse
 from strandline.quorum.cluster_image import ClusterImage
 
 
@@ -138,11 +140,15 @@ class World:
         self.offsets_topic = OffsetsInMemory(partition_count)
         self.config = GroupConfig(**config)
         self.image = ClusterImage()
+        self.errors: list[tuple[int, int]] = []
         self.groups = GroupDriver(self.clock, self.config, self.offsets_topic)
 
     @property
     def runtime(self) -> TurnedClock:
         return self.clock
+
+    def count_error(self, api_key: int, code: int) -> None:
+        self.errors.append((api_key, code))
 
     def make_topic(self, name: str, *, partition_count: int = 2) -> uuid.UUID:
         topic_id = uuid.UUID(int=self.clock.random.getrandbits(128), version=4)
@@ -166,7 +172,7 @@ class World:
 
     def ask(self, handler: Any, request: Message, version: int) -> Asked:
         """Send a request over the wire format to a handler; the answer comes now or later."""
-        asked = Asked(self, version)
+        asked = Asked(self, version, response_class(type(request)))
         response = handler.handle(asked, decode_exact(type(request), version, encode(request, version)))
         if response is not None:
             asked.reply(response)
@@ -176,16 +182,18 @@ class World:
 class Asked:
     """The context of one request, and what became of it."""
 
-    def __init__(self, node: World, api_version: int) -> None:
+    def __init__(self, node: World, api_version: int, response_class: type[Message]) -> None:
         self.node = node
         self.api_version = api_version
+        self.response_class = response_class
         self.client_id: str | None = "client"
         self.client_host = "127.0.0.1"
         self.replies: list[Any] = []
         self.on_reply: Callable[[], object] | None = None
 
-    def reply(self, response: Message) -> None:
-        self.replies.append(decode_exact(type(response), self.api_version, encode(response, self.api_version)))
+    def reply(self, response: Message | EncodedResponse) -> None:
+        body = response.body if isinstance(response, EncodedResponse) else encode(response, self.api_version)
+        self.replies.append(decode_exact(self.response_class, self.api_version, body))
         if self.on_reply is not None:
             self.on_reply()
 
