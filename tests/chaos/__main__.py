@@ -17,6 +17,7 @@ from rich.console import Console
 from tests.chaos import report
 from tests.chaos.faults import FAULTS, possible
 from tests.chaos.ground import Ground, GroundFailed, ground
+from tests.chaos.groups import GROUP_SETTINGS
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.report import Outcome
 from tests.chaos.rounds import play
@@ -47,7 +48,7 @@ def main() -> int:
     stopping = _stop_on_signals()
     try:
         system: System = StrandlineSystem() if options.system == "strandline" else KafkaSystem(heap_mb=512)
-        settings = {
+        settings = GROUP_SETTINGS | {
             "broker.session.timeout.ms": str(options.session_ms),
             "broker.heartbeat.interval.ms": str(min(500, options.session_ms // 4)),
         }

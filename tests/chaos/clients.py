@@ -7,17 +7,13 @@ import warnings
 from collections.abc import Sequence
 
 from confluent_kafka import Consumer, Producer
-from confluent_kafka import TopicPartition as Position
 
 from strandline.ids import TopicPartition
 from strandline.testing.client_threads import (
     IN_FLIGHT_MAX,
-    POLL_RECORDS_MAX,
-    QUICK_RETRIES,
     ClientThread,
     ConsumerThread,
     ProducerThread,
-    polls_of,
     value_of,
 )
 from strandline.testing.history import Assign, Op, Poll
@@ -140,49 +136,6 @@ class KafkaPythonFollower(ClientThread):
             self.recorder.add(Op(self.process, "ok", "poll", polls, invoked_ns, self.recorder.now_ns()))
 
 
-class GroupMember(ClientThread):
-    """One of several members of a group, which the brokers move partitions between and keep positions for."""
-
-    def __init__(self, recorder: Recorder, bootstrap: str, topic: str) -> None:
-        self.process = recorder.new_process()
-        super().__init__(recorder, f"member-{self.process}")
-        self.topic = topic
-        self._moved: set[str] = set()
-        self._settings = {
-            "bootstrap.servers": bootstrap,
-            "group.id": f"group-of-{topic}",
-            "auto.offset.reset": "earliest",
-            "session.timeout.ms": 10_000,
-            "auto.commit.interval.ms": 1_000,
-            **QUICK_RETRIES,
-        }
-
-    def work(self) -> None:
-        consumer = Consumer(dict(self._settings))
-        try:
-            consumer.subscribe([self.topic], on_assign=self._on_moved, on_revoke=self._on_moved, on_lost=self._on_moved)
-            self.recorder.add(Op(self.process, "ok", "subscribe", (), self.recorder.now_ns(), self.recorder.now_ns()))
-            while not self.stopping.is_set():
-                self._poll(consumer)
-        finally:
-            consumer.close()
-
-    def _on_moved(self, consumer: Consumer, partitions: Sequence[Position]) -> None:
-        self._moved.update(f"{partition.topic}-{partition.partition}" for partition in partitions)
-
-    def _poll(self, consumer: Consumer) -> None:
-        invoked_ns = self.recorder.now_ns()
-        answers = consumer.consume(POLL_RECORDS_MAX, 0.1)
-        moved, self._moved = tuple(sorted(self._moved)), set()
-        polls = tuple(polls_of([answer for answer in answers if answer.error() is None]))
-        now_ns = self.recorder.now_ns()
-        if polls:
-            self.recorder.add(Op(self.process, "ok", "poll", polls, invoked_ns, now_ns, rebalanced=moved))
-        for error in filter(None, (answer.error() for answer in answers)):
-            reason = f"{error.name()}: {error.str()}"
-            self.recorder.add(Op(self.process, "info", "poll", (), invoked_ns, now_ns, error=reason))
-
-
 def clients_of(
     recorder: Recorder,
     bootstrap: str,
@@ -192,7 +145,10 @@ def clients_of(
     per_second: int,
     kafka_python: bool,
 ) -> tuple[list[ProducerThread], list[ClientThread]]:
-    """A producer for each partition, so that one without a leader holds up no other, one for all, and the readers."""
+    """A producer for each partition, so that one without a leader holds up no other, one for all, and the readers.
+
+    Groups stand in `groups.py`.
+    """
     rng = random.Random(seed)
     shares = [*([partition] for partition in partitions), list(partitions)]
     producers: list[ProducerThread] = [
@@ -201,7 +157,6 @@ def clients_of(
     consumers: list[ClientThread] = [
         ConsumerThread(recorder, bootstrap, partitions),
         RereadingConsumer(recorder, bootstrap, partitions, rng),
-        *(GroupMember(recorder, bootstrap, partitions[0].topic) for _ in range(2)),
     ]
     if kafka_python:
         consumers.append(KafkaPythonFollower(recorder, bootstrap, partitions))

@@ -16,18 +16,21 @@ from bench.brokers import BrokerFailed
 from bench.wire import ServerRefused
 from tests.chaos.availability import acknowledgement_times, longest_silence_s
 from tests.chaos.clients import clients_of
+from tests.chaos.groups import PositionWatcher, groups_over
 from tests.chaos.nemesis import Inflicted, Nemesis
 
 from strandline.ids import TopicPartition
 from strandline.testing.checker import Report, check
 from strandline.testing.final_read import read_to_the_end
-from strandline.testing.history import Op
+from strandline.testing.history import Op, Send
 from strandline.testing.recorder import Recorder
 
 PARTITIONS = 6
 FINAL_READ_TIMEOUT_S = 120.0
 FIRST_ACKS = 100
 FIRST_ACKS_TIMEOUT_S = 60.0
+GROUPS_TIMEOUT_S = 120.0
+"""How long the groups may take to the end, once all is healed and nobody writes any more."""
 
 TOPIC_SETTINGS = {
     "min.insync.replicas": "2",
@@ -49,6 +52,7 @@ class Round:
     silences_s: list[float]
     """Per fault, how long some partition acknowledged nothing."""
     fatal_errors: list[str] = field(default_factory=list)
+    """Producers that gave up, and groups that did not reach the end."""
     seconds: float = 0.0
 
     @property
@@ -80,7 +84,8 @@ def play(
     producers, consumers = clients_of(
         recorder, cluster.bootstrap, partitions, seed=seed, per_second=per_second, kafka_python=kafka_python
     )
-    clients = [*producers, *consumers]
+    members, watchers = groups_over(recorder, cluster.bootstrap, partitions, seed=seed)
+    clients = [*producers, *consumers, *members, *watchers]
     first_fault = len(nemesis.done)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -92,6 +97,9 @@ def play(
         nemesis.run(topic, until=began + seconds, stopping=stopping)
         healed_acks = recorder.acknowledged + FIRST_ACKS
         recorder.wait_acknowledged(healed_acks, timeout_s=FIRST_ACKS_TIMEOUT_S)
+        for producer in producers:
+            producer.stop()
+        behind = _groups_behind(watchers, recorder.ops())
         for client in clients:
             client.stopping.set()
     faults = nemesis.done[first_fault:]
@@ -99,12 +107,23 @@ def play(
     ops = recorder.ops()
     report = check(ops)
     fatal = [f"process {each.process}: {each.fatal_error.str()}" for each in producers if each.fatal_error is not None]
+    fatal += behind
     played = Round(topic, ops, report, faults, _silences(ops, faults), fatal, time.monotonic() - began)
     # The topic has been judged; deleting it under way is one more thing that must not disturb the next round.
     with contextlib.suppress(BrokerFailed, ServerRefused):
         cluster.delete_topic(topic)
     say(f"round {number}: {played.acknowledged:,} acknowledged, {len(faults)} faults, {_verdict(played)}")
     return played
+
+
+def _groups_behind(watchers: list[PositionWatcher], ops: list[Op]) -> list[str]:
+    """The groups that do not reach what was acknowledged: nothing is wrong any more that could keep them from it."""
+    ends: dict[str, int] = {}
+    for op in ops:
+        for mop in op.mops:
+            if isinstance(mop, Send) and op.outcome == "ok" and mop.offset is not None:
+                ends[mop.partition] = max(mop.offset + 1, ends.get(mop.partition, 0))
+    return [behind for watcher in watchers if (behind := watcher.wait_position(ends, timeout_s=GROUPS_TIMEOUT_S))]
 
 
 def _verdict(played: Round) -> str:

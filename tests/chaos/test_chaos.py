@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,14 @@ from tests.chaos.availability import acknowledgement_times, longest_silence_s
 from tests.chaos.disks import NodeDisk
 from tests.chaos.faults import FAULTS, possible
 from tests.chaos.ground import Ground, GroundFailed, ground, machine_wide_lock
+from tests.chaos.groups import GROUP_SETTINGS, PROTOCOLS
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.rounds import Round, play
 from tests.crash.filesystems import why_not_mountable
 from tests.crash.harness import new_seed, without_one_record
 
 from strandline.testing.checker import check
-from strandline.testing.history import Op, Send
+from strandline.testing.history import Member, Op, Poll, Send
 
 SESSION_MS = 3_000
 
@@ -35,7 +37,7 @@ SESSION_MS = 3_000
 def storm(seconds: float, *, rate: int = 400) -> tuple[Round, Nemesis]:
     seed = new_seed()
     rng = random.Random(seed)
-    settings = {"broker.session.timeout.ms": str(SESSION_MS), "broker.heartbeat.interval.ms": "500"}
+    settings = GROUP_SETTINGS | {"broker.session.timeout.ms": str(SESSION_MS), "broker.heartbeat.interval.ms": "500"}
     with ground(StrandlineSystem(), settings=settings, plain=True) as made:
         wanted = possible(made, ["kill -9", "pause", "short pause", "clean restart"])
         nemesis = Nemesis(made, wanted, rng, SESSION_MS / 1000, print)
@@ -67,6 +69,37 @@ def judge(played: Round, nemesis: Nemesis) -> None:
     assert played.report.sends.keys() == {"ok"}, "a send was given up, though it could have been retried"
     assert not [fault.remark for fault in played.faults if fault.remark]
     assert not check(without_one_record(played.ops, random.Random(1))).ok, "a lost record would not have been noticed"
+    judge_groups(played.ops)
+
+
+def judge_groups(ops: list[Op]) -> None:
+    """Each group committed and was asked about, and one record that no member processed would have been noticed."""
+    committed = {mop.group for op in ops if op.f == "commit" and op.outcome == "ok" for mop in op.mops}
+    asked = {mop.group for op in ops if op.f == "read_committed_offset" for mop in op.mops}
+    assert len(committed) == len(asked) == len(PROTOCOLS)
+    for group in sorted(committed):
+        found = check(without_one_processed(ops, group)).counts
+        assert found["group-skip"], f"a record that {group} skipped would not have been noticed"
+
+
+def without_one_processed(ops: list[Op], group: str) -> list[Op]:
+    """The history of a group whose members left out the first record of a partition."""
+    members = {op.process for op in ops for mop in op.mops if isinstance(mop, Member) and mop.group == group}
+    planted = []
+    for op in ops:
+        if op.process in members and op.f == "poll":
+            mops = tuple(
+                Poll(
+                    mop.partition, tuple(record for record in mop.records if record[0] != 0 or mop.partition[-1] != "0")
+                )
+                if isinstance(mop, Poll)
+                else mop
+                for mop in op.mops
+            )
+            planted.append(replace(op, mops=mops))
+        else:
+            planted.append(op)
+    return planted
 
 
 @pytest.mark.timeout(180)

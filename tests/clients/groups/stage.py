@@ -14,7 +14,7 @@ from typing import Any, Self
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.clients.groups.telling import Line, Place, Wanted
-from tests.clients.groups.verdict import Life, complaints, owned
+from tests.clients.groups.verdict import Life, complaints
 
 WAIT_S_MAX = 90.0
 """How long anything may take on a busy machine; a JVM needs seconds for its first word."""
@@ -25,10 +25,13 @@ STDERR_SHOWN_MAX = 4_000
 class MemberProcess:
     """One member. What it says goes into its life, under the stage's lock."""
 
-    def __init__(self, wanted: Wanted, command: Sequence[str], changed: threading.Condition) -> None:
+    def __init__(
+        self, wanted: Wanted, command: Sequence[str], changed: threading.Condition, on_line: Callable[[Line], None]
+    ) -> None:
         self.wanted = wanted
         self.life = Life(wanted.name)
         self._changed = changed
+        self._on_line = on_line
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         self._process = subprocess.Popen(
             [*command, wanted.as_json()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr
@@ -39,7 +42,8 @@ class MemberProcess:
 
     @property
     def owned(self) -> set[Place]:
-        return owned(self.life)
+        with self._changed:
+            return set(self.life.owned)
 
     @property
     def numbers(self) -> set[int]:
@@ -89,7 +93,13 @@ class MemberProcess:
     def died_by_itself(self) -> bool:
         return not self._is_expected_to_end and self._process.poll() is not None
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
     def last_words(self) -> str:
+        if self._stderr.closed:
+            return ""
         self._stderr.seek(0)
         return self._stderr.read().decode(errors="replace")[-STDERR_SHOWN_MAX:]
 
@@ -106,8 +116,7 @@ class MemberProcess:
         self._process.wait()
         self._listener.join()
         with self._changed:
-            if self.life.ended_ns is None:
-                self.life.ended_ns = time.monotonic_ns()
+            self.life.end(time.monotonic_ns())
             self._changed.notify_all()
 
     def _listen(self) -> None:
@@ -117,7 +126,8 @@ class MemberProcess:
             if text.endswith(b"\n"):
                 line = Line.of(text)
                 with self._changed:
-                    self.life.lines.append(line)
+                    self.life.hear(line)
+                    self._on_line(line)
                     self._changed.notify_all()
         with self._changed:
             self._changed.notify_all()
@@ -127,7 +137,15 @@ class Stage:
     """One group of one kind of client, its topics, and what was written into them."""
 
     def __init__(
-        self, bootstrap: str, command: Sequence[str], name: str, *, protocol: str, assignor: str, session_ms: int
+        self,
+        bootstrap: str,
+        command: Sequence[str],
+        name: str,
+        *,
+        protocol: str,
+        assignor: str,
+        session_ms: int,
+        replication: int = 1,
     ) -> None:
         self.bootstrap = bootstrap
         self.name = name
@@ -136,8 +154,11 @@ class Stage:
         self.protocol = protocol
         self.assignor = assignor
         self.session_ms = session_ms
+        self.replication = replication
         self.members: list[MemberProcess] = []
         self.written: dict[Place, list[str]] = {}
+        self.reached: dict[Place, int] = {}
+        """How far members have committed, by what they said."""
         self._changed = threading.Condition()
         settings = {"bootstrap.servers": bootstrap, "log_level": 0}
         self._admin = AdminClient(settings)
@@ -154,10 +175,16 @@ class Stage:
                 error.add_note(f"{member.life.name} said on standard error:\n{words}")
             member.discard()
 
+    def reap(self) -> None:
+        """Let go of the files of members that have ended, as they should: a long story has hundreds."""
+        for member in self.members:
+            if member.has_ended and not member.died_by_itself:
+                member.discard()
+
     def topic(self, partitions: int, suffix: str = "") -> str:
         """Create a topic of this stage."""
         name = f"{self.name}{suffix}"
-        self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(WAIT_S_MAX)
+        self._admin.create_topics([NewTopic(name, partitions, self.replication)])[name].result(WAIT_S_MAX)
         for number in range(partitions):
             self.written[name, number] = []
         return name
@@ -181,7 +208,7 @@ class Stage:
             self.assignor,
             self.session_ms,
         )
-        member = MemberProcess(wanted, self.command, self._changed)
+        member = MemberProcess(wanted, self.command, self._changed, self._on_line)
         self.members.append(member)
         return member
 
@@ -234,17 +261,15 @@ class Stage:
     def until_read(self) -> None:
         """Until every record that was written has been read, and its position committed by who read it."""
         wanted = {place: len(values) for place, values in self.written.items() if values}
+        self.until(
+            "everything read and committed",
+            lambda: all(self.reached.get(place, 0) >= end for place, end in wanted.items()),
+        )
 
-        def is_read() -> bool:
-            reached: dict[Place, int] = {}
-            for member in self.members:
-                for line in member.life.lines:
-                    if line.did == "committed":
-                        for topic, number, position in line.positions:
-                            reached[topic, number] = max(position, reached.get((topic, number), 0))
-            return all(reached.get(place, 0) >= end for place, end in wanted.items())
-
-        self.until("everything read and committed", is_read)
+    def _on_line(self, line: Line) -> None:
+        if line.did == "committed":
+            for topic, number, position in line.positions:
+                self.reached[topic, number] = max(position, self.reached.get((topic, number), 0))
 
     def positions(self) -> dict[Place, int]:
         """What the broker has for the group."""

@@ -211,7 +211,7 @@ class Row:
         return self.cannot.get(variant) or self.cannot.get(client)
 
 
-UNRELEASED = "are refused until the session of the dead one is over, as KIP-848 says (UNRELEASED_INSTANCE_ID)"
+UNRELEASED = "KIP-848 refuses the successor until the session of the dead one is over (UNRELEASED_INSTANCE_ID)"
 
 ROWS: dict[str, Row] = {
     "join": Row(join),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from bench.kafka_jars import KafkaUnavailable
 from tests.clients.groups.conftest import SESSION_MS
+from tests.clients.groups.matrix import matrix
 from tests.clients.groups.stage import Stage
 from tests.clients.groups.stories import ROWS
 from tests.clients.groups.variants import BUILD_TIMEOUT_S, VARIANTS, ClientUnavailable
@@ -45,6 +48,11 @@ def test_story(bootstrap: str, topic: str, variant_name: str, row: str) -> None:
         bootstrap, command, topic, protocol=variant.protocol, assignor=variant.assignor, session_ms=SESSION_MS
     ) as stage:
         ROWS[row].story(stage, variant.incremental)
+
+
+def test_the_page_shows_the_table() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "clients.md"
+    assert matrix() in page.read_text(), "run `python -m tests.clients.groups.matrix` and put it into docs/clients.md"
 
 
 def test_what_is_run_by_default_exists() -> None:

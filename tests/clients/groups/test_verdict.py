@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.clients.groups.telling import Line, Place
-from tests.clients.groups.verdict import Life, complaints, owned
+from tests.clients.groups.verdict import Life, complaints
 
 P: Place = ("t", 0)
 WRITTEN = {P: [f"v{offset}" for offset in range(10)]}
@@ -93,7 +93,11 @@ def test_what_a_stopped_member_believes_does_not_count() -> None:
 
 
 def test_who_owns_what() -> None:
-    a, b = handover()
-    assert (owned(a), owned(b)) == (set(), {P})
-    b.lines.append(Line(12, "closing"))
-    assert owned(b) == set()
+    heard = Life("A")
+    heard.hear(assigned(1))
+    assert heard.owned == {P}
+    heard.hear(revoked(2))
+    assert heard.owned == set()
+    heard.hear(assigned(3))
+    heard.end(4)
+    assert (heard.owned, heard.ended_ns) == (set(), 4)

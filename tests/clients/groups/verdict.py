@@ -33,6 +33,22 @@ class Life:
     """When it was paused; from then on its word on what it owns does not count until it is given something anew."""
     ended_ns: int | None = None
     """When it was killed or had left."""
+    owned: set[Place] = field(default_factory=set)
+    """What it said last that it owns."""
+
+    def hear(self, line: Line) -> None:
+        self.lines.append(line)
+        if line.did == "assigned":
+            self.owned |= set(line.places)
+        elif line.did in ("revoked", "lost"):
+            self.owned -= set(line.places)
+        elif line.did == "closing":
+            self.owned.clear()
+
+    def end(self, at_ns: int) -> None:
+        if self.ended_ns is None:
+            self.ended_ns = at_ns
+        self.owned.clear()
 
 
 def complaints(
@@ -157,18 +173,3 @@ def _ownership(life: Life) -> Iterator[tuple[Place, float, float]]:
                     yield place, since.pop(place), at_ns
     end_ns = float("inf") if life.ended_ns is None else life.ended_ns
     yield from ((place, start_ns, end_ns) for place, start_ns in since.items())
-
-
-def owned(life: Life) -> set[Place]:
-    """What the member said last that it owns; nothing once it has ended."""
-    has: set[Place] = set()
-    if life.ended_ns is not None:
-        return has
-    for line in life.lines:
-        if line.did == "assigned":
-            has |= set(line.places)
-        elif line.did in ("revoked", "lost"):
-            has -= set(line.places)
-        elif line.did == "closing":
-            has.clear()
-    return has
