@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -14,7 +15,7 @@ from typing import Any, Self
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.clients.groups.telling import Line, Place, Wanted
-from tests.clients.groups.verdict import Life, complaints
+from tests.clients.groups.verdict import Life, complaints, reads
 
 WAIT_S_MAX = 90.0
 """How long anything may take on a busy machine; a JVM needs seconds for its first word."""
@@ -270,6 +271,13 @@ class Stage:
         if line.did == "committed":
             for topic, number, position in line.positions:
                 self.reached[topic, number] = max(position, self.reached.get((topic, number), 0))
+
+    def repeated(self, places: Iterable[Place]) -> list[tuple[Place, int]]:
+        """The records of these partitions that were read more than once."""
+        with self._changed:
+            counts = Counter((place, offset) for _, _, place, offset, _ in reads([each.life for each in self.members]))
+        chosen = set(places)
+        return sorted(record for record, count in counts.items() if count > 1 and record[0] in chosen)
 
     def positions(self) -> dict[Place, int]:
         """What the broker has for the group."""

@@ -21,7 +21,7 @@ def join(stage: Stage, incremental: bool) -> None:
 
 
 def scale_out(stage: Stage, incremental: bool) -> None:
-    """Members that come take their share, and of what the others keep nothing is read twice or left out."""
+    """Members that come take their share; whoever keeps a partition reads on in it, if the protocol is incremental."""
     stage.topic(PARTITIONS)
     stage.write()
     first = stage.join("first")
@@ -37,6 +37,7 @@ def scale_out(stage: Stage, incremental: bool) -> None:
     stage.judge()
     if incremental:
         assert not first.owned & first.taken_away(), "a partition that it keeps was taken away for a while"
+        assert not stage.repeated(first.owned), "a partition that stayed where it was was read twice"
 
 
 def scale_in(stage: Stage, incremental: bool) -> None:
@@ -110,7 +111,7 @@ def kill(stage: Stage, incremental: bool) -> None:
 
 
 def pause(stage: Stage, incremental: bool) -> None:
-    """Who was silent past its session has lost its place, moves no position any more, and comes back as a new member."""
+    """Who was silent past its session has lost its place, moves no position any more, and comes back as a new one."""
     stage.topic(PARTITIONS)
     first, second = stage.join("first"), stage.join("second")
     stage.until_shared((first, 3), (second, 3))

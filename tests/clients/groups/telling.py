@@ -1,7 +1,7 @@
 """What a member of a group is told to do, and what it says: one JSON object a line, the same for every client.
 
-A member is a process of its own, so that it can be killed and paused like one. Its only argument is `Wanted` as JSON. It
-reads until its standard input ends, which makes it leave; it says what it does on standard output:
+A member is a process of its own, so that it can be killed and paused like one. Its only argument is `Wanted` as JSON.
+It reads until its standard input ends, which makes it leave; it says what it does on standard output:
 
     {"at": 81, "did": "assigned", "places": [["orders", 0], ["orders", 1]]}    also "revoked" and "lost"
     {"at": 82, "did": "read", "records": [["orders", 0, 17, "17"]]}
