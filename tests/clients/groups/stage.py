@@ -196,8 +196,16 @@ class Stage:
         for number in range(count):
             self.written.setdefault((topic, number), [])
 
-    def join(self, name: str, *topics: str, pattern: str | None = None, instance: str | None = None) -> MemberProcess:
-        """Start a member; it is not in the group yet when this returns."""
+    def join(
+        self,
+        name: str,
+        *topics: str,
+        pattern: str | None = None,
+        instance: str | None = None,
+        speaks: tuple[str, str] | None = None,
+    ) -> MemberProcess:
+        """Start a member; it is not in the group yet when this returns. `speaks` is another protocol and assignor."""
+        protocol, assignor = speaks or (self.protocol, self.assignor)
         wanted = Wanted(
             name,
             self.bootstrap,
@@ -205,8 +213,8 @@ class Stage:
             topics or (self.name,),
             pattern,
             instance,
-            self.protocol,
-            self.assignor,
+            protocol,
+            assignor,
             self.session_ms,
         )
         member = MemberProcess(wanted, self.command, self._changed, self._on_line)

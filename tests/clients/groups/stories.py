@@ -185,6 +185,31 @@ def more_partitions(stage: Stage, incremental: bool) -> None:
     stage.judge()
 
 
+def migrate(stage: Stage, incremental: bool) -> None:
+    """A group goes over to the consumer protocol and back, one member after the other, and reads all the while."""
+    classic = "classic", "cooperative-sticky"
+    stage.topic(PARTITIONS)
+    first, second = stage.join("first", speaks=classic), stage.join("second", speaks=classic)
+    stage.until_shared((first, 3), (second, 3))
+    stage.write()
+    third = stage.join("third")
+    stage.write()
+    stage.until_shared((first, 2), (second, 2), (third, 2))
+    first.leave()
+    stage.write()
+    second.leave()
+    stage.until_shared((third, 6))
+    stage.write()
+    stage.until_read()
+    fourth = stage.join("fourth", speaks=classic)
+    stage.until_shared((third, 3), (fourth, 3))
+    stage.write()
+    third.leave()
+    stage.until_shared((fourth, 6))
+    stage.write()
+    stage.judge()
+
+
 def _marks(*members: MemberProcess) -> list[tuple[MemberProcess, int]]:
     """How much each has said so far."""
     return [(member, len(member.life.lines)) for member in members]
@@ -214,6 +239,16 @@ class Row:
 
 UNRELEASED = "KIP-848 refuses the successor until the session of the dead one is over (UNRELEASED_INSTANCE_ID)"
 
+CLASSIC_ONLY = "the client has the classic protocol only"
+CLASSIC_OF_TWO = (
+    "librdkafka range",
+    "librdkafka cooperative",
+    "java range",
+    "java cooperative",
+    "franz-go cooperative",
+)
+IN_NEXT_COLUMN = "told in the column of the consumer protocol, which is what the group migrates to"
+
 ROWS: dict[str, Row] = {
     "join": Row(join),
     "scale-out": Row(scale_out),
@@ -229,4 +264,8 @@ ROWS: dict[str, Row] = {
     "pattern": Row(pattern),
     "later-topic": Row(later_topic),
     "more-partitions": Row(more_partitions),
+    "migrate": Row(
+        migrate,
+        dict.fromkeys(("kafka-python", "aiokafka"), CLASSIC_ONLY) | dict.fromkeys(CLASSIC_OF_TWO, IN_NEXT_COLUMN),
+    ),
 }
