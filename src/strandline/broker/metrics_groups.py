@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from strandline.broker.lag_sampler import Judged
 from strandline.broker.metrics_scrape import Scrape
 from strandline.coordinators.offsets import CommittedOffsets
 from strandline.lag.figures import NEVER, Figures
 from strandline.observability.exposition import Metric, Sample, escaped
+
+if TYPE_CHECKING:
+    from strandline.broker.lag_sampler import Judged
 
 
 def _positions(scrape: Scrape) -> Iterator[tuple[str, str, int, int, int]]:

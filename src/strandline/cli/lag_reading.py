@@ -1,0 +1,251 @@
+"""Looks at the positions of groups over the Kafka protocol, again and again, and makes figures of what it saw."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from strandline.cli.client import Cluster, admin_api, kafka_api
+from strandline.cli.failures import CommandFailed, NotFound, did_you_mean, topic_not_found
+from strandline.cli.lag_topics import TopicFactsReader
+from strandline.cli.record_times import Place, RecordTimes, Spot
+from strandline.cli.topics import look_up_offsets
+from strandline.lag.figures import Figures, figures
+from strandline.lag.samples import NO_POSITION, UNKNOWN, Sample, Window
+from strandline.lag.verdict import Judgement, Verdict, judge, worst
+
+_UNKNOWN_GROUP = ("GROUP_ID_NOT_FOUND", "GROUP_NOT_FOUND")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The member that holds a partition."""
+
+    client_id: str
+    host: str
+
+
+@dataclass(frozen=True)
+class PositionLag:
+    """One group in one partition."""
+
+    topic: str
+    partition: int
+    figures: Figures | None
+    """None if the partition has no leader, so that nobody knows where it ends."""
+    judgement: Judgement | None
+    is_exact: bool
+    """Whether the lag counts records, and not merely offsets."""
+    reader: Reader | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True)
+class GroupLag:
+    group_id: str
+    state: str
+    members: int
+    positions: list[PositionLag]
+
+    @property
+    def lag(self) -> int:
+        return sum(each.figures.lag or 0 for each in self.positions if each.figures is not None)
+
+    @property
+    def is_exact(self) -> bool:
+        return all(each.is_exact for each in self.positions if each.figures is not None and each.figures.lag)
+
+    @property
+    def verdict(self) -> Verdict:
+        return worst(each.judgement.verdict for each in self.positions if each.judgement is not None)
+
+    @property
+    def worst_position(self) -> PositionLag | None:
+        """The one that gives the group its verdict; of several the one that is furthest behind."""
+        wanted = self.verdict
+        candidates = [each for each in self.positions if each.judgement and each.judgement.verdict is wanted]
+        return max(candidates, key=_badness, default=None)
+
+
+def _badness(position: PositionLag) -> tuple[float, int]:
+    seen = position.figures
+    return (0.0, 0) if seen is None else (seen.lag_s or 0.0, seen.lag or 0)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What one look found of a group before its partitions were looked at."""
+
+    group_id: str
+    state: str
+    """librdkafka's name of it."""
+    members: int
+    committed: dict[Place, int]
+    readers: dict[Place, Reader]
+
+    @property
+    def places(self) -> list[Place]:
+        return sorted(self.committed.keys() | self.readers.keys())
+
+    @property
+    def state_words(self) -> str:
+        return self.state.replace("_", " ").lower()
+
+    def is_read(self, place: Place) -> bool | None:
+        if place in self.readers:
+            return True
+        # While a group rebalances nobody can say who holds what.
+        return False if self.state in ("STABLE", "EMPTY", "DEAD") else None
+
+
+class LagReading:
+    """Keeps the windows, so that each look knows more than the one before."""
+
+    def __init__(self, cluster: Cluster, *, group_id: str | None = None, topics: Iterable[str] = ()) -> None:
+        self._cluster = cluster
+        self._admin = cluster.admin()
+        self._group_id = group_id
+        self._topics = frozenset(topics)
+        self._facts = TopicFactsReader(cluster, self._admin)
+        self._times = RecordTimes(cluster)
+        self._windows: dict[tuple[str, Place], Window] = {}
+
+    def close(self) -> None:
+        self._times.close()
+
+    def look(self) -> list[GroupLag]:
+        """All groups, or the one that was asked for, as they are now."""
+        seen = self._read_groups()
+        existing = self._existing_topics()
+        places = sorted({place for each in seen for place in each.places if place[0] in existing})
+        spec_of = admin_api().OffsetSpec
+        # Starts first: a log that is trimmed in between must not seem to begin behind its end.
+        starts = look_up_offsets(self._cluster, self._admin, places, spec_of.earliest())
+        ends = look_up_offsets(self._cluster, self._admin, places, spec_of.latest())
+        ranges: dict[Place, tuple[int, int]] = {}
+        for place in places:
+            start, end = starts[place], ends[place]
+            if start is not None and end is not None:
+                ranges[place] = start, end
+        times = self._times.read(
+            (place, offset)
+            for each in seen
+            for place, offset in each.committed.items()
+            if place in ranges and ranges[place][0] <= offset < ranges[place][1]
+        )
+        at_ms, now_ms = int(time.monotonic() * 1000), int(time.time() * 1000)
+        for each in seen:
+            for place in each.places:
+                if place in ranges:
+                    sample = self._sample(place, each.committed.get(place), ranges[place], times, at_ms, now_ms)
+                    self._windows.setdefault((each.group_id, place), Window()).add(sample)
+        return [self._judged(each, ranges, existing) for each in seen]
+
+    def _sample(
+        self,
+        place: Place,
+        committed: int | None,
+        log_range: tuple[int, int],
+        times: dict[Spot, int],
+        at_ms: int,
+        now_ms: int,
+    ) -> Sample:
+        start, end = log_range
+        if committed is None:
+            return Sample(at_ms, NO_POSITION, start, end)
+        age_ms = size_bytes = 0
+        if start <= committed < end:
+            time_ms = times.get((place, committed))
+            age_ms = UNKNOWN if time_ms is None else max(0, now_ms - time_ms)
+            log_bytes = self._facts.of(place[0]).sizes.get(place[1])
+            # Nobody tells how large single records are, so all of the partition count as equal.
+            size_bytes = UNKNOWN if log_bytes is None else log_bytes * (end - committed) // (end - start)
+        return Sample(at_ms, committed, start, end, age_ms, size_bytes)
+
+    def _judged(self, seen: _Seen, ranges: dict[Place, tuple[int, int]], existing: frozenset[str]) -> GroupLag:
+        positions = []
+        for place in seen.places:
+            if place[0] not in existing:
+                continue
+            facts = self._facts.of(place[0])
+            found = judgement = None
+            if place in ranges:
+                found = figures(self._windows[seen.group_id, place], facts.retention)
+                judgement = judge(found, is_read=seen.is_read(place))
+            positions.append(PositionLag(*place, found, judgement, facts.counts_records, seen.readers.get(place)))
+        return GroupLag(seen.group_id, seen.state_words, seen.members, positions)
+
+    # Groups
+
+    def _read_groups(self) -> list[_Seen]:
+        kafka = kafka_api()
+        group_ids = [self._group_id] if self._group_id is not None else self._list_groups()
+        if not group_ids:
+            return []
+        timeout_s = self._cluster.timeout_s
+        with self._cluster.errors("cannot describe the groups"):
+            descriptions = self._admin.describe_consumer_groups(group_ids, request_timeout=timeout_s)
+            offsets = {
+                # librdkafka asks for one group at a time; the answers are waited for together.
+                group_id: self._admin.list_consumer_group_offsets(
+                    [kafka.ConsumerGroupTopicPartitions(group_id)], request_timeout=timeout_s
+                )[group_id]
+                for group_id in group_ids
+            }
+        return [self._read_group(group_id, descriptions[group_id], offsets[group_id]) for group_id in group_ids]
+
+    def _read_group(self, group_id: str, description: Any, offsets: Any) -> _Seen:
+        kafka = kafka_api()
+        with self._cluster.errors(f"cannot read group {group_id!r}"):
+            try:
+                described, committed = description.result(), offsets.result().topic_partitions
+            except kafka.KafkaException as error:
+                if error.args[0].name() in _UNKNOWN_GROUP:
+                    raise self._not_found(group_id) from error
+                raise
+        if described.state.name == "DEAD" and not committed:
+            raise self._not_found(group_id)
+        return _Seen(
+            group_id,
+            described.state.name,
+            len(described.members),
+            {
+                (each.topic, each.partition): each.offset
+                for each in committed
+                if each.offset >= 0 and each.error is None and self._is_wanted(each.topic)
+            },
+            {
+                (each.topic, each.partition): Reader(member.client_id, member.host)
+                for member in described.members
+                for each in member.assignment.topic_partitions
+                if self._is_wanted(each.topic)
+            },
+        )
+
+    def _list_groups(self) -> list[str]:
+        with self._cluster.errors("cannot list the groups"):
+            listed = self._admin.list_consumer_groups(request_timeout=self._cluster.timeout_s).result()
+        if listed.errors and not listed.valid:
+            raise CommandFailed(f"cannot list the groups: {listed.errors[0]}")
+        return sorted(each.group_id for each in listed.valid)
+
+    def _not_found(self, group_id: str) -> NotFound:
+        meant = did_you_mean(group_id, self._list_groups())
+        return NotFound(f"there is no group {group_id!r}", hint=f"{meant}?" if meant else "see `strandline group list`")
+
+    # Topics
+
+    def _is_wanted(self, topic: str) -> bool:
+        return not self._topics or topic in self._topics
+
+    def _existing_topics(self) -> frozenset[str]:
+        with self._cluster.errors("cannot list the topics"):
+            existing = frozenset(self._admin.list_topics(timeout=self._cluster.timeout_s).topics)
+        for topic in sorted(self._topics - existing):
+            raise topic_not_found(topic, existing)
+        return existing
