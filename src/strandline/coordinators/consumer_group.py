@@ -19,7 +19,7 @@ from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from strandline.coordinators.classic_group import Protocol
+from strandline.coordinators.classic_group import ClassicGroup, Protocol
 from strandline.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
 """The member epoch by which a static member says that it will be back; its seat and partitions are kept for it."""
 JOIN_EPOCH = 0
+"""The member epoch by which a member asks to be let in."""
+INITIAL_ASSIGNMENT_EPOCH = 1
+"""Of the empty assignment that a group has before its first one; so a member can be let in that has to wait for it."""
+INITIAL_GROUP_EPOCH = 2
 
 MEMBER_EPOCH_FROM_VERSION = 9
 """OffsetCommit and OffsetFetch carry the epochs of the consumer protocol from this version on."""
@@ -135,6 +139,10 @@ class ConsumerGroup:
         return ConsumerGroupState.RECONCILING
 
     @property
+    def uses_patterns(self) -> bool:
+        return any(member.subscribed_topic_regex for member in self.members.values())
+
+    @property
     def subscribed_topic_names(self) -> frozenset[str]:
         """Every topic that some member subscribes to, by name or by pattern, whether it exists or not."""
         if self._subscribed is None:
@@ -195,6 +203,13 @@ class ConsumerGroup:
         self._subscribed = None
         return member
 
+    def set_instance_id(self, member: ConsumerMember, instance_id: str | None) -> None:
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
+            del self.static_members[member.instance_id]
+        member.instance_id = instance_id
+        if instance_id is not None:
+            self.static_members[instance_id] = member.member_id
+
     def subscription_changed(self) -> None:
         """To be called when names or pattern of a member, or what a pattern matches, are not the same any more."""
         self._subscribed = None
@@ -204,11 +219,6 @@ class ConsumerGroup:
         member.assigned = assigned
         member.pending_revocation = pending_revocation
         self._own(member)
-
-    def set_epoch(self, member: ConsumerMember, member_epoch: int) -> None:
-        """Move on to an epoch. The one before is remembered, since the answer that tells of the new may get lost."""
-        member.previous_member_epoch = member.member_epoch
-        member.member_epoch = member_epoch
 
     def set_target(self, target: Mapping[str, Assignment], *, epoch: int, now_ms: int) -> None:
         self.target = dict(target)
@@ -230,3 +240,7 @@ class ConsumerGroup:
                         del owners[partition]
                 if not owners:
                     self.owners.pop(topic_id, None)
+
+
+Group = ClassicGroup | ConsumerGroup
+"""Any group that a shard serves."""

@@ -66,8 +66,6 @@ class TimerKind(StrEnum):
     """The time to ask for the assignment of this generation is over."""
     REBALANCE = "rebalance"
     """A member of a consumer group has not given up in time what it was told to."""
-    ASSIGN = "assign"
-    """The next target assignment of a consumer group, which came too soon after the one before, is due."""
     EXPIRY = "expiry"
     """Offsets and groups that nobody uses any more are looked for; one timer for the whole shard, its group id empty."""
 

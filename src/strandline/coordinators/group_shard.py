@@ -10,12 +10,28 @@ from strandline.codec.messages.group_metadata_key import GroupMetadataKey
 from strandline.codec.messages.group_metadata_value import GroupMetadataValue
 from strandline.codec.messages.offset_commit_key import OffsetCommitKey
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
-from strandline.coordinators import group_admin, join, membership, offsets, rebalance
+from strandline.coordinators import (
+    consumer_describe,
+    consumer_fencing,
+    consumer_heartbeat,
+    consumer_offsets,
+    consumer_records,
+    consumer_replay,
+    consumer_target,
+    group_admin,
+    join,
+    membership,
+    offsets,
+    rebalance,
+)
 from strandline.coordinators.classic_group import ClassicGroup, GroupState
+from strandline.coordinators.consumer_group import ConsumerGroup, Group
 from strandline.coordinators.events import (
     CommitOffsets,
+    ConsumerHeartbeat,
     DeleteGroup,
     DeleteOffsets,
+    DescribeConsumerGroup,
     DescribeGroup,
     Effect,
     Event,
@@ -34,6 +50,7 @@ from strandline.coordinators.events import (
 )
 from strandline.coordinators.expiry import Expiry
 from strandline.coordinators.group_config import GroupConfig
+from strandline.coordinators.group_history import GroupHistory
 from strandline.coordinators.group_records import group_from_metadata
 from strandline.coordinators.offsets import CommittedOffsets
 from strandline.coordinators.topics import FixedTopics, Topics
@@ -51,10 +68,17 @@ class GroupShard:
     log: the driver throws it away and loads another.
     """
 
-    def __init__(self, config: GroupConfig, random: Random, topics: Topics | None = None) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        random: Random,
+        topics: Topics | None = None,
+        history: GroupHistory | None = None,
+    ) -> None:
         self.config = config
+        self.history = GroupHistory() if history is None else history
         self.topics = FixedTopics() if topics is None else topics
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, Group] = {}
         self.offsets = CommittedOffsets()
         self._expiry = Expiry()
         self._random = random
@@ -73,11 +97,14 @@ class GroupShard:
                 self._load_offset(key, value)
             elif isinstance(key, GroupMetadataKey):
                 if value is None:
-                    self.groups.pop(key.group, None)
+                    if self._classic(key.group) is not None:
+                        del self.groups[key.group]
                 else:
                     assert isinstance(value, GroupMetadataValue)
                     self.groups[key.group] = group_from_metadata(key.group, value)
-            # The other kinds of groups are not served yet; an Apache Kafka broker may have left some.
+            else:
+                # Groups of other kinds are not served; an Apache Kafka broker may have left some.
+                consumer_replay.load(self.groups, key, value)
 
     def _load_offset(self, key: OffsetCommitKey, value: object) -> None:
         if value is None:
@@ -87,18 +114,22 @@ class GroupShard:
         self.offsets.put(key.group, key.topic, key.partition, value)
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        turn = Turn(now_ms, self.config)
+        turn = Turn(now_ms, self.config, self.topics, self.history)
         match event:
             case CommitOffsets():
                 self._commit(event, turn)
             case FetchOffsets():
-                offsets.fetch(self.offsets, event, turn)
+                self._fetch(event, turn)
+            case ConsumerHeartbeat():
+                self._consumer_heartbeat(event, turn)
+            case DescribeConsumerGroup(group_id=group_id):
+                consumer_describe.describe(self.groups.get(group_id), event, turn)
             case Heartbeat(request=request):
-                membership.heartbeat(self.groups.get(request.group_id), event, turn)
+                membership.heartbeat(self._classic(request.group_id), event, turn)
             case JoinGroup():
                 self._join(event, turn)
             case SyncGroup(request=request):
-                membership.sync(self.groups.get(request.group_id), event, turn)
+                membership.sync(self._classic(request.group_id), event, turn)
             case LeaveGroup():
                 self._leave(event, turn)
             case TimerFired(key=key):
@@ -114,25 +145,44 @@ class GroupShard:
             case TopicDeleted(topic=topic):
                 offsets.forget_topic(self.offsets, topic, turn)
                 self._forget_unused()
-            case TopicsChanged():
+            case TopicsChanged(names=names):
                 # The classic protocol leaves it to its members to look at topics.
-                pass
+                for group in self.groups.values():
+                    if isinstance(group, ConsumerGroup):
+                        consumer_target.on_topics_changed(group, names)
             case Loaded():
                 self._on_loaded(turn)
             case _:
                 assert_never(event)
         return turn.effects
 
+    def _classic(self, group_id: str) -> ClassicGroup | None:
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def _consumer_heartbeat(self, event: ConsumerHeartbeat, turn: Turn) -> None:
+        group_id = event.request.group_id
+        before = self._classic(group_id)
+        consumer_heartbeat.heartbeat(self.groups, event, turn, self._random)
+        if before is not None and self.groups.get(group_id) is not before:
+            self._pending -= len(before.pending_join)
+
     def _join(self, event: JoinGroup, turn: Turn) -> None:
         request = event.request
         code = join.request_error(request, turn)
         group = self.groups.get(request.group_id)
+        if code is ErrorCode.NONE and isinstance(group, ConsumerGroup):
+            if group.members:
+                code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            else:
+                turn.append(*consumer_records.consumer_group_tombstones(group))
+                group = None
         if code is ErrorCode.NONE and group is None:
             if request.member_id == join.UNKNOWN_MEMBER_ID:
                 group = self.groups[request.group_id] = ClassicGroup(request.group_id, now_ms=turn.now_ms)
             else:
                 code = ErrorCode.UNKNOWN_MEMBER_ID
-        if group is None or code is not ErrorCode.NONE:
+        if not isinstance(group, ClassicGroup) or code is not ErrorCode.NONE:
             join.refuse(event, code, turn)
             return
         pending_before = len(group.pending_join)
@@ -140,7 +190,7 @@ class GroupShard:
         self._settle(group, pending_before)
 
     def _leave(self, event: LeaveGroup, turn: Turn) -> None:
-        group = self.groups.get(event.request.group_id)
+        group = self._classic(event.request.group_id)
         pending_before = 0 if group is None else len(group.pending_join)
         membership.leave(group, event, turn)
         if group is not None:
@@ -149,7 +199,11 @@ class GroupShard:
     def _commit(self, event: CommitOffsets, turn: Turn) -> None:
         request = event.request
         group = self.groups.get(request.group_id)
-        code = offsets.commit_error(group, request, event.api_version)
+        code = (
+            consumer_offsets.commit_error(group, request, event.api_version)
+            if isinstance(group, ConsumerGroup)
+            else offsets.commit_error(group, request, event.api_version)
+        )
         if code is not ErrorCode.NONE:
             turn.reply(event.token, offsets.refuse_commit(request, code))
             return
@@ -157,7 +211,18 @@ class GroupShard:
             # A consumer that manages its partitions itself and only keeps its positions here: a "simple" group.
             group = self.groups[request.group_id] = ClassicGroup(request.group_id, now_ms=turn.now_ms)
         offsets.commit(self.offsets, group, event, turn)
-        self._maybe_forget(group)
+        if isinstance(group, ClassicGroup):
+            self._maybe_forget(group)
+
+    def _fetch(self, event: FetchOffsets, turn: Turn) -> None:
+        group = self.groups.get(event.request.group_id)
+        code = (
+            consumer_offsets.fetch_error(group, event.request) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
+        )
+        if code is ErrorCode.NONE:
+            offsets.fetch(self.offsets, event, turn)
+        else:
+            turn.reply(event.token, consumer_offsets.refuse_fetch(event.request, code))
 
     def _delete(self, event: DeleteGroup, turn: Turn) -> None:
         group = self.groups.get(event.group_id)
@@ -177,6 +242,9 @@ class GroupShard:
         group = self.groups.get(key.group_id)
         if group is None:
             return
+        if isinstance(group, ConsumerGroup):
+            consumer_fencing.on_timer(self.groups, group, key, turn)
+            return
         pending_before = len(group.pending_join)
         match key.kind:
             case TimerKind.SESSION:
@@ -194,6 +262,9 @@ class GroupShard:
                 self.groups[group_id] = ClassicGroup(group_id)
         self._forget_unused()
         for group in self.groups.values():
+            if isinstance(group, ConsumerGroup):
+                consumer_fencing.on_loaded(group, turn)
+                continue
             # How long a member was silent before we took over is unknown, so each gets a whole session.
             for member in group.members.values():
                 rebalance.restart_session(group, member, turn)
@@ -217,4 +288,5 @@ class GroupShard:
 
     def _forget_unused(self) -> None:
         for group in list(self.groups.values()):
-            self._maybe_forget(group)
+            if isinstance(group, ClassicGroup):
+                self._maybe_forget(group)

@@ -22,6 +22,7 @@ from strandline.codec.messages.offset_fetch_response import (
     OffsetFetchResponseTopics,
 )
 from strandline.coordinators.classic_group import ClassicGroup, GroupState
+from strandline.coordinators.consumer_group import Group
 from strandline.coordinators.events import CommitOffsets, FetchOffsets, Record
 from strandline.coordinators.group_records import offset_commit_record, offset_tombstone
 from strandline.coordinators.rebalance import restart_session
@@ -106,12 +107,11 @@ def commit_error(group: ClassicGroup | None, request: OffsetCommitRequest, api_v
     return ErrorCode.NONE
 
 
-def commit(offsets: CommittedOffsets, group: ClassicGroup, event: CommitOffsets, turn: Turn) -> None:
+def commit(offsets: CommittedOffsets, group: Group, event: CommitOffsets, turn: Turn) -> None:
     """Commit what `commit_error` let pass."""
     request = event.request
-    member = group.members.get(request.member_id)
-    if member is not None:
-        # A commit is a sign of life, as good as a heartbeat.
+    if isinstance(group, ClassicGroup) and (member := group.members.get(request.member_id)) is not None:
+        # A commit is a sign of life, as good as a heartbeat; in the classic protocol only.
         restart_session(group, member, turn)
     # A peer may ask for longer than time can tell.
     expire_timestamp = (

@@ -1,0 +1,55 @@
+"""Who may commit and fetch offsets of a group of the consumer protocol.
+
+A position is moved by a member in its present epoch. An older epoch is let pass for a partition that the member was
+given in that epoch or before: it owns the partition since, only the news of the new epoch has not reached it.
+"""
+
+from __future__ import annotations
+
+from strandline.codec.messages.offset_commit_request import OffsetCommitRequest
+from strandline.codec.messages.offset_fetch_request import OffsetFetchRequestGroup
+from strandline.codec.messages.offset_fetch_response import OffsetFetchResponseGroup
+from strandline.coordinators.consumer_group import MEMBER_EPOCH_FROM_VERSION, ConsumerGroup, ConsumerMember
+from strandline.errors import ErrorCode
+
+
+def commit_error(group: ConsumerGroup, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
+    member_epoch = request.generation_id_or_member_epoch
+    if member_epoch < 0 and not group.members:
+        # An administrator moves the positions of a group at rest, or a consumer that needs no group keeps them here.
+        return ErrorCode.NONE
+    member = group.members.get(request.member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if member.classic is not None:
+        return ErrorCode.NONE if member_epoch == member.member_epoch else ErrorCode.ILLEGAL_GENERATION
+    if api_version < MEMBER_EPOCH_FROM_VERSION:
+        return ErrorCode.UNSUPPORTED_VERSION
+    if member_epoch == member.member_epoch or (
+        0 <= member_epoch < member.member_epoch and owned_since(member, request, member_epoch)
+    ):
+        return ErrorCode.NONE
+    return ErrorCode.STALE_MEMBER_EPOCH
+
+
+def owned_since(member: ConsumerMember, request: OffsetCommitRequest, member_epoch: int) -> bool:
+    """Whether the member owns every partition of the commit, and has since that epoch at the latest."""
+    for topic in request.topics:
+        epochs = member.assigned.get(topic.topic_id, {})
+        giving_up = member.pending_revocation.get(topic.topic_id, {})
+        for partition in topic.partitions:
+            index = partition.partition_index
+            epoch = epochs.get(index, giving_up.get(index))
+            if epoch is None or epoch > member_epoch:
+                return False
+    return True
+
+
+def fetch_error(group: ConsumerGroup, request: OffsetFetchRequestGroup) -> ErrorCode:
+    if request.member_id is None and request.member_epoch < 0:
+        return ErrorCode.NONE
+    return group.validate_member(request.member_id or "", request.member_epoch)
+
+
+def refuse_fetch(request: OffsetFetchRequestGroup, code: ErrorCode) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=request.group_id, error_code=code)
