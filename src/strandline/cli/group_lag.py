@@ -117,7 +117,8 @@ def _looked(output: Output, reading: LagReading, window_s: float | None, default
 
 def _show_group(output: Output, group: GroupLag) -> None:
     output.line(f"group     {group.group_id}")
-    output.line(f"state     {group.state}, {count(group.members, 'member')}")
+    members = len(group.group.members or ())
+    output.line(f"state     {group.group.state}, {count(members, 'member')}")
     output.hanging("verdict   ", " " * 10, _verdict_words(group))
     if not group.positions:
         return
@@ -152,8 +153,8 @@ def _group_cells(group: GroupLag) -> list[object]:
     at = group.worst_position
     return [
         group.group_id,
-        group.state,
-        group.members,
+        group.group.state,
+        "-" if group.group.members is None else len(group.group.members),
         f"{'' if group.is_exact else '~'}{group.lag:,}" if seen else "-",
         span(max(ages)) if ages else "-",
         span(min(losses)) if losses else "-",
@@ -201,11 +202,12 @@ def _as_json(group: GroupLag, position: PositionLag) -> dict[str, Any]:
     seen, judgement, reader = position.figures, position.judgement, position.reader
     told: dict[str, Any] = {
         "group": group.group_id,
-        "state": group.state,
+        "state": group.group.state,
         "topic": position.topic,
         "partition": position.partition,
+        "member_id": None if reader is None else reader.member_id,
         "client_id": None if reader is None else reader.client_id,
-        "host": None if reader is None else reader.host,
+        "host": None if reader is None else reader.host.removeprefix("/"),
     }
     if seen is None or judgement is None:
         return told | {"error": "the partition has no leader"}

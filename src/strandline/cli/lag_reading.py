@@ -8,23 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from strandline.cli.client import Cluster, admin_api, kafka_api
-from strandline.cli.failures import CommandFailed, NotFound, did_you_mean, topic_not_found
+from strandline.cli.failures import topic_not_found
+from strandline.cli.group_reading import read_group, read_groups
+from strandline.cli.group_state import GroupMember, GroupState, Place
 from strandline.cli.lag_topics import TopicFactsReader
-from strandline.cli.record_times import Place, RecordTimes, Spot
+from strandline.cli.record_times import RecordTimes, Spot
 from strandline.cli.topics import look_up_offsets
 from strandline.lag.figures import Figures, figures
 from strandline.lag.samples import NO_POSITION, UNKNOWN, Sample, Window
 from strandline.lag.verdict import Judgement, Verdict, judge, worst
 
-_UNKNOWN_GROUP = ("GROUP_ID_NOT_FOUND", "GROUP_NOT_FOUND")
-
-
-@dataclass(frozen=True)
-class Reader:
-    """The member that holds a partition."""
-
-    client_id: str
-    host: str
+# Groups of other kinds keep no offsets of their own in partitions.
+_WITH_POSITIONS = ("classic", "consumer")
 
 
 @dataclass(frozen=True)
@@ -38,7 +33,8 @@ class PositionLag:
     judgement: Judgement | None
     is_exact: bool
     """Whether the lag counts records, and not merely offsets."""
-    reader: Reader | None
+    reader: GroupMember | None
+    """The member that holds the partition."""
 
     @property
     def name(self) -> str:
@@ -47,10 +43,12 @@ class PositionLag:
 
 @dataclass(frozen=True)
 class GroupLag:
-    group_id: str
-    state: str
-    members: int
+    group: GroupState
     positions: list[PositionLag]
+
+    @property
+    def group_id(self) -> str:
+        return self.group.group_id
 
     @property
     def lag(self) -> int:
@@ -81,26 +79,26 @@ def _badness(position: PositionLag) -> tuple[float, int]:
 class _Seen:
     """What one look found of a group before its partitions were looked at."""
 
-    group_id: str
-    state: str
-    """librdkafka's name of it."""
-    members: int
+    group: GroupState
     committed: dict[Place, int]
-    readers: dict[Place, Reader]
+    readers: dict[Place, GroupMember]
+
+    @property
+    def group_id(self) -> str:
+        return self.group.group_id
 
     @property
     def places(self) -> list[Place]:
         return sorted(self.committed.keys() | self.readers.keys())
 
-    @property
-    def state_words(self) -> str:
-        return self.state.replace("_", " ").lower()
-
     def is_read(self, place: Place) -> bool | None:
         if place in self.readers:
             return True
-        # While a group rebalances nobody can say who holds what.
-        return False if self.state in ("STABLE", "EMPTY", "DEAD") else None
+        # While a group rebalances, or its members do not say what they hold, nobody knows.
+        members = self.group.members
+        if members is None or any(member.owned is None for member in members):
+            return None
+        return False if self.group.state in ("Stable", "Empty") else None
 
 
 class LagReading:
@@ -178,65 +176,38 @@ class LagReading:
                 found = figures(self._windows[seen.group_id, place], facts.retention)
                 judgement = judge(found, is_read=seen.is_read(place))
             positions.append(PositionLag(*place, found, judgement, facts.counts_records, seen.readers.get(place)))
-        return GroupLag(seen.group_id, seen.state_words, seen.members, positions)
+        return GroupLag(seen.group, positions)
 
     # Groups
 
     def _read_groups(self) -> list[_Seen]:
-        kafka = kafka_api()
-        group_ids = [self._group_id] if self._group_id is not None else self._list_groups()
-        if not group_ids:
-            return []
-        timeout_s = self._cluster.timeout_s
-        with self._cluster.errors("cannot describe the groups"):
-            descriptions = self._admin.describe_consumer_groups(group_ids, request_timeout=timeout_s)
-            offsets = {
+        if self._group_id is not None:
+            groups = [read_group(self._cluster, self._group_id)]
+        else:
+            groups = [each for each in read_groups(self._cluster) if each.group_type in _WITH_POSITIONS]
+        kafka, timeout_s = kafka_api(), self._cluster.timeout_s
+        asked = []
+        with self._cluster.errors("cannot read the positions of the groups"):
+            for group in groups:
                 # librdkafka asks for one group at a time; the answers are waited for together.
-                group_id: self._admin.list_consumer_group_offsets(
-                    [kafka.ConsumerGroupTopicPartitions(group_id)], request_timeout=timeout_s
-                )[group_id]
-                for group_id in group_ids
-            }
-        return [self._read_group(group_id, descriptions[group_id], offsets[group_id]) for group_id in group_ids]
+                request = [kafka.ConsumerGroupTopicPartitions(group.group_id)]
+                answers = self._admin.list_consumer_group_offsets(request, request_timeout=timeout_s)
+                asked.append(answers[group.group_id])
+            return [self._seen(group, future.result()) for group, future in zip(groups, asked, strict=True)]
 
-    def _read_group(self, group_id: str, description: Any, offsets: Any) -> _Seen:
-        kafka = kafka_api()
-        with self._cluster.errors(f"cannot read group {group_id!r}"):
-            try:
-                described, committed = description.result(), offsets.result().topic_partitions
-            except kafka.KafkaException as error:
-                if error.args[0].name() in _UNKNOWN_GROUP:
-                    raise self._not_found(group_id) from error
-                raise
-        if described.state.name == "DEAD" and not committed:
-            raise self._not_found(group_id)
-        return _Seen(
-            group_id,
-            described.state.name,
-            len(described.members),
-            {
-                (each.topic, each.partition): each.offset
-                for each in committed
-                if each.offset >= 0 and each.error is None and self._is_wanted(each.topic)
-            },
-            {
-                (each.topic, each.partition): Reader(member.client_id, member.host)
-                for member in described.members
-                for each in member.assignment.topic_partitions
-                if self._is_wanted(each.topic)
-            },
-        )
-
-    def _list_groups(self) -> list[str]:
-        with self._cluster.errors("cannot list the groups"):
-            listed = self._admin.list_consumer_groups(request_timeout=self._cluster.timeout_s).result()
-        if listed.errors and not listed.valid:
-            raise CommandFailed(f"cannot list the groups: {listed.errors[0]}")
-        return sorted(each.group_id for each in listed.valid)
-
-    def _not_found(self, group_id: str) -> NotFound:
-        meant = did_you_mean(group_id, self._list_groups())
-        return NotFound(f"there is no group {group_id!r}", hint=f"{meant}?" if meant else "see `strandline group list`")
+    def _seen(self, group: GroupState, offsets: Any) -> _Seen:
+        committed = {
+            (each.topic, each.partition): each.offset
+            for each in offsets.topic_partitions or ()
+            if each.offset >= 0 and each.error is None and self._is_wanted(each.topic)
+        }
+        readers = {
+            place: member
+            for member in group.members or ()
+            for place in member.owned or ()
+            if self._is_wanted(place[0])
+        }
+        return _Seen(group, committed, readers)
 
     # Topics
 

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from strandline.cli.client import Cluster, kafka_api
+from strandline.cli.group_state import Place
 
-Place = tuple[str, int]
-"""Topic and partition."""
 Spot = tuple[Place, int]
 """An offset in a partition."""
 
