@@ -6,6 +6,7 @@ A shard is loaded when the first request for one of its groups comes; `hosted_sh
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -86,20 +87,16 @@ class GroupDriver:
 
     def submit(self, group_id: str, event: Request) -> None:
         """Hand a request to the group's shard; its token, a `Waiting`, is answered or refused exactly once."""
-        waiting = waiting_of(event.token)
-        if self._closed:
-            waiting.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return
         self.submit_to(self.partition_index(group_id), event)
 
     def submit_to(self, index: int, event: Request) -> None:
         """As `submit`, where the shard is known."""
-        waiting = waiting_of(event.token)
         hosted = self._hosted.get(index) or (None if self._closed else self._host(index))
         if hosted is None:
-            waiting.refuse(ErrorCode.NOT_COORDINATOR)
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if self._closed else ErrorCode.NOT_COORDINATOR
+            waiting_of(event.token).refuse(code)
         elif hosted.is_loading:
-            waiting.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            waiting_of(event.token).refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:
             hosted.submit(event)
 

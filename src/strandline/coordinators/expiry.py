@@ -17,15 +17,13 @@ from collections.abc import MutableMapping
 
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.coordinators.classic_group import ClassicGroup, GroupState
-from strandline.coordinators.consumer_group import ConsumerGroup
+from strandline.coordinators.consumer_group import ConsumerGroup, Group
 from strandline.coordinators.events import Record, TimerKey, TimerKind
 from strandline.coordinators.group_admin import group_tombstones
 from strandline.coordinators.group_records import offset_tombstone
 from strandline.coordinators.offsets import CommittedOffsets
 from strandline.coordinators.subscribed_topics import EVERYTHING, subscribed_topics, uses_consumer_protocol
 from strandline.coordinators.turn import Turn
-
-Group = ClassicGroup | ConsumerGroup
 
 EXPIRY_KEY = TimerKey(TimerKind.EXPIRY, "")
 

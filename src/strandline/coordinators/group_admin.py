@@ -17,8 +17,9 @@ from strandline.codec.messages.offset_delete_response import (
     OffsetDeleteResponseTopic,
 )
 from strandline.coordinators.classic_group import ClassicGroup, GroupState, Member
-from strandline.coordinators.consumer_group import ConsumerGroup
+from strandline.coordinators.consumer_group import ConsumerGroup, Group
 from strandline.coordinators.consumer_protocol import PROTOCOL_TYPE
+from strandline.coordinators.consumer_records import consumer_group_tombstones
 from strandline.coordinators.events import DeleteGroup, DeleteOffsets, DescribeGroup, ListGroups, Record
 from strandline.coordinators.group_records import group_tombstone, offset_tombstone
 from strandline.coordinators.offsets import CommittedOffsets
@@ -26,8 +27,6 @@ from strandline.coordinators.rebalance import session_key
 from strandline.coordinators.subscribed_topics import subscribed_topics, uses_consumer_protocol
 from strandline.coordinators.turn import Turn
 from strandline.errors import ErrorCode
-
-Group = ClassicGroup | ConsumerGroup
 
 GROUP_ID_NOT_FOUND_FROM_VERSION = 6
 CLASSIC_TYPE = "classic"
@@ -125,7 +124,8 @@ def delete(group: Group, offsets: CommittedOffsets, event: DeleteGroup, turn: Tu
 
 
 def group_tombstones(group: Group) -> list[Record]:
-    assert isinstance(group, ClassicGroup)
+    if isinstance(group, ConsumerGroup):
+        return consumer_group_tombstones(group)
     return [group_tombstone(group.group_id)]
 
 

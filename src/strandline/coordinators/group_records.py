@@ -9,6 +9,8 @@ retention time) needs version 1, which has neither id nor leader epoch.
 
 from __future__ import annotations
 
+from struct import Struct
+
 from strandline.codec.internal_records import encode_coordinator_key, encode_coordinator_value
 from strandline.codec.messages.group_metadata_key import GroupMetadataKey
 from strandline.codec.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
@@ -16,20 +18,47 @@ from strandline.codec.messages.offset_commit_key import OffsetCommitKey
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.coordinators.classic_group import ClassicGroup, GroupState, Member, Protocol
 from strandline.coordinators.events import Record
+from strandline.ids import ZERO_UUID
 
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_WITH_EXPIRY_VERSION = 1
 
+KEY_HEAD = Struct(">hh")
+LENGTH = Struct(">h")
+INDEX = Struct(">i")
+OFFSET_HEAD = Struct(">hqiB")
+"""Version, offset, leader epoch, and the length of the metadata plus one."""
+ONE_BYTE_LENGTHS_END = 127
+"""A varint of one byte holds the length plus one of anything shorter."""
+COMMIT_TIMESTAMP = Struct(">q")
+NO_TOPIC_ID = b"\x00"
+TOPIC_ID_TAG = b"\x01\x00\x10"
+"""One tagged field, number 0, of 16 bytes."""
+
 
 def offset_commit_record(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> Record:
-    version = OFFSET_COMMIT_VERSION if value.expire_timestamp == -1 else OFFSET_COMMIT_WITH_EXPIRY_VERSION
-    key = encode_coordinator_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
-    return Record(key, encode_coordinator_value(value, version))
+    key = offset_key(group_id, topic, partition)
+    if value.expire_timestamp != -1:
+        return Record(key, encode_coordinator_value(value, OFFSET_COMMIT_WITH_EXPIRY_VERSION))
+    metadata = value.metadata.encode()
+    if len(metadata) >= ONE_BYTE_LENGTHS_END:
+        return Record(key, encode_coordinator_value(value, OFFSET_COMMIT_VERSION))
+    # By hand, because thousands are written in a second: what the compiled codec makes of it, too.
+    head = OFFSET_HEAD.pack(OFFSET_COMMIT_VERSION, value.offset, value.leader_epoch, len(metadata) + 1)
+    tail = NO_TOPIC_ID if value.topic_id == ZERO_UUID else TOPIC_ID_TAG + value.topic_id.bytes
+    return Record(key, b"".join((head, metadata, COMMIT_TIMESTAMP.pack(value.commit_timestamp), tail)))
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
-    return Record(encode_coordinator_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition)), None)
+    return Record(offset_key(group_id, topic, partition), None)
+
+
+def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    group, name = group_id.encode(), topic.encode()
+    return b"".join(
+        (KEY_HEAD.pack(OffsetCommitKey.API_KEY, len(group)), group, LENGTH.pack(len(name)), name, INDEX.pack(partition))
+    )
 
 
 def group_tombstone(group_id: str) -> Record:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
 
+HASHES_CACHED_MAX = 8_192
+"""Group ids whose number is remembered. Every request asks for it, and each character costs."""
 
+
+@lru_cache(HASHES_CACHED_MAX)
 def java_string_hash(text: str) -> int:
     """Java's String.hashCode: over UTF-16 units, wrapped to a signed 32-bit number."""
     units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
