@@ -66,9 +66,16 @@ FLOODS: dict[str, tuple[int, int, Callable[[int], bytes]]] = {
     "SyncGroup 0 assignments": (
         14, 0, lambda n: name(b"g") + bytes(4) + name(b"m") + array(name(b"m") + bytes(4), n),
     ),
+    "DescribeGroups 0 names": (15, 0, lambda n: array(name(b"g"), n)),
+    "DescribeGroups 5 empty names": (15, 5, lambda n: compact_array(b"\x01", n) + b"\x00\x00"),
+    "ListGroups 4 states": (16, 4, lambda n: compact_array(b"\x02s", n) + b"\x00"),
+    "ListGroups 5 types": (16, 5, lambda n: b"\x01" + compact_array(b"\x02t", n) + b"\x00"),
     "CreateTopics 2 topics": (
         19, 2, lambda n: array(name(b"a/b") + struct.pack(">ih", 1, 1) + bytes(8), n) + struct.pack(">ib", 100, 0),
     ),
+    "DeleteGroups 0 names": (42, 0, lambda n: array(name(b"x"), n)),
+    "OffsetDelete 0 partitions": (47, 0, lambda n: name(b"g") + ONE_TOPIC + array(bytes(4), n)),
+    "OffsetDelete 0 topics": (47, 0, lambda n: name(b"g") + array(name(b"x") + bytes(4), n)),
     "DeleteTopics 1 names": (20, 1, lambda n: array(name(b"x"), n) + struct.pack(">i", 100)),
 }  # fmt: skip
 

@@ -56,6 +56,7 @@ PLAUSIBLE: dict[str, tuple[Any, ...]] = {
     "upgrade_type": (0, 1, 2, 3, -1),
     "endpoint_type": (1, 1, 2, 0),
     "key_type": (0, 0, 1, 2, 3),
+    "group_id": ("g", "g", "h", ""),
     "response_partition_limit": (0, 1, 2, -1, 2**31 - 1),
     "value": _VALUES,
 }
@@ -67,6 +68,10 @@ PLAUSIBLE_LISTS: dict[str, tuple[Any, ...]] = {
     "configuration_keys": _SETTINGS,
     "topic_names": ("nowhere", "a/b", ""),
     "coordinator_keys": ("g", "h", ""),
+    "groups": ("g", "g", "h", ""),
+    "groups_names": ("g", "h", ""),
+    "states_filter": ("Stable", "EMPTY", "Dead", "", "x"),
+    "types_filter": ("classic", "Consumer", "share", ""),
 }
 
 
