@@ -20,8 +20,10 @@ from strandline.coordinators.events import (
     Append,
     CancelTimer,
     CommitOffsets,
+    ConsumerHeartbeat,
     DeleteGroup,
     DeleteOffsets,
+    DescribeConsumerGroup,
     DescribeGroup,
     Effect,
     Event,
@@ -66,6 +68,8 @@ Request = (
     | LeaveGroup
     | CommitOffsets
     | FetchOffsets
+    | ConsumerHeartbeat
+    | DescribeConsumerGroup
     | DescribeGroup
     | ListGroups
     | DeleteGroup

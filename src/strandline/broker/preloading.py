@@ -13,12 +13,27 @@ from typing import Final
 
 from strandline.broker.routes import Route
 
-_GROUP_APIS: Final = range(8, 15)
-_GROUP_RECORDS: Final = ("offset_commit_key", "offset_commit_value", "group_metadata_key", "group_metadata_value")
+_GROUP_APIS: Final = (*range(8, 17), 42, 47, 68, 69)
+_GROUP_RECORDS: Final = tuple(
+    f"{record}_{part}"
+    for record in (
+        "offset_commit",
+        "group_metadata",
+        "consumer_group_metadata",
+        "consumer_group_partition_metadata",
+        "consumer_group_member_metadata",
+        "consumer_group_target_assignment_metadata",
+        "consumer_group_target_assignment_member",
+        "consumer_group_current_member_assignment",
+        "consumer_group_regular_expression",
+    )
+    for part in ("key", "value")
+)
 _GROUPS: Final = (
     *("group_config", "events", "call", "classic_group", "group_records", "consumer_group", "consumer_protocol"),
     *("group_holdings", "group_history", "group_sentences", "turn", "rebalance", "offsets", "membership"),
-    *("join", "replay", "group_shard"),
+    *("join", "replay", "assignors", "regex_subscriptions", "consumer_records", "consumer_replay", "consumer_target"),
+    *("consumer_reconciliation", "consumer_heartbeat", "group_admin", "expiry", "group_shard"),
 )
 
 

@@ -191,6 +191,8 @@ def _table() -> list[Route]:
         Route(
             67, "AllocateProducerIds", (0, 0), 0, "k67_allocate_producer_ids", listeners=(CONTROLLER,), for_active=True
         ),
+        Route(68, "ConsumerGroupHeartbeat", (0, 1), 0, "k68_consumer_group_heartbeat"),
+        Route(69, "ConsumerGroupDescribe", (0, 1), 0, "k69_consumer_group_describe"),
         Route(
             70,
             "ControllerRegistration",

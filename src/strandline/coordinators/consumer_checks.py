@@ -24,6 +24,8 @@ MEMBER_ID_FROM_VERSION = 1
 
 def check_request(request: ConsumerGroupHeartbeatRequest, api_version: int, config: GroupConfig) -> None:
     """What is wrong whatever the group is like."""
+    if not config.is_consumer_protocol_enabled:
+        raise RequestError(ErrorCode.UNSUPPORTED_VERSION, "")
     if not request.group_id:
         raise invalid("GroupId can't be empty.")
     if request.instance_id == "":

@@ -22,6 +22,9 @@ CLASSIC_MEMBER = 0
 
 
 def describe(group: Group | None, event: DescribeConsumerGroup, turn: Turn) -> None:
+    if not turn.config.is_consumer_protocol_enabled:
+        turn.reply(event.token, DescribedGroup(group_id=event.group_id, error_code=ErrorCode.UNSUPPORTED_VERSION))
+        return
     if isinstance(group, ConsumerGroup):
         turn.reply(event.token, described(group, turn))
         return

@@ -15,6 +15,7 @@ from strandline.codec.messages.consumer_group_heartbeat_response import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from strandline.coordinators import migration
 from strandline.coordinators.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.consumer_checks import (
     check_epoch,
@@ -37,7 +38,7 @@ from strandline.coordinators.consumer_group import (
     Partitions,
 )
 from strandline.coordinators.consumer_reconciliation import reconcile
-from strandline.coordinators.consumer_records import current_record, member_record
+from strandline.coordinators.consumer_records import consumer_group_records, current_record, member_record
 from strandline.coordinators.consumer_static import keep_seat, replace_static_member
 from strandline.coordinators.consumer_target import maybe_assign, move_epoch
 from strandline.coordinators.events import ConsumerHeartbeat, Record
@@ -61,7 +62,7 @@ def heartbeat(groups: MutableMapping[str, Group], event: ConsumerHeartbeat, turn
         else:
             response = live_on(groups, event, turn)
     except RequestError as refused:
-        response = ConsumerGroupHeartbeatResponse(error_code=refused.code, error_message=str(refused))
+        response = ConsumerGroupHeartbeatResponse(error_code=refused.code, error_message=str(refused) or None)
     turn.reply(event.token, response)
 
 
@@ -74,7 +75,7 @@ def join(
     request = event.request
     records: list[Record] = []
     found = groups.get(request.group_id)
-    group = joinable_group(found, request.group_id, records)
+    group = joinable_group(found, request.group_id, records, turn)
     # A client makes its own id from version 1 on; so a join that is repeated because its answer was lost is the same.
     member_id = request.member_id or new_member_id(random)
     check_room(group, member_id, turn.config)
@@ -86,6 +87,10 @@ def join(
         check_epoch(member, request)
     # From here on nothing can be refused any more.
     groups[request.group_id] = group
+    if isinstance(found, ClassicGroup):
+        if found.members:
+            turn.note(found, Happening.CONVERTED, reason="a member of the consumer protocol joins")
+        migration.release(found, turn)
     if seated is not None:
         turn.note(group, Happening.RETURNED, seated, opens=False)
         member = replace_static_member(group, seated, member_id, records, turn)
@@ -96,15 +101,17 @@ def join(
     return proceed(group, member, event, records, turn)
 
 
-def joinable_group(found: Group | None, group_id: str, records: list[Record]) -> ConsumerGroup:
+def joinable_group(found: Group | None, group_id: str, records: list[Record], turn: Turn) -> ConsumerGroup:
     if isinstance(found, ConsumerGroup):
         return found
-    if found is not None:
-        if found.state is not GroupState.EMPTY:
-            raise not_a_consumer_group(group_id)
-        # Its members are gone for good. Its offsets are the group's, whatever protocol it speaks.
-        records.append(group_tombstone(group_id))
-    return ConsumerGroup(group_id)
+    if found is None:
+        return ConsumerGroup(group_id)
+    # If its members are gone for good, a new group begins. Its offsets are the group's, whatever protocol it speaks.
+    group = ConsumerGroup(group_id) if found.state is GroupState.EMPTY else migration.upgraded(found, turn)
+    records.append(group_tombstone(group_id))
+    if group.members:
+        records += consumer_group_records(group)
+    return group
 
 
 def new_member_id(random: Random) -> str:
@@ -249,5 +256,5 @@ def leave(
     else:
         turn.note(group, Happening.LEFT, member)
         remove_member(groups, group, member, turn)
-        turn.settle(group)
+        turn.settle(groups[group.group_id])
     return ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)

@@ -1,0 +1,38 @@
+"""ConsumerGroupHeartbeat (68), versions 0-1: all that a member of the consumer protocol (KIP-848) has to say.
+
+Honoured: member ids of the client (1) and of the coordinator (0), static members, subscriptions by name and by
+pattern (1), server-side assignors. Throttle time is always 0.
+"""
+
+from __future__ import annotations
+
+from strandline.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from strandline.codec.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+from strandline.coordinators.call import Call
+from strandline.coordinators.events import ConsumerHeartbeat
+from strandline.errors import ErrorCode
+from strandline.handlers.context import RequestContext
+
+API_KEY = 68
+VERSIONS = (0, 1)
+
+
+def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | None:
+    call = Call(context.reply, refusal=refusal)
+    context.node.groups.submit(
+        request.group_id,
+        ConsumerHeartbeat(
+            call,
+            request,
+            api_version=context.api_version,
+            client_id=context.client_id or "",
+            # Kafka's tools know a host in the form that Java gives to an address.
+            client_host=f"/{context.client_host}",
+        ),
+    )
+    response: ConsumerGroupHeartbeatResponse | None = call.collect()
+    return response
+
+
+def refusal(code: ErrorCode) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=code)
