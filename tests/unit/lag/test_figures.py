@@ -1,0 +1,157 @@
+"""Lag, rates, and the time until retention reaches a position."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.lag.figures import NEVER, Retention, figures
+from strandline.lag.samples import NO_POSITION, UNKNOWN, Sample, Window
+from tests.unit.lag.series import DAY_MS, seen, story, window_of
+
+
+def test_one_look_tells_the_lag_and_no_rates() -> None:
+    told = seen(window_of([Sample(0, 40, 10, 100, 2_500)]))
+    assert (told.committed, told.lag, told.lag_s) == (40, 60, 2.5)
+    assert told.consumed_per_s is None and told.produced_per_s is None
+
+
+def test_rates_are_those_of_the_window() -> None:
+    told = seen(story(seconds=60, written_per_s=120, read_per_s=90, lag=500))
+    assert told.consumed_per_s == pytest.approx(90)
+    assert told.produced_per_s == pytest.approx(120)
+
+
+def test_nothing_unread_is_zero_behind_and_lost_never() -> None:
+    told = seen(window_of([Sample(0, 100, 0, 100, UNKNOWN)]), Retention(DAY_MS, 1000))
+    assert (told.lag, told.lag_s, told.time_to_loss_s) == (0, 0.0, NEVER)
+
+
+def test_without_a_position_nothing_is_claimed() -> None:
+    told = seen(window_of([Sample(0, NO_POSITION, 0, 100)]), Retention(DAY_MS))
+    assert (told.committed, told.lag, told.lag_s, told.time_to_loss_s, told.lost) == (None, None, None, None, 0)
+
+
+def test_a_position_below_the_log_start_has_lost_what_lies_between() -> None:
+    told = seen(window_of([Sample(0, 40, 70, 100)]), Retention(DAY_MS))
+    assert (told.lost, told.lag, told.time_to_loss_s) == (30, 30, 0.0)
+
+
+def test_a_position_beyond_the_end() -> None:
+    told = seen(window_of([Sample(0, 140, 0, 100)]))
+    assert (told.beyond, told.lag) == (40, 0)
+
+
+def test_who_stands_still_loses_when_the_record_is_too_old() -> None:
+    retention = Retention(time_ms=DAY_MS)
+    one_look = seen(window_of([Sample(0, 40, 0, 100, 3_600_000)]), retention)
+    assert one_look.time_to_loss_s == pytest.approx(23 * 3600)
+    watched = seen(story(seconds=60, written_per_s=5, lag=100, age_s=3600), retention)
+    assert watched.time_to_loss_s == pytest.approx(23 * 3600 - 60)
+
+
+def test_who_reads_too_slowly_loses_later() -> None:
+    """Two records are written for each one read: the next unread one ages by half a second each second."""
+    told = seen(story(seconds=60, written_per_s=100, read_per_s=50, lag=1_000), Retention(time_ms=DAY_MS))
+    assert told.lag_s is not None
+    assert told.time_to_loss_s == pytest.approx((86_400 - told.lag_s) / 0.5, rel=0.01)
+
+
+def test_who_gains_on_the_end_never_loses() -> None:
+    told = seen(story(seconds=60, written_per_s=50, read_per_s=100, lag=9_000), Retention(time_ms=DAY_MS))
+    assert told.time_to_loss_s == NEVER
+
+
+def test_by_size_the_bytes_behind_the_position_count() -> None:
+    told = seen(story(seconds=60, written_per_s=10, lag=100), Retention(size_bytes=1_000_000))
+    # 700 records of 100 bytes are unread by now, and a thousand bytes more each second.
+    assert told.time_to_loss_s == pytest.approx((1_000_000 - 70_000) / 1_000)
+
+
+def test_the_nearer_limit_counts() -> None:
+    window = story(seconds=60, written_per_s=10, lag=100, age_s=100)
+    by_time = seen(window, Retention(time_ms=DAY_MS)).time_to_loss_s
+    by_size = seen(window, Retention(size_bytes=1_000_000)).time_to_loss_s
+    assert by_time is not None and by_size is not None and by_size < by_time
+    assert seen(window, Retention(DAY_MS, 1_000_000)).time_to_loss_s == by_size
+
+
+def test_a_limit_of_which_nobody_knows_when_it_strikes_is_not_never() -> None:
+    window = window_of([Sample(0, 40, 0, 100, UNKNOWN)])
+    assert seen(window, Retention(time_ms=DAY_MS)).time_to_loss_s is None
+    assert seen(window, Retention()).time_to_loss_s == NEVER
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("delete", Retention(1000, 2000)),
+        ("compact,delete", Retention(1000, 2000)),
+        ("delete, compact", Retention(1000, 2000)),
+        ("compact", Retention()),
+        ("", Retention()),
+    ],
+)
+def test_only_delete_deletes(policy: str, expected: Retention) -> None:
+    assert Retention.of(cleanup_policy=policy, retention_ms=1000, retention_bytes=2000) == expected
+
+
+def test_no_limit_is_minus_one() -> None:
+    assert Retention.of(cleanup_policy="delete", retention_ms=-1, retention_bytes=-1) == Retention(None, None)
+
+
+samples = st.lists(
+    st.tuples(
+        st.integers(0, 60_000),
+        st.integers(NO_POSITION, 100),
+        st.integers(0, 50),
+        st.integers(0, 100),
+        st.integers(UNKNOWN, 100_000),
+        st.integers(UNKNOWN, 10_000),
+    ),
+    min_size=1,
+    max_size=40,
+)
+limits = st.none() | st.integers(0, 200_000)
+
+
+def any_window(looks: list[tuple[int, int, int, int, int, int]]) -> Window:
+    window, at_ms = Window(), 0
+    for step_ms, committed, start, length, age_ms, size_bytes in looks:
+        at_ms += step_ms
+        window.add(Sample(at_ms, committed, start, start + length, age_ms, size_bytes))
+    return window
+
+
+@given(samples, limits, limits)
+def test_figures_are_never_absurd(
+    looks: list[tuple[int, int, int, int, int, int]], time_ms: int | None, size_bytes: int | None
+) -> None:
+    window = any_window(looks)
+    told = figures(window, Retention(time_ms, size_bytes))
+    assert told.lost >= 0 and told.beyond >= 0
+    assert not (told.lost and told.beyond)
+    for figure in (told.lag, told.lag_s, told.time_to_loss_s, told.consumed_per_s, told.produced_per_s):
+        # A reset and a log that was made anew begin a new window, so no rate is negative.
+        assert figure is None or (figure >= 0 and not math.isnan(figure))
+    if told.lag is not None:
+        assert told.lag <= told.end - told.log_start
+    if told.lag == 0 and not told.lost:
+        assert told.lag_s == 0 and told.time_to_loss_s == NEVER
+    if time_ms is None and size_bytes is None and told.committed is not None and not told.lost:
+        assert told.time_to_loss_s == NEVER
+
+
+@given(samples, st.integers(0, 100_000), st.integers(0, 100_000))
+def test_a_longer_retention_never_loses_sooner(
+    looks: list[tuple[int, int, int, int, int, int]], time_ms: int, longer_ms: int
+) -> None:
+    window = any_window(looks)
+    short = figures(window, Retention(time_ms)).time_to_loss_s
+    long = figures(window, Retention(time_ms + longer_ms)).time_to_loss_s
+    assert (short is None) == (long is None)
+    if short is not None and long is not None:
+        assert long >= short

@@ -1,0 +1,160 @@
+"""Verdicts over stories: what a person who watches would say of each."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.lag.figures import NEVER, Retention, figures
+from strandline.lag.samples import NO_POSITION, Sample
+from strandline.lag.verdict import Verdict, judge, rate, span, worst
+from tests.unit.lag.series import DAY_MS, story, told, window_of
+from tests.unit.lag.test_figures import any_window, samples
+
+
+def test_caught_up_is_ok() -> None:
+    assert told(story(seconds=60)).verdict is Verdict.OK
+
+
+def test_caught_up_is_ok_though_nobody_reads() -> None:
+    assert told(story(seconds=60), is_read=False).verdict is Verdict.OK
+
+
+def test_what_a_commit_every_five_seconds_leaves_unread_is_ok() -> None:
+    assert told(story(seconds=60, written_per_s=1_000, read_per_s=1_000, lag=5_000)).verdict is Verdict.OK
+
+
+def test_a_lag_that_only_grows_is_falling_behind() -> None:
+    judgement = told(story(seconds=60, written_per_s=100, read_per_s=60, lag=2_000))
+    assert judgement.verdict is Verdict.FALLING_BEHIND
+    assert judgement.why == "4,400 records unread, and more all the time: 60/s read, 100/s written"
+
+
+def test_a_lag_that_grew_for_a_moment_is_only_behind() -> None:
+    assert told(story(seconds=20, written_per_s=100, read_per_s=60, lag=2_000)).verdict is Verdict.BEHIND
+
+
+def test_a_lag_that_shrank_in_between_is_not_falling_behind() -> None:
+    committed = [0, 500, 5_000, 5_100, 5_200, 5_300]
+    looks = [Sample(at * 10_000, at_offset, 0, 6_000 + at * 1_000, 60_000) for at, at_offset in enumerate(committed)]
+    assert told(window_of(looks)).verdict is Verdict.BEHIND
+
+
+def test_a_lag_that_shrinks_is_catching_up() -> None:
+    judgement = told(story(seconds=60, written_per_s=10, read_per_s=100, lag=20_000))
+    assert judgement.verdict is Verdict.CATCHING_UP
+    assert "100/s read, 10/s written" in judgement.why
+
+
+def test_a_member_that_commits_nothing_is_stalled() -> None:
+    judgement = told(story(seconds=60, written_per_s=10, lag=50, age_s=90))
+    assert judgement.verdict is Verdict.STALLED
+    assert judgement.why == "650 records unread, and nothing was committed for 1 min or longer"
+
+
+def test_stalled_is_not_said_too_early() -> None:
+    assert told(story(seconds=50, written_per_s=10, lag=50, age_s=90)).verdict is not Verdict.STALLED
+
+
+def test_a_record_after_a_long_silence_is_no_stall() -> None:
+    looks = [Sample(0, 50, 0, 50, 0), Sample(3_600_000, 50, 0, 50, 0), Sample(3_610_000, 50, 0, 51, 4_000)]
+    assert told(window_of(looks)).verdict is Verdict.OK
+
+
+def test_unread_and_nobody_reads_is_stopped_at_the_first_look() -> None:
+    judgement = told(window_of([Sample(0, 40, 0, 100, 1_000)]), is_read=False)
+    assert judgement.verdict is Verdict.STOPPED
+    assert judgement.why == "60 records unread, and no member reads the partition"
+
+
+def test_who_commits_without_being_a_member_has_not_stopped() -> None:
+    assert told(story(seconds=60, written_per_s=10, read_per_s=100, lag=20_000), is_read=False).verdict is (
+        Verdict.CATCHING_UP
+    )
+
+
+def test_while_it_is_not_known_who_reads_nobody_has_stopped() -> None:
+    assert told(window_of([Sample(0, 40, 0, 100, 60_000)]), is_read=None).verdict is Verdict.BEHIND
+
+
+def test_a_loss_that_is_near_is_the_verdict() -> None:
+    looks = [Sample(0, 40, 0, 100, DAY_MS - 3_600_000)]
+    judgement = told(window_of(looks), is_read=False, retention=Retention(DAY_MS))
+    assert judgement.verdict is Verdict.WILL_LOSE_DATA
+    assert judgement.why == (
+        "60 records unread, and no member reads the partition; "
+        "retention deletes unread records in 1 h if it goes on like this"
+    )
+
+
+def test_a_loss_that_is_far_is_only_a_figure() -> None:
+    looks = [Sample(0, 40, 0, 100, 3_600_000)]
+    assert told(window_of(looks), is_read=False, retention=Retention(7 * DAY_MS)).verdict is Verdict.STOPPED
+
+
+def test_who_keeps_up_is_not_told_of_a_short_retention() -> None:
+    window = story(seconds=60, written_per_s=1_000, read_per_s=1_000, lag=5_000)
+    assert told(window, retention=Retention(time_ms=60_000)).verdict is Verdict.OK
+
+
+def test_what_is_lost_is_said_first() -> None:
+    judgement = told(window_of([Sample(0, 40, 70, 100)]))
+    assert judgement.verdict is Verdict.LOST_DATA
+    assert judgement.why == "already lost 30 records: deleted before they were read"
+
+
+def test_a_position_beyond_the_end() -> None:
+    assert told(window_of([Sample(0, 101, 0, 100)])).verdict is Verdict.BEYOND_END
+
+
+def test_no_position() -> None:
+    assert told(window_of([Sample(0, NO_POSITION, 0, 100)])).verdict is Verdict.NO_POSITION
+
+
+def test_a_group_is_as_its_worst_partition() -> None:
+    assert worst([Verdict.OK, Verdict.STALLED, Verdict.BEHIND]) is Verdict.STALLED
+    assert worst([]) is Verdict.OK
+
+
+@given(samples, st.sampled_from([True, False, None]), st.none() | st.integers(0, 10**9))
+def test_every_position_gets_a_verdict_and_a_sentence(
+    looks: list[tuple[int, int, int, int, int, int]], is_read: bool | None, time_ms: int | None
+) -> None:
+    seen = figures(any_window(looks), Retention(time_ms))
+    judgement = judge(seen, is_read=is_read)
+    assert judgement.why
+    if judgement.verdict is Verdict.OK:
+        assert not seen.lost and not seen.beyond
+        assert seen.lag == 0 or (seen.lag_s is not None and seen.lag_s <= 10)
+    if judgement.verdict is Verdict.WILL_LOSE_DATA:
+        assert seen.time_to_loss_s is not None and seen.time_to_loss_s < 86_400
+    if is_read:
+        assert judgement.verdict is not Verdict.STOPPED
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (0.25, "0.2 s"),
+        (4.5, "4.5 s"),
+        (59.6, "1 min"),
+        (90, "1 min 30 s"),
+        (3600, "1 h"),
+        (3601, "1 h"),
+        (90_000, "1 d 1 h"),
+        (8 * 86_400, "1 w 1 d"),
+        (NEVER, "never"),
+    ],
+)
+def test_spans_in_words(seconds: float, words: str) -> None:
+    assert span(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("per_s", "words"),
+    [(0, "0/s"), (1234.5, "1,234/s"), (1.5, "1.5/s"), (0.5, "30/min"), (0.001, "3.6/h"), (2, "2/s")],
+)
+def test_rates_in_words(per_s: float, words: str) -> None:
+    assert rate(per_s) == words
