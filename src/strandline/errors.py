@@ -151,6 +151,7 @@ class ErrorCode(IntEnum):
     INVALID_REGISTRATION = 119
     TRANSACTION_ABORTABLE = 120
     INVALID_VOTER_KEY = 125
+    INVALID_REGULAR_EXPRESSION = 128
 
 
 class StrandlineError(Exception):
