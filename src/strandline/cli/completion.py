@@ -1,4 +1,4 @@
-"""What a shell may offer while a command is typed: topics of the cluster, and names of settings.
+"""What a shell may offer while a command is typed: topics and groups of the cluster, and names of settings.
 
 A person waits for it with a finger on the key, so the cluster gets half a second, and every failure is silence.
 """
@@ -28,6 +28,20 @@ def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
     except CommandFailed:
         return []
     return sorted(name for name in names if name.startswith(incomplete) and _wanted(name, incomplete))
+
+
+def group_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    from strandline.cli.client import connect
+
+    given: dict[str, Any] = ctx.params
+    bootstrap = given.get("bootstrap") or os.environ.get("STRANDLINE_BOOTSTRAP") or BOOTSTRAP_DEFAULT
+    try:
+        cluster = connect(bootstrap, list(given.get("properties") or []), PATIENCE_S)
+        with cluster.errors("cannot list groups"):
+            listed = cluster.admin().list_consumer_groups(request_timeout=PATIENCE_S).result(2 * PATIENCE_S).valid
+    except (CommandFailed, TimeoutError):
+        return []
+    return sorted(group.group_id for group in listed if group.group_id.startswith(incomplete))
 
 
 def _wanted(name: str, incomplete: str) -> bool:

@@ -34,6 +34,11 @@ TopicNames = Annotated[
     list[str], typer.Argument(metavar="NAME", help="The topics.", autocompletion=completion.topic_names)
 ]
 
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", autocompletion=completion.group_names)]
+GroupNames = Annotated[
+    list[str], typer.Argument(metavar="GROUP", help="The groups.", autocompletion=completion.group_names)
+]
+
 
 def key_values(pairs: list[str] | None, *, option: str) -> dict[str, str]:
     """`["a=1", "b=x=y"]` as a dict; the first `=` divides."""

@@ -25,7 +25,7 @@ def list_topics(
     properties: ClientProperties = None,
 ) -> None:
     """List topics."""
-    wanted = _matcher(pattern)
+    wanted = matcher(pattern)
     cluster = connect(bootstrap, properties, timeout)
     with cluster.errors("cannot list topics"):
         topics = cluster.admin().list_topics(timeout=timeout).topics
@@ -50,7 +50,7 @@ def list_topics(
         output.talk("no topics yet: create one with `strandline topic create NAME`")
 
 
-def _matcher(pattern: str | None) -> re.Pattern[str]:
+def matcher(pattern: str | None) -> re.Pattern[str]:
     if pattern is None:
         return re.compile("")
     import fnmatch

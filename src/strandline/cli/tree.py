@@ -57,6 +57,17 @@ COMMANDS: dict[str, Entry] = {
     ),
     "produce": Entry("Write records: lines or JSON, from files or stdin.", "produce:produce"),
     "consume": Entry("Read records: from an offset, a time, the last n; filter; follow.", "consume:consume"),
+    "group": Entry(
+        "Look at groups, their members and why they rebalanced; move and delete them.",
+        verbs=(
+            ("list", "group_list:list_groups", "List groups: protocol, state, members, coordinator."),
+            ("describe", "group_describe:describe", "Show a group: members, what each owns, positions."),
+            ("members", "group_describe:members", "Show each member: client, host, subscription, epoch."),
+            ("reset", "group_reset:reset", "Move a group to other offsets: read again, or skip."),
+            ("delete", "group_delete:delete", "Delete groups and their positions."),
+            ("history", "group_history:history", "Why it rebalanced: who came, left, timed out, flaps."),
+        ),
+    ),
     "cluster": Entry(
         "Look at the cluster, move replicas and leaders.",
         verbs=(

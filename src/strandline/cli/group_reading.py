@@ -1,0 +1,332 @@
+"""Reads groups over the protocol: with our codec where the listener is plain, else what librdkafka tells of them.
+
+librdkafka tells neither epochs nor subscriptions, and of groups of the consumer protocol not whether they are
+assigning or reconciling. Everything else is the same on both ways, and both work against any Kafka cluster.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from strandline.cli.client import Cluster, kafka_api
+from strandline.cli.conversation import Conversation, converse, error_name, is_plain
+from strandline.cli.failures import CommandFailed, NotFound, Unreachable, did_you_mean
+from strandline.cli.group_state import GroupMember, GroupState, Place
+from strandline.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from strandline.codec.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
+from strandline.codec.messages.describe_groups_request import DescribeGroupsRequest
+from strandline.codec.messages.describe_groups_response import DescribeGroupsResponse
+from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
+from strandline.codec.messages.find_coordinator_response import FindCoordinatorResponse
+from strandline.codec.messages.list_groups_request import ListGroupsRequest
+from strandline.codec.messages.list_groups_response import ListGroupsResponse
+from strandline.coordinators.consumer_protocol import decode_assignment, decode_subscription
+from strandline.errors import ErrorCode, MalformedMessage
+
+GROUPS_PER_REQUEST = 200
+LOOK_AGAIN_S = 0.1
+COORDINATOR_KEYS_FROM_VERSION = 4
+FIND_COORDINATOR = 10
+DEAD = "Dead"
+
+_MOVING = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""What a cluster says while a coordinator moves or starts: asked again, it soon says more."""
+
+T = TypeVar("T")
+
+
+def read_groups(cluster: Cluster, *, with_members: bool = True) -> list[GroupState]:
+    """Every group of the cluster, by name."""
+    if not is_plain(cluster):
+        return _listed_by_librdkafka(cluster, with_members=with_members)
+    found: dict[str, GroupState] = {}
+    for broker in brokers_of(cluster):
+        with Conversation(broker.host, broker.port, cluster.timeout_s) as conversation:
+            listed = _list(conversation, broker.id, cluster.timeout_s)
+            if with_members:
+                listed = _described(conversation, listed)
+        found.update({group.group_id: group for group in listed})
+    return [found[group_id] for group_id in sorted(found)]
+
+
+def read_group(cluster: Cluster, group_id: str) -> GroupState:
+    """One group, which must exist."""
+    group = find_group(cluster, group_id)
+    if group is None:
+        raise group_not_found(cluster, group_id)
+    return group
+
+
+def find_group(cluster: Cluster, group_id: str) -> GroupState | None:
+    """One group; None where there is none of that name."""
+    if not group_id:
+        raise NotFound("a group has a name")
+    if not is_plain(cluster):
+        return _described_by_librdkafka(cluster, [group_id]).get(group_id)
+
+    def ask() -> GroupState | None:
+        node_id, host, port = _coordinator(cluster, group_id)
+        with Conversation(host, port, cluster.timeout_s) as conversation:
+            # Its type is not known yet: it is asked for as either.
+            asked = GroupState(group_id, "", "", node_id)
+            (group,) = _described(conversation, [asked])
+        return None if group.state == DEAD else group
+
+    return _asked_again(ask, cluster.timeout_s, f"cannot describe group {group_id!r}")
+
+
+def group_not_found(cluster: Cluster, group_id: str) -> NotFound:
+    meant = did_you_mean(group_id, [group.group_id for group in read_groups(cluster, with_members=False)])
+    return NotFound(
+        f"there is no group {group_id!r}", hint=f"{meant}?" if meant else "see them with `strandline group list`"
+    )
+
+
+# ---- over a plain socket
+
+
+class _Moving(Exception):
+    """The coordinator is on its way from one node to another."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(error_name(code))
+
+
+def _asked_again(ask: Callable[[], T], timeout_s: float, doing: str) -> T:
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            return ask()
+        except _Moving as moving:
+            if time.monotonic() > until:
+                raise Unreachable(
+                    f"{doing}: no coordinator within {timeout_s:g} s ({moving})", hint="`strandline cluster health`"
+                ) from None
+        time.sleep(LOOK_AGAIN_S)
+
+
+def _check(code: int, doing: str) -> None:
+    if code in _MOVING:
+        raise _Moving(code)
+    if code:
+        raise CommandFailed(f"{doing}: {error_name(code)}")
+
+
+def brokers_of(cluster: Cluster) -> list[Any]:
+    with cluster.errors("cannot read the metadata of the cluster"):
+        metadata = cluster.admin().list_topics(timeout=cluster.timeout_s)
+    return [broker for _, broker in sorted(metadata.brokers.items())]
+
+
+def _coordinator(cluster: Cluster, group_id: str) -> tuple[int, str, int]:
+    conversation = converse(cluster)
+    assert conversation is not None, "the listener is plain"
+    with conversation:
+        _, version = conversation.offered.versions.get(FIND_COORDINATOR, (0, 0))
+        keyed = version >= COORDINATOR_KEYS_FROM_VERSION
+        request = FindCoordinatorRequest(coordinator_keys=[group_id]) if keyed else FindCoordinatorRequest(key=group_id)
+        answer = conversation.ask(request, FindCoordinatorResponse)
+    if answer is None:
+        raise CommandFailed("this cluster does not offer FindCoordinator, so it has no groups")
+    found = answer.coordinators[0] if keyed else answer
+    _check(found.error_code, f"cannot find the coordinator of group {group_id!r}")
+    return found.node_id, found.host, found.port
+
+
+def _list(conversation: Conversation, broker_id: int, timeout_s: float) -> list[GroupState]:
+    def ask() -> list[GroupState]:
+        answer = conversation.ask(ListGroupsRequest(), ListGroupsResponse)
+        if answer is None:
+            raise CommandFailed("this cluster does not offer ListGroups")
+        _check(answer.error_code, f"cannot list the groups of broker {broker_id}")
+        return [
+            GroupState(
+                each.group_id,
+                each.group_type.lower() or "classic",
+                each.group_state,
+                broker_id,
+                each.protocol_type,
+                members=None,
+            )
+            for each in answer.groups
+        ]
+
+    return _asked_again(ask, timeout_s, f"cannot list the groups of broker {broker_id}")
+
+
+def _described(conversation: Conversation, groups: Sequence[GroupState]) -> list[GroupState]:
+    """The same groups with their members. A group that went or moved meanwhile stays as it was listed."""
+    told: dict[str, GroupState] = {}
+    for part in _parts([group for group in groups if group.group_type in ("consumer", "")]):
+        wanted = ConsumerGroupDescribeRequest(group_ids=[group.group_id for group in part])
+        answer = conversation.ask(wanted, ConsumerGroupDescribeResponse)
+        for each in answer.groups if answer is not None else ():
+            asked = next(group for group in part if group.group_id == each.group_id)
+            if not asked.group_type and each.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+                _check(each.error_code, f"cannot describe group {each.group_id!r}")
+            if each.error_code == 0:
+                told[each.group_id] = _consumer_group(each, asked)
+    for part in _parts([g for g in groups if g.group_type in ("classic", "") and g.group_id not in told]):
+        wanted_too = DescribeGroupsRequest(groups=[group.group_id for group in part])
+        plain = conversation.ask(wanted_too, DescribeGroupsResponse)
+        for each in plain.groups if plain is not None else ():
+            asked = next(group for group in part if group.group_id == each.group_id)
+            if not asked.group_type and each.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+                _check(each.error_code, f"cannot describe group {each.group_id!r}")
+            if each.error_code == 0 or not asked.group_type:
+                told[each.group_id] = _classic_group(each, asked)
+    return [told.get(group.group_id, group) for group in groups]
+
+
+def _parts(groups: Sequence[GroupState]) -> Iterator[Sequence[GroupState]]:
+    for begin in range(0, len(groups), GROUPS_PER_REQUEST):
+        yield groups[begin : begin + GROUPS_PER_REQUEST]
+
+
+def _consumer_group(each: Any, asked: GroupState) -> GroupState:
+    return replace(
+        asked,
+        group_type="consumer",
+        state=each.group_state,
+        assignor=each.assignor_name,
+        epoch=each.group_epoch,
+        assignment_epoch=each.assignment_epoch,
+        members=tuple(
+            GroupMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                owned=_places(member.assignment),
+                target=_places(member.target_assignment),
+                protocol="classic" if member.member_type == 0 else "consumer",
+                epoch=member.member_epoch,
+                rack=member.rack_id or None,
+                topics=tuple(sorted(member.subscribed_topic_names)),
+                pattern=member.subscribed_topic_regex or None,
+            )
+            for member in each.members
+        ),
+    )
+
+
+def _places(assignment: Any) -> tuple[Place, ...]:
+    return tuple((each.topic_name, partition) for each in assignment.topic_partitions for partition in each.partitions)
+
+
+def _classic_group(each: Any, asked: GroupState) -> GroupState:
+    return replace(
+        asked,
+        group_type="classic",
+        state=DEAD if each.error_code else each.group_state,
+        protocol_type=each.protocol_type,
+        assignor=each.protocol_data,
+        members=tuple(
+            GroupMember(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                owned=_assigned(member.member_assignment),
+                topics=_subscribed(member.member_metadata),
+            )
+            for member in each.members
+        ),
+    )
+
+
+def _assigned(assignment: bytes) -> tuple[Place, ...] | None:
+    """None if this is no consumer: what its kind means by an assignment is its own affair."""
+    if not assignment:
+        return ()
+    try:
+        assigned = decode_assignment(assignment).assigned_partitions
+    except MalformedMessage:
+        return None
+    return tuple((each.topic, partition) for each in assigned for partition in each.partitions)
+
+
+def _subscribed(metadata: bytes) -> tuple[str, ...] | None:
+    try:
+        return tuple(sorted(decode_subscription(metadata).topics))
+    except MalformedMessage:
+        return None
+
+
+# ---- by librdkafka, where the listener wants TLS or a password
+
+
+def _listed_by_librdkafka(cluster: Cluster, *, with_members: bool) -> list[GroupState]:
+    with cluster.errors("cannot list groups"):
+        answer = cluster.admin().list_consumer_groups(request_timeout=cluster.timeout_s).result()
+        for error in answer.errors:
+            raise error
+    listed = {
+        each.group_id: GroupState(each.group_id, _word(each.type), _state(each.state), None, members=None)
+        for each in answer.valid
+    }
+    if with_members and listed:
+        listed |= _described_by_librdkafka(cluster, listed)
+    return [listed[group_id] for group_id in sorted(listed)]
+
+
+def _described_by_librdkafka(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, GroupState]:
+    answers = cluster.admin().describe_consumer_groups(list(group_ids), request_timeout=cluster.timeout_s)
+    found = {}
+    for group_id, future in answers.items():
+        try:
+            with cluster.errors(f"cannot describe group {group_id!r}"):
+                each = future.result()
+        except NotFound:
+            continue
+        if _state(each.state) == DEAD:
+            continue
+        members = tuple(
+            GroupMember(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.host,
+                owned=_topic_partitions(member.assignment),
+                target=None if member.target_assignment is None else _topic_partitions(member.target_assignment),
+            )
+            for member in each.members
+        )
+        coordinator = None if each.coordinator is None else each.coordinator.id
+        found[group_id] = GroupState(
+            group_id,
+            _word(each.type),
+            _state(each.state),
+            coordinator,
+            "consumer",
+            each.partition_assignor,
+            None,
+            None,
+            members,
+        )
+    return found
+
+
+def _topic_partitions(assignment: Any) -> tuple[Place, ...]:
+    return tuple((each.topic, each.partition) for each in assignment.topic_partitions)
+
+
+def _word(group_type: Any) -> str:
+    return "classic" if group_type == kafka_api().ConsumerGroupType.UNKNOWN else str(group_type.name).lower()
+
+
+_STATES = {
+    "PREPARING_REBALANCING": "PreparingRebalance",
+    "COMPLETING_REBALANCING": "CompletingRebalance",
+}
+
+
+def _state(state: Any) -> str:
+    return _STATES.get(state.name, state.name.title())
