@@ -17,41 +17,369 @@ let in, it would read on until it asks for its assignment, beside the new owner.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
-from uuid import UUID
 
-from strandline.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription, TopicPartition
+from strandline.codec.messages.consumer_group_heartbeat_request import TopicPartitions
+from strandline.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from strandline.codec.messages.heartbeat_response import HeartbeatResponse
+from strandline.codec.messages.join_group_request import JoinGroupRequest
 from strandline.codec.messages.join_group_response import JoinGroupResponse
+from strandline.codec.messages.leave_group_request import MemberIdentity
 from strandline.codec.messages.leave_group_response import LeaveGroupResponse, MemberResponse
+from strandline.codec.messages.sync_group_request import SyncGroupRequest
 from strandline.codec.messages.sync_group_response import SyncGroupResponse
+from strandline.coordinators import join as classic_join
+from strandline.coordinators import migration
 from strandline.coordinators.classic_group import Protocol
-from strandline.coordinators.consumer_group import ConsumerGroup, ConsumerMember, MemberState
+from strandline.coordinators.consumer_fencing import remove_members, restart_session
+from strandline.coordinators.consumer_group import ClassicMember, ConsumerGroup, ConsumerMember, Group, MemberState
 from strandline.coordinators.consumer_protocol import PROTOCOL_TYPE, decode_subscription, encode_assignment, version_of
-from strandline.coordinators.events import Heartbeat, JoinGroup, LeaveGroup, SyncGroup, TimerKey, TimerKind
+from strandline.coordinators.consumer_reconciliation import reconcile
+from strandline.coordinators.consumer_records import current_record, member_record
+from strandline.coordinators.consumer_static import replace_static_member
+from strandline.coordinators.consumer_target import is_due, maybe_assign, move_epoch
+from strandline.coordinators.events import Heartbeat, JoinGroup, LeaveGroup, Record, SyncGroup, TimerKey, TimerKind
+from strandline.coordinators.group_history import Happening
+from strandline.coordinators.topics import Topics
 from strandline.coordinators.turn import Turn
-from strandline.errors import ErrorCode, MalformedMessage
+from strandline.errors import ErrorCode, MalformedMessage, RequestError
 
 if TYPE_CHECKING:
     from random import Random
 
-    from strandline.coordinators.consumer_group import Group
+
+# ---- JoinGroup
 
 
-def join(groups: dict[str, Group], group: ConsumerGroup, event: JoinGroup, turn: Turn, random: Random) -> None:
-    """Answered at once, unless it makes the group classic: then the JoinGroup waits there for the next generation."""
+def join(groups: MutableMapping[str, Group], group: ConsumerGroup, event: JoinGroup, turn: Turn, random: Random) -> None:
+    """Answered at once, unless it makes the group classic: then the JoinGroup may wait there for the next generation."""
+    try:
+        subscription = joining_subscription(group, event.request, turn)
+    except RequestError as refused:
+        classic_join.refuse(event, refused.code, turn)
+        return
+    if classic_join.must_come_with_id(event):
+        # Nothing is kept of the id. A consumer group takes any, and who comes with an unknown one is new.
+        new_id = classic_join.new_member_id(event, random)
+        classic_join.refuse(event, ErrorCode.MEMBER_ID_REQUIRED, turn, member_id=new_id)
+        return
+    records: list[Record] = []
+    member = seat(group, event, records, turn, random)
+    proceed(group, member, event, subscription, records, turn)
+    if migration.may_downgrade(group, turn.config, without=()):
+        become_classic(groups, group, member, event, turn)
+        return
+    turn.settle(group)
+    if member.is_to_join:
+        member.is_to_join = False
+        turn.cancel_timer(join_key(group, member))
+    restart_session(group, member, turn)
+    turn.start_timer(sync_key(group, member), member.rebalance_timeout_ms)
+    turn.reply(event.token, joined(member))
 
 
-def sync(group: ConsumerGroup, event: SyncGroup, turn: Turn) -> None: ...
+def joining_subscription(group: ConsumerGroup, request: JoinGroupRequest, turn: Turn) -> ConsumerProtocolSubscription:
+    """What the member subscribes to and owns. Raises RequestError for who may not join."""
+    member = group.members.get(request.member_id)
+    has_seat = request.group_instance_id is not None and request.group_instance_id in group.static_members
+    if member is None and not has_seat and len(group.members) >= turn.config.consumer_group_size_max:
+        raise RequestError(ErrorCode.GROUP_MAX_SIZE_REACHED, "The group is full.")
+    if not is_supported(group, request):
+        raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "No protocol that all members support.")
+    try:
+        # All protocols of a member come with the same subscription.
+        subscription = decode_subscription(request.protocols[0].metadata)
+    except MalformedMessage as malformed:
+        raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(malformed)) from None
+    if request.member_id != classic_join.UNKNOWN_MEMBER_ID:
+        if request.group_instance_id is not None:
+            known_member(group, request.member_id, request.group_instance_id)
+        elif member is None and any(owned.partitions for owned in subscription.owned_partitions):
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, "The member was fenced and still owns partitions.")
+    return subscription
 
 
-def heartbeat(group: ConsumerGroup, event: Heartbeat, turn: Turn) -> None: ...
+def is_supported(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
+    """Whether all classic members, this one among them, could follow one protocol, should the group become classic."""
+    if request.protocol_type != PROTOCOL_TYPE or not request.protocols:
+        return False
+    seated = None if request.group_instance_id is None else group.static_members.get(request.group_instance_id)
+    others = [each for each in group.classic_members() if each.member_id not in (request.member_id, seated)]
+    if not others:
+        return True
+    common = migration.common_protocols(others)
+    return any(protocol.name in common for protocol in request.protocols)
 
 
-def leave(groups: dict[str, Group], group: ConsumerGroup, event: LeaveGroup, turn: Turn) -> None: ...
+def seat(group: ConsumerGroup, event: JoinGroup, records: list[Record], turn: Turn, random: Random) -> ConsumerMember:
+    """The member that joins: it was there before, takes over the seat of a static member, or is new."""
+    request = event.request
+    member_id = request.member_id or classic_join.new_member_id(event, random)
+    seated = None if request.group_instance_id is None else group.static_member(request.group_instance_id)
+    if seated is not None and seated.member_id != member_id:
+        # Two processes with one instance id: the later one wins, as the classic protocol has it.
+        turn.note(group, Happening.RETURNED, seated, opens=False)
+        return replace_static_member(group, seated, member_id, records, turn)
+    member = group.members.get(member_id)
+    if member is None:
+        member = ConsumerMember(member_id, client_id=event.client_id, client_host=event.client_host)
+        turn.note(group, Happening.JOINED, member)
+        group.add(member)
+    return member
 
 
-def on_timeout(groups: dict[str, Group], group: ConsumerGroup, key: TimerKey, turn: Turn) -> None:
-    """The member has not joined again (JOIN) or not asked for its assignment (SYNC) in time."""
+def proceed(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    event: JoinGroup,
+    subscription: ConsumerProtocolSubscription,
+    records: list[Record],
+    turn: Turn,
+) -> None:
+    """Take over what the member says of itself, move the group on if that changes it, and the member towards it."""
+    has_changed, subscription_changed = take_over(group, member, event, subscription, turn)
+    if has_changed:
+        records.append(member_record(group.group_id, member))
+    if subscription_changed or group.metadata_may_have_changed:
+        records += move_epoch(group, turn, must_move=subscription_changed)
+    records += maybe_assign(group, turn)
+    owned = owned_partitions(subscription, turn.topics)
+    if reconcile(group, member, turn.topics, owned=owned, subscription_changed=subscription_changed):
+        records.append(current_record(group.group_id, member))
+    if records:
+        turn.append(*records)
+
+
+def take_over(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    event: JoinGroup,
+    subscription: ConsumerProtocolSubscription,
+    turn: Turn,
+) -> tuple[bool, bool]:
+    """Did anything change of what is recorded of the member, and did what it reads?"""
+    request = event.request
+    names = frozenset(subscription.topics)
+    subscription_changed = names != member.subscribed_topic_names or bool(member.subscribed_topic_regex)
+    before = recorded(member)
+    if subscription_changed:
+        if member.classic is not None:
+            turn.note(group, Happening.SUBSCRIBED, member)
+        member.subscribed_topic_names = names
+        member.subscribed_topic_regex = ""
+        group.subscription_changed()
+    member.client_id = event.client_id
+    member.client_host = event.client_host
+    member.rack_id = subscription.rack_id or member.rack_id
+    member.rebalance_timeout_ms = classic_join.rebalance_timeout_of(request)
+    member.server_assignor = None
+    member.classic = ClassicMember(request.session_timeout_ms, classic_join.protocols_of(request.protocols))
+    if request.group_instance_id is not None and request.group_instance_id != member.instance_id:
+        group.set_instance_id(member, request.group_instance_id)
+    return subscription_changed or recorded(member) != before, subscription_changed
+
+
+def recorded(member: ConsumerMember) -> tuple[object, ...]:
+    return (
+        member.client_id,
+        member.client_host,
+        member.rack_id,
+        member.rebalance_timeout_ms,
+        member.server_assignor,
+        member.classic,
+        member.instance_id,
+    )
+
+
+def owned_partitions(subscription: ConsumerProtocolSubscription, topics: Topics) -> list[TopicPartitions]:
+    """By ids instead of names. Nobody owns partitions of a topic that was deleted."""
+    return [
+        TopicPartitions(topic_id=facts.id, partitions=owned.partitions)
+        for owned in subscription.owned_partitions
+        if (facts := topics.named(owned.topic)) is not None
+    ]
+
+
+def joined(member: ConsumerMember) -> JoinGroupResponse:
+    """No leader and no members: the coordinator assigns, and everybody follows."""
+    assert member.classic is not None
+    return JoinGroupResponse(
+        generation_id=member.member_epoch,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=member.classic.protocols[0].name,
+        member_id=member.member_id,
+    )
+
+
+def become_classic(
+    groups: MutableMapping[str, Group], group: ConsumerGroup, member: ConsumerMember, event: JoinGroup, turn: Turn
+) -> None:
+    """The last member of the consumer protocol was replaced by this one."""
+    turn.note(group, Happening.CONVERTED, reason="only members of the classic protocol are left")
+    is_agreed = migration.is_agreed(group)
+    classic = groups[group.group_id] = migration.downgrade(group, turn)
+    seated = classic.members[member.member_id]
+    if is_agreed:
+        classic.awaiting_join[member.member_id] = event.token
+        classic_join.keep_generation(classic, event, seated, turn, old_leader=None)
+        turn.settle(classic)
+    else:
+        classic_join.join_again(classic, seated, event, turn)
+
+
+# ---- SyncGroup and Heartbeat
+
+
+def sync(group: ConsumerGroup, event: SyncGroup, turn: Turn) -> None:
+    request = event.request
+    try:
+        member = speaking_member(group, request.member_id, request.group_instance_id, request.generation_id)
+        assert member.classic is not None
+        check_protocol(member.classic, request)
+        if is_outdated(group, member, turn) and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            # It would have to come again at once. But one that has to give up partitions hears of it here.
+            expect_join(group, member, turn)
+            raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS, "The group rebalances again.")
+    except RequestError as refused:
+        turn.reply(event.token, SyncGroupResponse(error_code=refused.code))
+        return
+    turn.cancel_timer(sync_key(group, member))
+    restart_session(group, member, turn)
+    turn.reply(
+        event.token,
+        SyncGroupResponse(
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignment=encode_assignment(
+                migration.classic_assignment(member.assigned, turn.topics),
+                version_of(member.classic.protocols[0].metadata),
+            ),
+        ),
+    )
+
+
+def check_protocol(classic: ClassicMember, request: SyncGroupRequest) -> None:
+    if request.protocol_type not in (None, PROTOCOL_TYPE) or request.protocol_name not in (
+        None,
+        classic.protocols[0].name,
+    ):
+        raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "Not the protocol that the JoinGroup was told.")
+
+
+def heartbeat(group: ConsumerGroup, event: Heartbeat, turn: Turn) -> None:
+    request = event.request
+    code = ErrorCode.NONE
+    try:
+        member = speaking_member(group, request.member_id, request.group_instance_id, request.generation_id)
+        assert member.classic is not None
+        restart_session(group, member, turn)
+        if group.metadata_may_have_changed and (moved := move_epoch(group, turn, must_move=False)):
+            # Members of the consumer protocol look at the topics too, but there may be none.
+            turn.append(*moved)
+        if must_join(group, member, turn):
+            expect_join(group, member, turn)
+            code = ErrorCode.REBALANCE_IN_PROGRESS
+    except RequestError as refused:
+        code = refused.code
+    turn.reply(event.token, HeartbeatResponse(error_code=code))
+
+
+def speaking_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int
+) -> ConsumerMember:
+    """Raises RequestError unless it is a classic member that speaks, in its present epoch."""
+    member = known_member(group, member_id, instance_id)
+    if member.classic is None:
+        raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, "The member does not use the classic protocol.")
+    if generation_id != member.member_epoch:
+        raise RequestError(ErrorCode.ILLEGAL_GENERATION, f"The member is in epoch {member.member_epoch}.")
+    return member
+
+
+def known_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    member = group.members.get(member_id) if instance_id is None else group.static_member(instance_id)
+    if member is None:
+        raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, "There is no such member.")
+    if member.member_id != member_id:
+        raise RequestError(ErrorCode.FENCED_INSTANCE_ID, f"The instance id belongs to {member.member_id}.")
+    return member
+
+
+def must_join(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> bool:
+    return (
+        is_outdated(group, member, turn)
+        or member.state is MemberState.UNREVOKED_PARTITIONS
+        or (member.state is MemberState.UNRELEASED_PARTITIONS and not waits_for_others(group, member))
+    )
+
+
+def is_outdated(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> bool:
+    """Whether there is a newer target than the member's, or its JoinGroup would make one.
+
+    While the next target has to wait for its time, a JoinGroup brings nothing, and each would be followed by another.
+    """
+    return member.member_epoch < group.assignment_epoch or is_due(group, turn)
+
+
+def waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Whether it lacks a partition that another has not given up."""
+    return any(
+        partition not in member.assigned.get(topic_id, {})
+        and group.owner(topic_id, partition) not in (None, member.member_id)
+        for topic_id, partitions in group.target.get(member.member_id, {}).items()
+        for partition in partitions
+    )
+
+
+def expect_join(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+    """From the first time that it is told to join, it has the rebalance timeout, however often it is told again."""
+    if not member.is_to_join:
+        member.is_to_join = True
+        turn.start_timer(join_key(group, member), member.rebalance_timeout_ms)
+
+
+def join_key(group: ConsumerGroup, member: ConsumerMember) -> TimerKey:
+    return TimerKey(TimerKind.JOIN, group.group_id, member.member_id)
+
+
+def sync_key(group: ConsumerGroup, member: ConsumerMember) -> TimerKey:
+    return TimerKey(TimerKind.SYNC, group.group_id, member.member_id)
+
+
+# ---- LeaveGroup
+
+
+def leave(groups: MutableMapping[str, Group], group: ConsumerGroup, event: LeaveGroup, turn: Turn) -> None:
+    """Members of the consumer protocol too: an administrator removes whom it names."""
+    leaving: dict[str, ConsumerMember] = {}
+    response = LeaveGroupResponse()
+    for identity in event.request.members:
+        code = ErrorCode.NONE
+        try:
+            member = leaving_member(group, identity)
+            if member.member_id not in leaving:
+                why = Happening.LEFT if identity.member_id else Happening.REMOVED
+                turn.note(group, why, member, reason=identity.reason or "")
+                leaving[member.member_id] = member
+        except RequestError as refused:
+            code = refused.code
+        response.members.append(
+            MemberResponse(
+                member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code
+            )
+        )
+    if leaving:
+        remove_members(groups, group, list(leaving.values()), turn)
+        turn.settle(groups[group.group_id])
+    turn.reply(event.token, response)
+
+
+def leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
+    if identity.member_id == classic_join.UNKNOWN_MEMBER_ID and identity.group_instance_id is not None:
+        # By its instance id alone an administrator removes a static member.
+        seated = group.static_member(identity.group_instance_id)
+        if seated is None:
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, "There is no such member.")
+        return seated
+    return known_member(group, identity.member_id, identity.group_instance_id)

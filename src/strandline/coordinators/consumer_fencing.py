@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 
+from strandline.coordinators import migration
 from strandline.coordinators.consumer_group import ConsumerGroup, ConsumerMember, Group, MemberState
 from strandline.coordinators.consumer_records import member_tombstones, target_epoch_record
 from strandline.coordinators.consumer_target import move_epoch
 from strandline.coordinators.events import Record, TimerKey, TimerKind
 from strandline.coordinators.group_history import Happening
+from strandline.coordinators.rebalance import prepare_rebalance
 from strandline.coordinators.turn import Turn
 
 
@@ -33,6 +35,9 @@ def restart_session(group: ConsumerGroup, member: ConsumerMember, turn: Turn) ->
 def cancel_timers(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
     turn.cancel_timer(session_key(group, member_id))
     turn.cancel_timer(rebalance_key(group, member_id))
+    if group.members[member_id].classic is not None:
+        turn.cancel_timer(TimerKey(TimerKind.JOIN, group.group_id, member_id))
+        turn.cancel_timer(TimerKey(TimerKind.SYNC, group.group_id, member_id))
 
 
 def on_loaded(group: ConsumerGroup, turn: Turn) -> None:
@@ -50,21 +55,46 @@ def on_timer(groups: MutableMapping[str, Group], group: ConsumerGroup, key: Time
     if key.kind is TimerKind.SESSION:
         turn.note(group, Happening.TIMED_OUT, member)
         remove_member(groups, group, member, turn)
-    elif key.kind is TimerKind.REBALANCE and member.state is MemberState.UNREVOKED_PARTITIONS:
+    elif is_late(member, key.kind):
         turn.note(group, Happening.LATE, member)
         remove_member(groups, group, member, turn)
-    turn.settle(group)
+    turn.settle(groups[group.group_id])
+
+
+def is_late(member: ConsumerMember, kind: TimerKind) -> bool:
+    if kind is TimerKind.REBALANCE:
+        return member.state is MemberState.UNREVOKED_PARTITIONS
+    # JOIN and SYNC are for members of the classic protocol; this one may speak the other by now.
+    return member.classic is not None
 
 
 def remove_member(groups: MutableMapping[str, Group], group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
-    """Take a member out of the group. What it owned is free from the moment that this is in the log."""
-    cancel_timers(group, member.member_id, turn)
-    turn.append(*records_without(group, member, turn))
+    remove_members(groups, group, [member], turn)
 
 
-def records_without(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> list[Record]:
-    group.remove(member.member_id)
-    records = member_tombstones(group.group_id, member.member_id)
+def remove_members(
+    groups: MutableMapping[str, Group], group: ConsumerGroup, members: Sequence[ConsumerMember], turn: Turn
+) -> None:
+    """Take members out of the group. What they owned is free from the moment that this is in the log.
+
+    If only members of the classic protocol are left, the group may become a classic one again.
+    """
+    gone = {member.member_id: None for member in members}
+    if migration.may_downgrade(group, turn.config, without=gone):
+        turn.note(group, Happening.CONVERTED, reason="only members of the classic protocol are left")
+        classic = groups[group.group_id] = migration.downgrade(group, turn, without=gone)
+        prepare_rebalance(classic, turn)
+        return
+    for member in members:
+        cancel_timers(group, member.member_id, turn)
+    turn.append(*records_without(group, members, turn))
+
+
+def records_without(group: ConsumerGroup, members: Sequence[ConsumerMember], turn: Turn) -> list[Record]:
+    records: list[Record] = []
+    for member in members:
+        group.remove(member.member_id)
+        records += member_tombstones(group.group_id, member.member_id)
     records += move_epoch(group, turn, must_move=True)
     if not group.members:
         # Nobody is left to be assigned anything. Who comes next need not wait for the interval to pass.

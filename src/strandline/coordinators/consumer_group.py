@@ -93,6 +93,8 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Partitions = field(default_factory=dict)
     pending_revocation: Partitions = field(default_factory=dict)
+    is_to_join: bool = False
+    """A member of the classic protocol that was told to join again; the time for it runs. The log does not know it."""
 
     @property
     def uses_classic_protocol(self) -> bool:

@@ -72,17 +72,21 @@ def resolve_patterns(group: ConsumerGroup, turn: Turn) -> list[Record]:
 
 def maybe_assign(group: ConsumerGroup, turn: Turn) -> list[Record]:
     """Compute the target assignment if the group has a newer epoch and the time has come."""
-    if group.group_epoch <= group.assignment_epoch:
-        return []
-    interval_ms = turn.config.consumer_settings(group.group_id).assignment_interval_ms
-    # A clock that was set back must not hold up a group for longer than the interval either.
-    if 0 <= turn.now_ms - group.assignment_timestamp_ms < interval_ms:
+    if not is_due(group, turn):
         return []
     target = assign(group.preferred_assignor() or turn.config.consumer_assignors[0], spec_of(group, turn))
     records = changed_targets(group, target)
     group.set_target(target, epoch=group.group_epoch, now_ms=turn.now_ms)
     records.append(target_epoch_record(group))
     return records
+
+
+def is_due(group: ConsumerGroup, turn: Turn) -> bool:
+    if group.group_epoch <= group.assignment_epoch:
+        return False
+    interval_ms = turn.config.consumer_settings(group.group_id).assignment_interval_ms
+    # A clock that was set back must not hold up a group for longer than the interval either.
+    return not 0 <= turn.now_ms - group.assignment_timestamp_ms < interval_ms
 
 
 def spec_of(group: ConsumerGroup, turn: Turn) -> GroupSpec:

@@ -11,6 +11,7 @@ from strandline.codec.messages.group_metadata_value import GroupMetadataValue
 from strandline.codec.messages.offset_commit_key import OffsetCommitKey
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.coordinators import (
+    consumer_classic_members,
     consumer_describe,
     consumer_fencing,
     consumer_heartbeat,
@@ -125,11 +126,19 @@ class GroupShard:
             case DescribeConsumerGroup(group_id=group_id):
                 consumer_describe.describe(self.groups.get(group_id), event, turn)
             case Heartbeat(request=request):
-                membership.heartbeat(self._classic(request.group_id), event, turn)
+                group = self.groups.get(request.group_id)
+                if isinstance(group, ConsumerGroup):
+                    consumer_classic_members.heartbeat(group, event, turn)
+                else:
+                    membership.heartbeat(group, event, turn)
             case JoinGroup():
                 self._join(event, turn)
             case SyncGroup(request=request):
-                membership.sync(self._classic(request.group_id), event, turn)
+                group = self.groups.get(request.group_id)
+                if isinstance(group, ConsumerGroup):
+                    consumer_classic_members.sync(group, event, turn)
+                else:
+                    membership.sync(group, event, turn)
             case LeaveGroup():
                 self._leave(event, turn)
             case TimerFired(key=key):
@@ -171,14 +180,14 @@ class GroupShard:
         request = event.request
         code = join.request_error(request, turn)
         group = self.groups.get(request.group_id)
-        if code is ErrorCode.NONE and isinstance(group, ConsumerGroup):
-            if group.members:
-                code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-            else:
-                turn.append(*consumer_records.consumer_group_tombstones(group))
-                group = None
-        if code is ErrorCode.NONE and group is None:
+        if code is ErrorCode.NONE and isinstance(group, ConsumerGroup) and group.members:
+            consumer_classic_members.join(self.groups, group, event, turn, self._random)
+            return
+        if code is ErrorCode.NONE and not isinstance(group, ClassicGroup):
             if request.member_id == join.UNKNOWN_MEMBER_ID:
+                if group is not None:
+                    # Its members are gone for good, so it makes way.
+                    turn.append(*consumer_records.consumer_group_tombstones(group))
                 group = self.groups[request.group_id] = ClassicGroup(request.group_id, now_ms=turn.now_ms)
             else:
                 code = ErrorCode.UNKNOWN_MEMBER_ID
@@ -190,7 +199,10 @@ class GroupShard:
         self._settle(group, pending_before)
 
     def _leave(self, event: LeaveGroup, turn: Turn) -> None:
-        group = self._classic(event.request.group_id)
+        group = self.groups.get(event.request.group_id)
+        if isinstance(group, ConsumerGroup):
+            consumer_classic_members.leave(self.groups, group, event, turn)
+            return
         pending_before = 0 if group is None else len(group.pending_join)
         membership.leave(group, event, turn)
         if group is not None:
@@ -268,7 +280,7 @@ class GroupShard:
             # How long a member was silent before we took over is unknown, so each gets a whole session.
             for member in group.members.values():
                 rebalance.restart_session(group, member, turn)
-            if len(group.members) > self.config.group_size_max:
+            if len(group.members) > self.config.group_size_max or not group.is_agreed:
                 rebalance.prepare_rebalance(group, turn)
 
     def _settle(self, group: ClassicGroup, pending_before: int) -> None:

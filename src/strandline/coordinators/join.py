@@ -82,10 +82,10 @@ def has_room_for(group: ClassicGroup, member_id: str, turn: Turn) -> bool:
 
 def join_as_new(group: ClassicGroup, event: JoinGroup, turn: Turn, random: Random, *, may_hand_out_id: bool) -> None:
     instance_id = event.request.group_instance_id
-    new_id = f"{event.client_id if instance_id is None else instance_id}-{UUID(int=random.getrandbits(128), version=4)}"
+    new_id = new_member_id(event, random)
     if instance_id is not None and instance_id in group.static_members:
         replace_static_member(group, event, new_id, turn)
-    elif instance_id is None and event.api_version >= MEMBER_ID_REQUIRED_FROM_VERSION:
+    elif must_come_with_id(event):
         if not may_hand_out_id:
             refuse(event, ErrorCode.GROUP_MAX_SIZE_REACHED, turn)
             return
@@ -95,6 +95,20 @@ def join_as_new(group: ClassicGroup, event: JoinGroup, turn: Turn, random: Rando
         refuse(event, ErrorCode.MEMBER_ID_REQUIRED, turn, member_id=new_id)
     else:
         add_member(group, event, new_id, turn)
+
+
+def new_member_id(event: JoinGroup, random: Random) -> str:
+    instance_id = event.request.group_instance_id
+    return f"{event.client_id if instance_id is None else instance_id}-{UUID(int=random.getrandbits(128), version=4)}"
+
+
+def must_come_with_id(event: JoinGroup) -> bool:
+    request = event.request
+    return (
+        request.member_id == UNKNOWN_MEMBER_ID
+        and request.group_instance_id is None
+        and event.api_version >= MEMBER_ID_REQUIRED_FROM_VERSION
+    )
 
 
 def join_as_known(group: ClassicGroup, event: JoinGroup, turn: Turn) -> None:

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from strandline.codec.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
 from strandline.codec.messages.consumer_protocol_subscription import TopicPartition as OwnedPartitions
-from strandline.coordinators.classic_group import ClassicGroup, GroupState, Member, Protocol
+from strandline.coordinators.classic_group import ClassicGroup, GroupState, Member
 from strandline.coordinators.consumer_group import (
     ClassicMember,
     ConsumerGroup,
@@ -36,69 +36,65 @@ from strandline.coordinators.consumer_protocol import (
     encode_assignment,
     version_of,
 )
-from strandline.coordinators.consumer_records import consumer_group_records, consumer_group_tombstones
+from strandline.coordinators.consumer_records import consumer_group_tombstones
 from strandline.coordinators.events import TimerKey, TimerKind
 from strandline.coordinators.group_config import GroupConfig
-from strandline.coordinators.group_records import group_metadata_record, group_tombstone
+from strandline.coordinators.group_records import group_metadata_record
 from strandline.coordinators.rebalance import (
     answer_waiting,
     join_key,
-    prepare_rebalance,
     restart_session,
     session_key,
     sync_key,
 )
 from strandline.coordinators.topics import Topics, metadata_hash
 from strandline.coordinators.turn import Turn
-from strandline.errors import ErrorCode, MalformedMessage
+from strandline.errors import ErrorCode, MalformedMessage, RequestError
 
 COMMON_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 """Assignors of the common clients. What they keep for themselves in an assignment, ours need not know."""
 
 
-class UpgradeRefused(Exception):
-    """A classic group that cannot become a consumer group; the text is for the consumer that asked to join."""
-
-
 # ---- from classic to consumer
 
 
-def upgrade(group: ClassicGroup, turn: Turn) -> ConsumerGroup:
-    """The consumer group that goes on where the classic one ends. Raises UpgradeRefused, and then nothing has changed.
-
-    Whoever waits in the classic group is told to come again; it then finds the consumer group.
-    """
+def upgraded(group: ClassicGroup, turn: Turn) -> ConsumerGroup:
+    """The consumer group that goes on where the classic one ends; RequestError if that cannot be. Nothing is changed."""
     if not turn.config.consumer_migration_policy.allows_upgrade:
-        raise UpgradeRefused(_refusal(group, "online upgrade is disabled"))
+        raise _refusal(group, "online upgrade is disabled")
     if group.protocol_type != PROTOCOL_TYPE:
-        raise UpgradeRefused(_refusal(group, "the group does not use the consumer embedded protocol"))
+        raise _refusal(group, "the group does not use the consumer embedded protocol")
     if len(group.members) > turn.config.consumer_group_size_max:
-        raise UpgradeRefused(_refusal(group, "the group size exceeds the consumer group maximum size"))
+        raise _refusal(group, "the group size exceeds the consumer group maximum size")
     try:
-        upgraded = _as_consumer_group(group, turn.topics)
+        return _as_consumer_group(group, turn.topics)
     except MalformedMessage:
-        raise UpgradeRefused(_refusal(group, "the embedded consumer protocol is malformed")) from None
-    turn.append(group_tombstone(group.group_id), *consumer_group_records(upgraded))
+        raise _refusal(group, "the embedded consumer protocol is malformed") from None
+
+
+def _refusal(group: ClassicGroup, reason: str) -> RequestError:
+    return RequestError(
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}.",
+    )
+
+
+def release(group: ClassicGroup, turn: Turn) -> None:
+    """A classic group makes way. Whoever waits in it is told to come again, and then finds the consumer group."""
     turn.cancel_timer(join_key(group))
     turn.cancel_timer(sync_key(group))
     for member_id in group.pending_join:
         # Whoever was handed this id may come with it all the same: a consumer group takes any id.
         turn.cancel_timer(session_key(group, member_id))
-    group.pending_join.clear()
     for member in group.members.values():
         answer_waiting(group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS, turn, told_id=member.member_id)
         restart_session(group, member, turn)
-    return upgraded
-
-
-def _refusal(group: ClassicGroup, reason: str) -> str:
-    return f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}."
 
 
 def _as_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
-    """Every member with what it owns at the most. Raises MalformedMessage and UpgradeRefused."""
-    upgraded = ConsumerGroup(group.group_id)
-    upgraded.group_epoch = group.generation_id
+    """Every member with what it owns at the most. Raises MalformedMessage and RequestError."""
+    consumer = ConsumerGroup(group.group_id)
+    consumer.group_epoch = group.generation_id
     for member in group.members.values():
         metadata = next((each for each in member.protocols if each.name == group.protocol_name), member.protocols[0])
         subscription = decode_subscription(metadata.metadata)
@@ -106,13 +102,17 @@ def _as_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
         if member.assignment:
             assignment = decode_assignment(member.assignment)
             if assignment.user_data and group.protocol_name not in COMMON_ASSIGNORS:
-                raise UpgradeRefused(_refusal(group, "an unsupported custom assignor is in use"))
+                raise _refusal(
+                    group,
+                    "an unsupported custom assignor is in use. Please refer to the documentation or switch to a "
+                    "default assignor before re-attempting the upgrade",
+                )
             owned = assignment.assigned_partitions
         else:
             # It is new, or its generation was called off before it got an assignment. Then it still has what it had
             # when it joined, if it rebalances cooperatively.
             owned = subscription.owned_partitions
-        upgraded.add(
+        consumer.add(
             ConsumerMember(
                 member_id=member.member_id,
                 instance_id=member.group_instance_id,
@@ -124,20 +124,20 @@ def _as_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
                 classic=ClassicMember(member.session_timeout_ms, member.protocols),
                 member_epoch=group.generation_id,
                 previous_member_epoch=group.generation_id,
-                assigned=_unowned(owned, upgraded, topics, epoch=group.generation_id),
+                assigned=_unowned(owned, consumer, topics, epoch=group.generation_id),
             )
         )
-    upgraded.metadata_hash = metadata_hash(topics, upgraded.subscribed_topic_names)
-    upgraded.set_target(
+    consumer.metadata_hash = metadata_hash(topics, consumer.subscribed_topic_names)
+    consumer.set_target(
         {
             member.member_id: {topic_id: sorted(partitions) for topic_id, partitions in member.assigned.items()}
-            for member in upgraded.members.values()
+            for member in consumer.members.values()
         },
         epoch=group.generation_id,
         # As if long ago: the target for the member that joins need not wait.
         now_ms=0,
     )
-    return upgraded
+    return consumer
 
 
 def _unowned(
