@@ -10,8 +10,14 @@ from strandline.coordinators.consumer_records import member_tombstones, target_e
 from strandline.coordinators.consumer_target import move_epoch
 from strandline.coordinators.events import Record, TimerKey, TimerKind
 from strandline.coordinators.group_history import Happening
-from strandline.coordinators.rebalance import prepare_rebalance
+from strandline.coordinators.rebalance import NOT_JOINED, NOT_SYNCED, prepare_rebalance, silence
 from strandline.coordinators.turn import Turn
+
+LATE_REASONS = {
+    TimerKind.REBALANCE: "did not give up partitions within the rebalance timeout",
+    TimerKind.JOIN: NOT_JOINED,
+    TimerKind.SYNC: NOT_SYNCED,
+}
 
 
 def session_key(group: ConsumerGroup, member_id: str) -> TimerKey:
@@ -23,13 +29,13 @@ def rebalance_key(group: ConsumerGroup, member_id: str) -> TimerKey:
 
 
 def restart_session(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
-    classic = member.classic
-    turn.start_timer(
-        session_key(group, member.member_id),
-        turn.config.consumer_settings(group.group_id).session_timeout_ms
-        if classic is None
-        else classic.session_timeout_ms,
-    )
+    turn.start_timer(session_key(group, member.member_id), session_timeout_ms(group, member, turn))
+
+
+def session_timeout_ms(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> int:
+    if member.classic is not None:
+        return member.classic.session_timeout_ms
+    return turn.config.consumer_settings(group.group_id).session_timeout_ms
 
 
 def cancel_timers(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
@@ -53,10 +59,10 @@ def on_timer(groups: MutableMapping[str, Group], group: ConsumerGroup, key: Time
     if member is None:
         return
     if key.kind is TimerKind.SESSION:
-        turn.note(group, Happening.TIMED_OUT, member)
+        turn.note(group, Happening.TIMED_OUT, member, reason=silence(session_timeout_ms(group, member, turn)))
         remove_member(groups, group, member, turn)
     elif is_late(member, key.kind):
-        turn.note(group, Happening.LATE, member)
+        turn.note(group, Happening.LATE, member, reason=LATE_REASONS[key.kind])
         remove_member(groups, group, member, turn)
     turn.settle(groups[group.group_id])
 

@@ -95,7 +95,9 @@ def join(
         turn.note(group, Happening.RETURNED, seated, opens=False)
         member = replace_static_member(group, seated, member_id, records, turn)
     elif member is None:
-        member = ConsumerMember(member_id, client_id=event.client_id, client_host=event.client_host)
+        member = ConsumerMember(
+            member_id, request.instance_id, client_id=event.client_id, client_host=event.client_host
+        )
         turn.note(group, Happening.JOINED, member)
         group.add(member)
     return proceed(group, member, event, records, turn)

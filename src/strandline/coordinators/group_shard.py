@@ -51,7 +51,7 @@ from strandline.coordinators.events import (
 )
 from strandline.coordinators.expiry import Expiry
 from strandline.coordinators.group_config import GroupConfig
-from strandline.coordinators.group_history import GroupHistory
+from strandline.coordinators.group_history import GroupHistory, Happening
 from strandline.coordinators.group_records import group_from_metadata
 from strandline.coordinators.offsets import CommittedOffsets
 from strandline.coordinators.topics import FixedTopics, Topics
@@ -274,6 +274,7 @@ class GroupShard:
                 self.groups[group_id] = ClassicGroup(group_id)
         self._forget_unused()
         for group in self.groups.values():
+            self.history.begin_anew(group.group_id)
             if isinstance(group, ConsumerGroup):
                 consumer_fencing.on_loaded(group, turn)
                 continue
@@ -281,6 +282,7 @@ class GroupShard:
             for member in group.members.values():
                 rebalance.restart_session(group, member, turn)
             if len(group.members) > self.config.group_size_max or not group.is_agreed:
+                turn.note(group, Happening.ASSIGNED, reason="its coordinator took over between two generations")
                 rebalance.prepare_rebalance(group, turn)
 
     def _settle(self, group: ClassicGroup, pending_before: int) -> None:

@@ -191,15 +191,15 @@ def on_session_timeout(group: ClassicGroup, member_id: str, turn: Turn) -> None:
     if waits and not member.is_new:
         # Its request is parked with us, so it cannot send heartbeats: waiting is a sign of life.
         return
-    remove_member(group, member_id, turn, why=Happening.TIMED_OUT, reason=silence(member))
+    remove_member(group, member_id, turn, why=Happening.TIMED_OUT, reason=silence(member.session_timeout_ms))
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare_rebalance(group, turn)
     elif group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
         complete_join(group, turn)
 
 
-def silence(member: Member) -> str:
-    return f"not heard of for {member.session_timeout_ms} ms, its session"
+def silence(session_timeout_ms: int) -> str:
+    return f"not heard of for its session, {session_timeout_ms} ms"
 
 
 def on_join_timeout(group: ClassicGroup, turn: Turn) -> None:
