@@ -123,8 +123,10 @@ def seat(group: ConsumerGroup, event: JoinGroup, records: list[Record], turn: Tu
         return replace_static_member(group, seated, member_id, records, turn)
     member = group.members.get(member_id)
     if member is None:
-        member = ConsumerMember(member_id, client_id=event.client_id, client_host=event.client_host)
-        turn.note(group, Happening.JOINED, member)
+        member = ConsumerMember(
+            member_id, request.group_instance_id, client_id=event.client_id, client_host=event.client_host
+        )
+        turn.note(group, Happening.JOINED, member, reason=request.reason or "")
         group.add(member)
     return member
 
