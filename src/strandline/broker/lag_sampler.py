@@ -216,8 +216,10 @@ class LagSampler:
             end = committed
         start = partition.log_start_offset
         age_ms, size_bytes = 0, 0
-        if start <= committed < end:
-            standing = self._standing(tracked, partition.log, committed)
+        # What was deleted unread is lost; the record that comes next is the first that is still there.
+        next_offset = max(committed, start)
+        if next_offset < end:
+            standing = self._standing(tracked, partition.log, next_offset)
             age_ms = self._age_ms(standing.timestamp_ms) if standing is not None else UNKNOWN
             size_bytes = UNKNOWN
             if standing is not None and partition.config.retention_bytes >= 0:
@@ -267,20 +269,21 @@ class LagSampler:
             for group_id, committed in waiting[place]:
                 tracked = self._groups.get(group_id, {}).get(place)
                 if tracked is not None:
-                    age_ms = self._age_elsewhere_ms(leader_id, place, tracked, committed) if committed < end else 0
+                    next_offset = max(committed, start)
+                    age_ms = self._age_elsewhere_ms(leader_id, place, tracked, next_offset) if next_offset < end else 0
                     tracked.add(Sample(self._now_ms(), committed, start, end, age_ms))
                 yield
 
-    def _age_elsewhere_ms(self, leader_id: int, place: Place, tracked: Tracked, committed: int) -> int:
+    def _age_elsewhere_ms(self, leader_id: int, place: Place, tracked: Tracked, offset: int) -> int:
         """By the record if its leader was asked for it, else by when the end of the log was seen to pass it."""
-        if tracked.standing_at == committed and tracked.standing is not None:
+        if tracked.standing_at == offset and tracked.standing is not None:
             return self._age_ms(tracked.standing.timestamp_ms)
-        passed_at_ms = tracked.passed_at_ms(committed)
+        passed_at_ms = tracked.passed_at_ms(offset)
         if passed_at_ms is not None:
             return max(0, self._now_ms() - passed_at_ms)
         if self._times_asked < TIMES_ASKED_MAX:
             self._times_asked += 1
-            self._leaders.ask_time(leader_id, place, committed, partial(_on_time, tracked, committed))
+            self._leaders.ask_time(leader_id, place, offset, partial(_on_time, tracked, offset))
         return UNKNOWN
 
     def _age_ms(self, timestamp_ms: int) -> int:

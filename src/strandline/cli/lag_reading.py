@@ -131,10 +131,10 @@ class LagReading:
             if start is not None and end is not None:
                 ranges[place] = start, end
         times = self._times.read(
-            (place, offset)
+            (place, _next_offset(offset, ranges[place]))
             for each in seen
             for place, offset in each.committed.items()
-            if place in ranges and ranges[place][0] <= offset < ranges[place][1]
+            if place in ranges and _next_offset(offset, ranges[place]) < ranges[place][1]
         )
         at_ms, now_ms = int(time.monotonic() * 1000), int(time.time() * 1000)
         for each in seen:
@@ -157,12 +157,13 @@ class LagReading:
         if committed is None:
             return Sample(at_ms, NO_POSITION, start, end)
         age_ms = size_bytes = 0
-        if start <= committed < end:
-            time_ms = times.get((place, committed))
+        next_offset = _next_offset(committed, log_range)
+        if next_offset < end:
+            time_ms = times.get((place, next_offset))
             age_ms = UNKNOWN if time_ms is None else max(0, now_ms - time_ms)
             log_bytes = self._facts.of(place[0]).sizes.get(place[1])
             # Nobody tells how large single records are, so all of the partition count as equal.
-            size_bytes = UNKNOWN if log_bytes is None else log_bytes * (end - committed) // (end - start)
+            size_bytes = UNKNOWN if log_bytes is None else log_bytes * (end - next_offset) // (end - start)
         return Sample(at_ms, committed, start, end, age_ms, size_bytes)
 
     def _judged(self, seen: _Seen, ranges: dict[Place, tuple[int, int]], existing: frozenset[str]) -> GroupLag:
@@ -220,3 +221,8 @@ class LagReading:
         for topic in sorted(self._topics - existing):
             raise topic_not_found(topic, existing)
         return existing
+
+
+def _next_offset(committed: int, log_range: tuple[int, int]) -> int:
+    """What the group reads next: what was deleted unread it cannot read any more."""
+    return max(committed, log_range[0])
