@@ -63,6 +63,7 @@ COMMANDS: dict[str, Entry] = {
             ("list", "group_list:list_groups", "List groups: protocol, state, members, coordinator."),
             ("describe", "group_describe:describe", "Show a group: members, what each owns, positions."),
             ("members", "group_describe:members", "Show each member: client, host, subscription, epoch."),
+            ("lag", "group_lag:lag", "How far groups are behind, where that goes, when they lose records."),
             ("reset", "group_reset:reset", "Move a group to other offsets: read again, or skip."),
             ("delete", "group_delete:delete", "Delete groups and their positions."),
             ("history", "group_history:history", "Why it rebalanced: who came, left, timed out, flaps."),
