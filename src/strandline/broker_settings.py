@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from strandline.cluster_settings import ClusterSettings
+from strandline.group_settings import GroupSettings
 from strandline.settings import (
     CLUSTER_WIDE,
     INT_MAX,
@@ -23,7 +23,7 @@ MIB = 1024 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings(ClusterSettings):
+class BrokerSettings(GroupSettings):
     """The settings themselves. Every attribute is the setting of that name with underscores for dots."""
 
     # The wire.
@@ -182,40 +182,6 @@ class BrokerSettings(ClusterSettings):
     )
     log_retention_check_interval_ms: int = long(
         "log.retention.check.interval.ms", 300_000, at_least(1), "How often old segments are looked for.", effect=False
-    )
-
-    # Groups.
-    group_min_session_timeout_ms: int = integer(
-        "group.min.session.timeout.ms", 6_000, at_least(0), "The shortest session timeout a member may ask for."
-    )
-    group_max_session_timeout_ms: int = integer(
-        "group.max.session.timeout.ms", 1_800_000, at_least(0), "The longest session timeout a member may ask for."
-    )
-    group_initial_rebalance_delay_ms: int = integer(
-        "group.initial.rebalance.delay.ms", 3_000, at_least(0), "How long a new group waits for more members."
-    )
-    group_max_size: int = integer("group.max.size", INT_MAX, at_least(1), "Members that one group may have.")
-    group_lag_interval_ms: int = integer(
-        "group.lag.interval.ms",
-        10_000,
-        at_least(0),
-        "Strandline's own. How often a node looks how far the groups that it coordinates are behind; 0 is never.",
-    )
-    offset_metadata_max_bytes: int = integer(
-        "offset.metadata.max.bytes", 4096, at_least(0), "The longest metadata text of a committed offset."
-    )
-    offsets_topic_num_partitions: int = integer(
-        "offsets.topic.num.partitions", 50, at_least(1), "Partitions of `__consumer_offsets`; fixed once it exists."
-    )
-    offsets_topic_segment_bytes: int = integer(
-        "offsets.topic.segment.bytes", 100 * MIB, at_least(MIB), "Segment size of `__consumer_offsets`."
-    )
-    offsets_retention_minutes: int = integer(
-        "offsets.retention.minutes",
-        10_080,
-        at_least(1),
-        "How long an empty group keeps its offsets.",
-        effect=False,
     )
 
     # Watching it.

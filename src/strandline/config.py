@@ -17,6 +17,7 @@ from typing import NamedTuple
 from strandline.broker_settings import BrokerSettings
 from strandline.cluster_checks import check_cluster
 from strandline.errors import InvalidConfig
+from strandline.group_settings import check_groups
 from strandline.node_settings import (
     BROKER_SETTINGS,
     NODE_SETTINGS,
@@ -132,6 +133,7 @@ class BrokerConfig(BrokerSettings):
         if len(self.log_dirs) != 1:
             raise InvalidConfig(f"log.dirs={','.join(self.log_dirs)!r} is not allowed; expected exactly one directory")
         check_cluster(self)
+        check_groups(self)
         self._check_protocols()
 
     def _check_protocols(self) -> None:
@@ -146,6 +148,7 @@ class BrokerConfig(BrokerSettings):
     def _check_dynamic(self) -> None:
         """A running node must not be told to shut everybody out, or nobody could ever tell it otherwise."""
         self._check_protocols()
+        check_groups(self)
         changed = {**self.dynamic_default, **self.dynamic_broker}
         if "max.connections" in changed and self.max_connections < 1:
             raise InvalidConfig("max.connections=0 is not allowed while a node runs; expected at least 1")

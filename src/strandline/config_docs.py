@@ -67,11 +67,11 @@ names are settings of a node too: cluster-wide, but for those in brackets, which
 _GROUP = """
 ## Settings of a group
 
-Kept under the name of a group, whether or not it exists. Consumer, share and streams groups are still to come, so none
-of these has an effect yet. The default is the node's setting in the second column.
+Kept under the name of a group, whether or not it exists. Those of groups of the consumer protocol count from the next
+heartbeat on; share and streams groups are still to come. The default is the node's setting in the second column.
 
-| setting | node's name | type | default | allowed | |
-|---|---|---|---|---|---|
+| setting | node's name | type | default | allowed | verdict | |
+|---|---|---|---|---|---|---|
 """
 
 _CLIENT_METRICS = """
@@ -130,7 +130,9 @@ def _topic_row(setting: Setting) -> str:
 
 def _group_row(setting: Setting) -> str:
     names = ", ".join(f"`{synonym.name}`" for synonym in setting.synonyms)
-    return _row(f"`{setting.name}`", names, setting.kind, _default(setting), _allowed(setting), setting.doc)
+    return _row(
+        f"`{setting.name}`", names, setting.kind, _default(setting), _allowed(setting), _verdict(setting), setting.doc
+    )
 
 
 def _verdict(setting: Setting) -> str:

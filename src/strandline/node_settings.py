@@ -36,7 +36,6 @@ _DYNAMIC_WITHOUT_EFFECT: Final = frozenset(
     {
         "background.threads",
         "follower.fetch.last.tiered.offset.enable",
-        "group.consumer.assignment.interval.ms",
         "group.coordinator.cached.buffer.max.bytes",
         "group.share.assignment.interval.ms",
         "group.streams.assignment.interval.ms",

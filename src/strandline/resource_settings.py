@@ -33,7 +33,8 @@ _DURATION = re.compile(r"by_duration:P(?!$)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\
 
 def _group(name: str, kind: str, default: Value, allowed: Allowed | None, doc: str, *, of_node: bool = True) -> Setting:
     synonyms = (Synonym(f"group.{name}"),) if of_node else ()
-    return Setting(name, kind, default, allowed, doc, synonyms=synonyms, effect=False)
+    # Of the three kinds of groups that have settings, only those of the consumer protocol are served yet.
+    return Setting(name, kind, default, allowed, doc, synonyms=synonyms, effect=name.startswith("consumer."))
 
 
 GROUP_SETTINGS: Final[dict[str, Setting]] = {

@@ -353,7 +353,7 @@ def test_entries_of_a_topic_tell_value_and_source() -> None:
 @pytest.mark.parametrize("config_class", [BrokerConfig, TopicConfig])
 def test_a_setting_without_a_reader_says_that_it_has_no_effect(config_class: type) -> None:
     tables = {"settings.py", "node_settings.py", "topic_config.py", "broker_settings.py", "config.py", "config_docs.py"}
-    tables |= {"cluster_settings.py", "cluster_checks.py"}
+    tables |= {"cluster_settings.py", "cluster_checks.py", "group_settings.py"}
     sources = (path for path in (REPOSITORY / "src").rglob("*.py") if path.name not in tables)
     read = set(re.findall(r"\.([a-z0-9_]+)\b", "\n".join(path.read_text() for path in sources)))
     through = {

@@ -15,7 +15,7 @@ from strandline.broker.group_topics import TopicsOfNode, overrides_of_node
 from strandline.broker.hosted_shard import HostedShard, InternalPartition, Request, waiting_of
 from strandline.broker_settings import BrokerSettings
 from strandline.coordinators.events import TopicDeleted, TopicsChanged
-from strandline.coordinators.group_config import GroupConfig, Overrides, no_overrides
+from strandline.coordinators.group_config import ConsumerSettings, GroupConfig, MigrationPolicy, Overrides, no_overrides
 from strandline.coordinators.group_history import GroupHistory
 from strandline.coordinators.group_shard import GroupShard
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
@@ -44,6 +44,27 @@ def group_config(settings: BrokerSettings, *, overrides: Overrides = no_override
         initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
         group_size_max=settings.group_max_size,
         offset_metadata_size_max=settings.offset_metadata_max_bytes,
+        offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
+        offsets_retention_check_interval_ms=settings.offsets_retention_check_interval_ms,
+        is_consumer_protocol_enabled="consumer" in settings.group_coordinator_rebalance_protocols,
+        consumer=ConsumerSettings(
+            settings.group_consumer_session_timeout_ms,
+            settings.group_consumer_heartbeat_interval_ms,
+            settings.group_consumer_assignment_interval_ms,
+        ),
+        consumer_min=ConsumerSettings(
+            settings.group_consumer_min_session_timeout_ms,
+            settings.group_consumer_min_heartbeat_interval_ms,
+            settings.group_consumer_min_assignment_interval_ms,
+        ),
+        consumer_max=ConsumerSettings(
+            settings.group_consumer_max_session_timeout_ms,
+            settings.group_consumer_max_heartbeat_interval_ms,
+            settings.group_consumer_max_assignment_interval_ms,
+        ),
+        consumer_group_size_max=settings.group_consumer_max_size,
+        consumer_assignors=settings.group_consumer_assignors,
+        consumer_migration_policy=MigrationPolicy(settings.group_consumer_migration_policy.lower()),
         overrides=overrides,
     )
 
@@ -72,6 +93,12 @@ class GroupDriver:
         self._group_log = GroupLog(runtime)
         self._hosted: dict[int, HostedShard] = {}
         self._closed = False
+
+    def configure(self, settings: BrokerSettings) -> None:
+        """Obey the settings of the node as they are now."""
+        self._config = group_config(settings, overrides=self._config.overrides)
+        for hosted in self._hosted.values():
+            hosted.shard.config = self._config
 
     @property
     def history(self) -> GroupHistory:

@@ -16,7 +16,7 @@ _NOTHING: Mapping[str, str] = {}
 
 
 class TopicsOfNode:
-    """The topics as the node's image has them now. """
+    """The topics as the node's image has them now."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

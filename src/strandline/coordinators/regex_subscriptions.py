@@ -1,8 +1,8 @@
 """Subscriptions by pattern (KIP-848): RE2 syntax, matched against whole topic names on the coordinator.
 
 RE2 runs in time linear in the name, whatever the pattern, so no member can keep the coordinator busy for ever with
-one; the limits below keep it from being busy for long. Topics that come later are looked at alone when they come, so
-only a new pattern costs a look at every topic. RE2's library is loaded with the first pattern: most nodes never see one.
+one; the limits below keep it from being busy for long. Its library is loaded with the first pattern: most nodes never
+see one.
 
 Where the library is missing (it has no wheel for the platform), every pattern is refused with a sentence that says so.
 """
@@ -129,7 +129,9 @@ def _compiled(pattern: str) -> Any:
     try:
         size = re2.compile(encoded, options).programsize
         if size > PATTERN_INSTRUCTIONS_MAX:
-            raise _invalid(pattern, f"it is too large, {size} instructions where {PATTERN_INSTRUCTIONS_MAX} are allowed")
+            raise _invalid(
+                pattern, f"it is too large, {size} instructions where {PATTERN_INSTRUCTIONS_MAX} are allowed"
+            )
         matcher = re2.Set.FullMatchSet(options)
         matcher.Add(encoded)
         matcher.Compile()

@@ -16,7 +16,7 @@ from strandline.coordinators.assignors.spec import Assignment, GroupSpec, Member
 NOBODY = -1
 
 ROUNDS_MAX = 16
-"""Passes over the topics to even out members of unlike subscriptions; each about halves what is left (Kafka's number)."""
+"""Passes over the topics to even out members of unlike subscriptions; each about halves what is left."""
 
 Owners = dict[uuid.UUID, list[int]]
 """For each partition of each topic the place of its owner among the members, or NOBODY."""
