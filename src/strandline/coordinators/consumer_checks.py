@@ -107,7 +107,7 @@ def check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) 
     received, owned = request.member_epoch, request.topic_partitions
     if member.state is MemberState.UNKNOWN and (owned is None or owned):
         raise fenced("The consumer group member is in a unknown state.")
-    if received == member.member_epoch:
+    if received in (JOIN_EPOCH, member.member_epoch):
         return
     # The answer that told of the present epoch may have got lost. Who has taken nothing that it has not been given
     # since may go on from the epoch before.

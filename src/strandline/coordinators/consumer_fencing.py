@@ -51,7 +51,7 @@ def on_loaded(group: ConsumerGroup, turn: Turn) -> None:
     for member in group.members.values():
         restart_session(group, member, turn)
         if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
-            turn.start_timer(rebalance_key(group, member.member_id), member.rebalance_timeout_ms)
+            turn.start_timer(rebalance_key(group, member.member_id), max(member.rebalance_timeout_ms, 0))
 
 
 def on_timer(groups: MutableMapping[str, Group], group: ConsumerGroup, key: TimerKey, turn: Turn) -> None:

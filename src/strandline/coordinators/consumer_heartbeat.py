@@ -78,13 +78,14 @@ def join(
     group = joinable_group(found, request.group_id, records, turn)
     # A client makes its own id from version 1 on; so a join that is repeated because its answer was lost is the same.
     member_id = request.member_id or new_member_id(random)
-    check_room(group, member_id, turn.config)
     member = group.members.get(member_id)
     seated = None if request.instance_id is None else group.static_member(request.instance_id)
-    if seated is not None:
+    if seated is not None and (seated is not member or member.member_epoch == STATIC_LEAVE_EPOCH):
         check_static_seat(seated, request)
-    elif member is not None:
-        check_epoch(member, request)
+    else:
+        # A member that was fenced comes again under its own id, with nothing, and is let go on from where it is.
+        seated = None
+        check_room(group, member_id, turn.config)
     # From here on nothing can be refused any more.
     groups[request.group_id] = group
     if isinstance(found, ClassicGroup):
@@ -156,7 +157,7 @@ def proceed(
     if reconcile(group, member, turn.topics, owned=request.topic_partitions, subscription_changed=subscription_changed):
         records.append(current_record(group.group_id, member))
         if member.state is MemberState.UNREVOKED_PARTITIONS:
-            turn.start_timer(rebalance_key(group, member.member_id), member.rebalance_timeout_ms)
+            turn.start_timer(rebalance_key(group, member.member_id), max(member.rebalance_timeout_ms, 0))
         else:
             turn.cancel_timer(rebalance_key(group, member.member_id))
     if records:

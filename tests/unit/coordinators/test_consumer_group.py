@@ -153,14 +153,17 @@ def test_a_join_that_is_repeated_because_its_answer_was_lost_is_the_same_join() 
     assert story.group.group_epoch == 2
 
 
-def test_an_old_join_that_comes_late_takes_nothing_from_the_member() -> None:
+@pytest.mark.parametrize("instance_id", [None, "i"])
+def test_a_member_that_was_fenced_joins_again_under_its_own_id_and_keeps_what_was_its(instance_id: str | None) -> None:
     story = ConsumerStory()
-    story.join("a")
+    story.join("a", instance_id=instance_id)
     story.join("b")
-    story.say("a", 2)
-    story.say("a", 2, owns={"t": [0, 1]})
-    assert code(story.join("a")) is ErrorCode.FENCED_MEMBER_EPOCH
-    assert sorted(story.group.members["a"].assigned[story.topics.facts["t"].id]) == [0, 1]
+    story.say("a", 2, instance_id=instance_id)
+    story.say("a", 2, owns={"t": [0, 1]}, instance_id=instance_id)
+    assert code(story.say("a", 9, instance_id=instance_id)) is ErrorCode.FENCED_MEMBER_EPOCH
+    again = story.join("a", instance_id=instance_id)
+    assert (code(again), again.member_epoch, told(again)) == (ErrorCode.NONE, 3, {"1": [0, 1]})
+    assert story.group.group_epoch == 3, "nobody else noticed"
 
 
 # ---- static members
