@@ -13,14 +13,13 @@ positions in each look.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from strandline.broker.lag_leaders import LagLeaders, Place, Range
 from strandline.errors import StrandlineError
-from strandline.handlers.shares import gradually
 from strandline.ids import ZERO_UUID
 from strandline.lag.figures import Figures, Retention, figures
 from strandline.lag.samples import UNKNOWN, Sample, Window
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from strandline.coordinators.group_shard import GroupShard
     from strandline.partition.partition import Partition
     from strandline.quorum.cluster_image import Topic
-    from strandline.runtime import TimerHandle
+    from strandline.runtime import Runtime, TimerHandle
 
 log = logging.getLogger("strandline.groups")
 
@@ -44,6 +43,11 @@ COLD_READS_MAX: Final = 16
 """Times of records that a thread reads from disk in each look."""
 TIMES_ASKED_MAX: Final = 16
 """Times of records that other brokers are asked for in each look."""
+
+
+SHARE_S_MAX: Final = 0.001
+PAUSE_S: Final = 0.005
+"""A look has time: it takes a thousandth of a second of a turn, and then lets others work."""
 
 
 class Tracked(Window):
@@ -142,7 +146,7 @@ class LagSampler:
         self._round += 1
         self._positions = self._cold_reads = self._times_asked = 0
         absent: dict[int, dict[Place, list[tuple[str, int]]]] = {}
-        gradually(self._runtime, self._look_at_all(absent), lambda _: self._end_look(absent))
+        slowly(self._runtime, self._look_at_all(absent), lambda: self._end_look(absent))
 
     def _look_at_all(self, absent: dict[int, dict[Place, list[tuple[str, int]]]]) -> Iterator[None]:
         for shard in self._node.groups.loaded_shards():
@@ -259,8 +263,7 @@ class LagSampler:
         self, leader_id: int, waiting: dict[Place, list[tuple[str, int]]], ranges: dict[Place, Range]
     ) -> None:
         if not self._is_closed:
-            work = self._note_ranges(leader_id, waiting, ranges)
-            gradually(self._runtime, work, lambda _: None)
+            slowly(self._runtime, self._note_ranges(leader_id, waiting, ranges), lambda: None)
 
     def _note_ranges(
         self, leader_id: int, waiting: dict[Place, list[tuple[str, int]]], ranges: dict[Place, Range]
@@ -297,3 +300,17 @@ class LagSampler:
 def _on_time(tracked: Tracked, offset: int, timestamp_ms: int | None) -> None:
     if timestamp_ms is not None:
         tracked.standing, tracked.standing_at = Standing(UNKNOWN, UNKNOWN, timestamp_ms), offset
+
+
+def slowly(runtime: Runtime, work: Iterator[None], then: Callable[[], object]) -> None:
+    """Run `work` to its end in small shares, with pauses, and call `then`."""
+
+    def go_on() -> None:
+        until = runtime.monotonic() + SHARE_S_MAX
+        for _ in work:
+            if runtime.monotonic() > until:
+                runtime.call_later(PAUSE_S, go_on)
+                return
+        then()
+
+    go_on()

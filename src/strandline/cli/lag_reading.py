@@ -14,7 +14,7 @@ from strandline.cli.group_state import GroupMember, GroupState, Place
 from strandline.cli.lag_topics import TopicFactsReader
 from strandline.cli.record_times import RecordTimes, Spot
 from strandline.cli.topics import look_up_offsets
-from strandline.lag.figures import Figures, figures
+from strandline.lag.figures import Figures, Retention, figures
 from strandline.lag.samples import NO_POSITION, UNKNOWN, Sample, Window
 from strandline.lag.verdict import Judgement, Verdict, judge, worst
 
@@ -171,12 +171,18 @@ class LagReading:
         for place in seen.places:
             if place[0] not in existing:
                 continue
-            facts = self._facts.of(place[0])
             found = judgement = None
+            is_exact = True
             if place in ranges:
-                found = figures(self._windows[seen.group_id, place], facts.retention)
+                window = self._windows[seen.group_id, place]
+                retention = Retention()
+                if window.last.committed != NO_POSITION and window.last.lag:
+                    # What a topic keeps, and what its offsets count, matters only to who has something to read.
+                    facts = self._facts.of(place[0])
+                    retention, is_exact = facts.retention, facts.counts_records
+                found = figures(window, retention)
                 judgement = judge(found, is_read=seen.is_read(place))
-            positions.append(PositionLag(*place, found, judgement, facts.counts_records, seen.readers.get(place)))
+            positions.append(PositionLag(*place, found, judgement, is_exact, seen.readers.get(place)))
         return GroupLag(seen.group, positions)
 
     # Groups
