@@ -16,7 +16,15 @@ __all__ = ["kafka"]
 
 HERE = Path(__file__).parent
 # `test_doctor` knows flush.mode, which is Strandline's own; what it says of Kafka stands below.
-SETS = ("test_topics", "test_topic_changes", "test_config", "test_cluster", "test_records", "test_completion")
+SETS = (
+    "test_topics",
+    "test_topic_changes",
+    "test_config",
+    "test_cluster",
+    "test_records",
+    "test_completion",
+    "test_groups",
+)
 SUITE_TIMEOUT_S = 280
 
 
@@ -43,3 +51,15 @@ def test_the_doctor_knows_that_kafka_leaves_flushing_to_the_system(kafka: Broker
     assert told["careless"]["advice"] == "strandline config set --topic careless flush.messages=1"
     assert "power cut of the machine; does not survive the loss of the disk" in told["careful"]["text"]
     assert any(finding["check"] == "flush-mode" for finding in told.values())
+
+
+@pytest.mark.slow
+@pytest.mark.java
+def test_kafka_remembers_no_history_of_groups_and_is_told_so(kafka: Broker) -> None:
+    cli = CommandLine(kafka.bootstrap)
+    cli.ok("topic", "create", "remembered", "--if-not-exists")
+    cli.ok("group", "reset", "forgetful", "--topic", "remembered", "--to-latest", "--yes")
+    ended = cli.run("group", "history", "forgetful")
+    assert ended.status == 1
+    assert "this cluster does not remember why its groups rebalanced" in ended.stderr
+    assert "log of the group's coordinator" in ended.stderr

@@ -45,6 +45,12 @@ def test_topics_of_the_cluster(cli: CommandLine, topic: str, words: tuple[str, .
     assert completed(cli, *words, topic[:-1]) == [topic]
 
 
+@pytest.mark.parametrize("verb", ["describe", "members", "reset", "delete", "history"])
+def test_groups_of_the_cluster(cli: CommandLine, topic: str, verb: str) -> None:
+    cli.ok("group", "reset", f"{topic}-readers", "--topic", topic, "--to-latest", "--yes")
+    assert completed(cli, "group", verb, topic) == [f"{topic}-readers"]
+
+
 def test_no_cluster_is_silence(lonely_cli: CommandLine) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))

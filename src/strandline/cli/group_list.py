@@ -39,14 +39,14 @@ def list_groups(
     """List groups: protocol, state, members, and the node that coordinates each."""
     wanted, in_states, of_types = matcher(pattern), _known("--state", states, STATES), _known("--type", types, TYPES)
     cluster = connect(bootstrap, properties, timeout)
+    output = Output(as_json=as_json)
     groups = [
         group
-        for group in read_groups(cluster)
+        for group in read_groups(cluster, tell=output.talk)
         if wanted.search(group.group_id)
         and (not in_states or group.state.lower() in in_states)
         and (not of_types or group.group_type in of_types)
     ]
-    output = Output(as_json=as_json)
     if as_json:
         for group in groups:
             output.json_line(_object(group))

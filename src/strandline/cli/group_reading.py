@@ -42,16 +42,22 @@ _MOVING = (
 T = TypeVar("T")
 
 
-def read_groups(cluster: Cluster, *, with_members: bool = True) -> list[GroupState]:
-    """Every group of the cluster, by name."""
+def read_groups(
+    cluster: Cluster, *, with_members: bool = True, tell: Callable[[str], object] = lambda words: None
+) -> list[GroupState]:
+    """Every group of the cluster, by name. A broker that cannot be asked is told of, and its groups are missing."""
     if not is_plain(cluster):
         return _listed_by_librdkafka(cluster, with_members=with_members)
     found: dict[str, GroupState] = {}
     for broker in brokers_of(cluster):
-        with Conversation(broker.host, broker.port, cluster.timeout_s) as conversation:
-            listed = _list(conversation, broker.id, cluster.timeout_s)
-            if with_members:
-                listed = _described(conversation, listed)
+        try:
+            with Conversation(broker.host, broker.port, cluster.timeout_s) as conversation:
+                listed = _list(conversation, broker.id, cluster.timeout_s)
+                if with_members:
+                    listed = _described(conversation, listed)
+        except Unreachable as failure:
+            tell(f"broker {broker.id} could not be asked, so its groups are missing: {failure.message}")
+            continue
         found.update({group.group_id: group for group in listed})
     return [found[group_id] for group_id in sorted(found)]
 

@@ -66,8 +66,9 @@ class Move:
     @property
     def skipped(self) -> int:
         """Records that nobody of the group will see, at most."""
-        begin = self.log_start_offset if self.before is None else max(self.before, self.log_start_offset)
-        return max(0, self.after - begin) if self.before is not None else 0
+        if self.before is None:
+            return 0
+        return max(0, self.after - max(self.before, self.log_start_offset))
 
     @property
     def name(self) -> str:

@@ -1,0 +1,391 @@
+"""What is remembered of rebalances: why each began, how long it took, who lost and got what, and who flaps."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from tests.unit.coordinators.consumer_story import SESSION_MS as CONSUMER_SESSION_MS
+from tests.unit.coordinators.consumer_story import ConsumerStory
+from tests.unit.coordinators.story import REBALANCE_MS, SESSION_MS, Story
+
+from strandline.codec.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
+from strandline.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from strandline.coordinators.classic_group import ClassicGroup, Member, Protocol
+from strandline.coordinators.consumer_protocol import encode_assignment, encode_subscription
+from strandline.coordinators.events import Tell
+from strandline.coordinators.group_history import (
+    CHANGES_MAX,
+    FLAP_WINDOW_MS,
+    HISTORY_BYTES_MAX,
+    NOTES_MAX,
+    REASON_CHARACTERS_MAX,
+    REBALANCES_PER_GROUP_MAX,
+    SHORT_LIFE_MS,
+    GroupHistory,
+    Happening,
+    Rebalance,
+)
+from strandline.coordinators.group_holdings import HELD_BYTES_MAX, Who, moved
+from strandline.coordinators.group_sentences import note_words, rebalance_told
+
+NOBODY_ELSE = {"t": 4}
+
+
+def topics(*names: str) -> tuple[tuple[str, bytes], ...]:
+    return (("range", encode_subscription(ConsumerProtocolSubscription(topics=list(names)), 1)),)
+
+
+def owns(*partitions: int, topic: str = "t") -> bytes:
+    return encode_assignment(
+        ConsumerProtocolAssignment(assigned_partitions=[TopicPartition(topic=topic, partitions=list(partitions))]), 1
+    )
+
+
+def name_of(topic_id: uuid.UUID) -> str:
+    return {uuid.UUID(int=1): "t"}[topic_id]
+
+
+def whys(rebalance: Rebalance) -> list[str]:
+    return [note_words(note) for note in rebalance.notes]
+
+
+def moves(rebalance: Rebalance) -> dict[str, tuple[list[int], list[int], int] | None]:
+    """By client: what it lost of topic t, what it got, and how much it kept."""
+    found: dict[str, tuple[list[int], list[int], int] | None] = {}
+    for change in rebalance.changes:
+        seen = moved(change.before, change.after, name_of)
+        name = change.who.instance_id or change.who.client_id
+        found[name] = None
+        if seen is not None:
+            found[name] = (sorted(seen.lost.get("t", ())), sorted(seen.gained.get("t", ())), seen.kept)
+    return found
+
+
+def two_members_share() -> Story:
+    story = Story(initial_rebalance_delay_ms=0)
+    story.enter("A", protocols=topics("t"))
+    story.pass_ms(1)
+    story.sync("A", {"A": owns(0, 1)})
+    story.enter("B", protocols=topics("t"))
+    story.join("A", protocols=topics("t"))
+    story.sync("B")
+    story.sync("A", {"A": owns(0), "B": owns(1)})
+    return story
+
+
+def history(story: Story | ConsumerStory) -> list[Rebalance]:
+    return story.shard.history.of("orders")
+
+
+# ---- the classic protocol
+
+
+def test_who_joined_and_what_it_got() -> None:
+    first, second = history(two_members_share())
+    assert (whys(first), moves(first)) == (["A joined"], {"A": ([], [0, 1], 0)})
+    assert (first.epoch, first.members, first.group_type) == (1, 1, "classic")
+    assert (whys(second), moves(second)) == (["B joined"], {"A": ([1], [], 1), "B": ([], [1], 0)})
+    assert 0 < second.ended_ms - second.began_ms < 100
+
+
+def test_who_timed_out_and_what_it_lost() -> None:
+    story = two_members_share()
+    for _ in range(4):
+        story.pass_ms(SESSION_MS // 3)
+        story.heartbeat("A")
+    began_ms = history(story)[-1].began_ms
+    assert history(story)[-1].ended_ms == -1, "A has to join first"
+    story.pass_ms(500)
+    story.join("A", protocols=topics("t"))
+    story.sync("A", {"A": owns(0, 1)})
+    last = history(story)[-1]
+    assert whys(last) == [f"B timed out (not heard of for its session, {SESSION_MS} ms)"]
+    assert moves(last) == {"A": ([], [1], 1), "B": ([1], [], 0)}
+    assert last.began_ms == began_ms
+    assert last.ended_ms - began_ms >= 500, "it took as long as A took to join"
+
+
+def test_who_left_with_its_own_words() -> None:
+    story = two_members_share()
+    story.leave("B")
+    story.join("A", protocols=topics("t"))
+    story.sync("A", {"A": owns(0, 1)})
+    assert whys(history(story)[-1]) == ["B left"]
+
+
+def test_a_member_that_does_not_join_again_is_too_late() -> None:
+    story = two_members_share()
+    story.enter("C", protocols=topics("t"))
+    story.join("A", protocols=topics("t"))
+    for _ in range(REBALANCE_MS // SESSION_MS * 2 + 1):
+        story.pass_ms(SESSION_MS // 2)
+        story.heartbeat("B")  # It lives, but it does not come.
+    story.sync("C")
+    story.sync("A", {"A": owns(0), "C": owns(1)})
+    last = history(story)[-1]
+    assert whys(last) == ["C joined", "B was too late (did not join again within the rebalance timeout)"]
+    assert moves(last) == {"B": ([1], [], 0), "C": ([], [1], 0)}, "A kept what it had and is not worth a word"
+
+
+def test_another_subscription_and_a_leader_that_asks() -> None:
+    story = two_members_share()
+    story.join("B", protocols=topics("t", "u"))
+    story.join("A", protocols=topics("t"))
+    story.sync("B")
+    story.sync("A", {"A": owns(0), "B": owns(1)})
+    assert whys(history(story)[-1]) == ["B changed its subscription"]
+    assert history(story)[-1].changes == ()
+    story.join("A", protocols=topics("t"))
+    story.join("B", protocols=topics("t", "u"))
+    story.sync("B")
+    story.sync("A", {"A": owns(1), "B": owns(0)})
+    assert whys(history(story)[-1]) == ["A asked for a rebalance (its leader)"]
+    assert moves(history(story)[-1]) == {"A": ([0], [1], 0), "B": ([1], [0], 0)}
+
+
+def test_a_static_member_that_comes_back_moves_nothing() -> None:
+    story = Story(initial_rebalance_delay_ms=0)
+    story.client("A", instance_id="seat-a")
+    story.enter("A", protocols=topics("t"))
+    story.pass_ms(1)
+    story.sync("A", {"A": owns(0, 1)})
+    story.client("A").member_id = ""
+    story.join("A", protocols=topics("t"))
+    last = history(story)[-1]
+    assert (last.is_rebalance, whys(last), last.changes) == (False, ["seat-a came back to its seat"], ())
+
+
+def test_a_static_member_with_another_member_id_is_the_same_one() -> None:
+    story = two_members_share()
+    story.client("C", instance_id="seat-c")
+    story.enter("C", protocols=topics("t"))
+    for name in "AB":
+        story.join(name, protocols=topics("t"))
+    story.sync("B")
+    story.sync("C")
+    story.sync("A", {"A": owns(0), "B": owns(1), "C": owns(2)})
+    story.leave("B")
+    story.client("C").member_id = ""
+    story.join("C", protocols=topics("t"))
+    story.join("A", protocols=topics("t"))
+    story.sync("C")
+    story.sync("A", {"A": owns(0, 1), "C": owns(2)})
+    last = history(story)[-1]
+    assert whys(last) == ["B left", "seat-c came back to its seat"]
+    assert moves(last) == {"A": ([], [1], 1), "B": ([1], [], 0)}
+
+
+def test_a_group_that_becomes_empty() -> None:
+    story = two_members_share()
+    story.leave("A", "B")
+    last = history(story)[-1]
+    assert (whys(last), last.members) == (["A left", "B left"], 0)
+    assert moves(last) == {"A": ([0], [], 0), "B": ([1], [], 0)}
+
+
+def test_what_no_consumer_wrote_is_not_read() -> None:
+    story = Story(initial_rebalance_delay_ms=0)
+    story.enter("A", protocols=(("connect", b"\xff"),))
+    story.pass_ms(1)
+    story.sync("A", {"A": b"\x7f"}, protocol_name="connect")
+    assert moves(history(story)[-1]) == {"A": None}
+
+
+def test_a_coordinator_that_is_loaded_begins_anew() -> None:
+    story = two_members_share()
+    story.enter("C", protocols=topics("t"))
+    assert history(story)[-1].ended_ms == -1
+    kept = story.shard.history
+    story.restart()
+    assert history(story) == [], "a shard of its own remembers nothing"
+    for group_id in story.shard.groups:
+        kept.begin_anew(group_id)
+    assert [each.epoch for each in kept.of("orders")] == [1, 2], "what was under way is not known to have ended"
+
+
+# ---- the consumer protocol
+
+
+def test_members_of_the_consumer_protocol() -> None:
+    story = ConsumerStory(topics=NOBODY_ELSE)
+    story.join("a", client_id="A")
+    story.join("b", client_id="B")
+    assert history(story)[-1].ended_ms == -1, "a has to give up first"
+    story.say("a", 2, client_id="A")
+    story.say("a", 2, owns={"t": [0, 1]}, client_id="A")
+    story.say("b", 3, client_id="B")
+    first, second = history(story)
+    assert (whys(first), moves(first)) == (["A joined"], {"A": ([], [0, 1, 2, 3], 0)})
+    assert (whys(second), moves(second)) == (["B joined"], {"A": ([2, 3], [], 2), "B": ([], [2, 3], 0)})
+    assert (second.group_type, second.epoch, second.members) == ("consumer", 3, 2)
+
+    story.say("b", -1, client_id="B")
+    story.say("a", 3, client_id="A")
+    third = history(story)[-1]
+    assert (whys(third), moves(third)) == (["B left"], {"A": ([], [2, 3], 2), "B": ([2, 3], [], 0)})
+
+    story.topics.grow("t", 5)
+    story.topics_changed("t")
+    story.say("a", 4, client_id="A")
+    fourth = history(story)[-1]
+    assert (whys(fourth), moves(fourth)) == (["topics changed"], {"A": ([], [4], 4)})
+
+    story.pass_ms(CONSUMER_SESSION_MS + 1)
+    fifth = history(story)[-1]
+    assert whys(fifth) == [f"A timed out (not heard of for its session, {CONSUMER_SESSION_MS} ms)"]
+    assert (fifth.members, moves(fifth)) == (0, {"A": ([0, 1, 2, 3, 4], [], 0)})
+
+
+def test_a_member_that_does_not_give_up_in_time() -> None:
+    story = ConsumerStory(topics=NOBODY_ELSE)
+    story.join("a", client_id="A")
+    story.join("b", client_id="B")
+    story.say("a", 2, client_id="A")
+    for _ in range(5):
+        story.pass_ms(15_000)
+        if "a" in story.group.members:
+            story.say("a", 2, client_id="A")
+        story.say("b", story.group.members["b"].member_epoch, client_id="B")
+    last = history(story)[-1]
+    assert whys(last) == ["B joined", "A was too late (did not give up partitions within the rebalance timeout)"]
+    assert moves(last) == {"A": ([0, 1, 2, 3], [], 0), "B": ([], [0, 1, 2, 3], 0)}
+
+
+def test_a_static_member_of_the_consumer_protocol_that_is_away_for_a_while() -> None:
+    story = ConsumerStory(topics=NOBODY_ELSE)
+    story.join("a", client_id="A", instance_id="seat")
+    story.say("a", -2, instance_id="seat", client_id="A")
+    story.join("a2", client_id="A", instance_id="seat")
+    told = [(whys(each), each.is_rebalance) for each in history(story)]
+    assert told == [
+        (["seat joined"], True),
+        (["seat went away for a while"], False),
+        (["seat came back to its seat"], False),
+    ]
+
+
+# ---- who flaps
+
+
+def group_of(*members: str) -> ClassicGroup:
+    group = ClassicGroup("orders")
+    for name in members:
+        member = Member(name, None, f"client-{name}", "/10.0.0.1", 1, 1, (Protocol("range", b""),), owns(0))
+        group.add(member, "consumer")
+    return group
+
+
+def live_and_die(history: GroupHistory, who: Who, at_ms: int, life_ms: int) -> int:
+    group = group_of()
+    history.note(group, Happening.JOINED, who, at_ms)
+    return history.note(group, Happening.TIMED_OUT, who, at_ms + life_ms).flaps
+
+
+def test_a_client_that_comes_and_goes_again_and_again_flaps() -> None:
+    history = GroupHistory()
+    who = [Who(f"m{number}", None, "billing", "/10.0.0.7") for number in range(5)]
+    told = [live_and_die(history, each, number * 60_000, 10_000) for number, each in enumerate(who)]
+    assert told == [0, 0, 3, 4, 5]
+    assert history.note(group_of(), Happening.JOINED, who[0], 300_000).flaps == 5
+    later_ms = 4 * 60_000 + 10_000 + FLAP_WINDOW_MS
+    assert live_and_die(history, Who("m9", None, "billing", "/10.0.0.7"), later_ms, 10_000) == 0, "long ago"
+
+
+@pytest.mark.parametrize(
+    ("who", "life_ms"),
+    [
+        pytest.param([Who(f"m{n}", None, "billing", f"/10.0.0.{n}") for n in range(9)], 1_000, id="other hosts"),
+        pytest.param([Who(f"m{n}", f"i{n}", "billing", "/10.0.0.7") for n in range(9)], 1_000, id="other instances"),
+        pytest.param([Who(f"m{n}", None, "billing", "/10.0.0.7") for n in range(9)], SHORT_LIFE_MS, id="long lives"),
+    ],
+)
+def test_who_does_not_flap(who: list[Who], life_ms: int) -> None:
+    history = GroupHistory()
+    assert {live_and_die(history, each, number * 1_000, life_ms) for number, each in enumerate(who)} == {0}
+
+
+def test_an_instance_that_is_started_again_and_again_flaps_though_nobody_sees_it_die() -> None:
+    history = GroupHistory()
+    told = [
+        history.note(group_of(), Happening.RETURNED, Who(f"m{n}", "seat", "billing", ""), n * 10_000, opens=False).flaps
+        for n in range(6)
+    ]
+    assert told == [0, 0, 0, 3, 4, 5]
+
+
+# ---- within limits
+
+
+def test_each_group_and_all_of_them_together_are_bounded() -> None:
+    history = GroupHistory()
+    for number in range(REBALANCES_PER_GROUP_MAX + 5):
+        history.note(group_of("a"), Happening.ASSIGNED, None, number)
+        history.settle(group_of("a", "b"), number)
+    past = history.of("orders")
+    assert len(past) == REBALANCES_PER_GROUP_MAX
+    assert past[0].began_ms == 5
+    reason = "r" * REASON_CHARACTERS_MAX * 2
+    wide = Who("m" * 30_000, None, "c" * 30_000, "")
+    for number in range(400):
+        group = ClassicGroup(f"group-{number}")
+        history.note(group, Happening.JOINED, wide, number, reason=reason)
+        history.settle(group, number)
+        assert history.size_bytes <= HISTORY_BYTES_MAX
+    assert history.of("orders") == [], "the oldest went first"
+    assert history.of("group-0") == []
+    newest = history.of("group-399")[0]
+    assert newest.notes[0].reason == "r" * REASON_CHARACTERS_MAX
+    kept = [number for number in range(400) if history.of(f"group-{number}")]
+    assert kept == list(range(kept[0], 400))
+
+
+def test_one_rebalance_is_bounded() -> None:
+    history = GroupHistory()
+    many = [f"m{number}" for number in range(CHANGES_MAX + 7)]
+    for number in range(NOTES_MAX + 3):
+        history.note(group_of(), Happening.JOINED, Who(many[number]), number)
+    ended = history.settle(group_of(*many), 1_000)
+    assert ended is not None
+    assert (len(ended.notes), ended.notes_left_out) == (NOTES_MAX, 3)
+    assert (len(ended.changes), ended.changes_left_out) == (CHANGES_MAX, 7)
+    told = rebalance_told(ended)
+    assert "and 193 more" in told.sentence
+    assert told.facts["changed"] == CHANGES_MAX + 7
+
+
+def test_a_huge_assignment_is_not_kept() -> None:
+    history = GroupHistory()
+    group = group_of("a")
+    history.note(group, Happening.ASSIGNED, None, 1)
+    group.members["a"].assignment = bytes(HELD_BYTES_MAX + 1)
+    ended = history.settle(group, 2)
+    assert ended is not None
+    assert ended.changes[0].after is None
+    assert moves(ended) == {"client-a": None}
+
+
+# ---- what the log is told
+
+
+def test_the_log_is_told_of_rebalances_and_of_who_died() -> None:
+    story = two_members_share()
+    told: list[Tell] = []
+    step = story.shard.step
+    story.shard.step = lambda event, now_ms: [  # type: ignore[method-assign]
+        effect
+        for effect in step(event, now_ms)
+        if not isinstance(effect, Tell) or not told.append(effect)  # type: ignore[func-returns-value]
+    ]
+    for _ in range(4):
+        story.pass_ms(SESSION_MS // 3)
+        story.heartbeat("A")
+    story.join("A", protocols=topics("t"))
+    story.sync("A", {"A": owns(0, 1)})
+    died, rebalanced = told
+    assert died.sentence == f"group orders: B timed out (not heard of for its session, {SESSION_MS} ms)"
+    assert died.facts["event"] == "timed out"
+    assert died.facts["client"] == "B"
+    assert rebalanced.sentence.startswith("group orders: rebalanced to generation 3 with 1 members in ")
+    assert rebalanced.sentence.endswith(f"ms: B timed out (not heard of for its session, {SESSION_MS} ms)")
+    assert rebalanced.facts["members"] == 1
