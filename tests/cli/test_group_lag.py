@@ -15,7 +15,9 @@ from tests.clients.client import until
 HOUR_MS = 3_600_000
 
 
-def write(bootstrap: str, topic: str, count: int, *, age_ms: int = 0, partition: int = 0, key: bytes | None = None) -> None:
+def write(
+    bootstrap: str, topic: str, count: int, *, age_ms: int = 0, partition: int = 0, key: bytes | None = None
+) -> None:
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap})

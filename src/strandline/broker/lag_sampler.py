@@ -1,4 +1,4 @@
-"""Looks at the positions of all groups that this node coordinates, every few seconds, so that `/metrics` can judge them.
+"""Looks at the positions of all groups that this node coordinates, every few seconds, for whoever asks about lag.
 
 A partition of which this node has a replica in sync is looked at here, and for the others their leaders are asked. What
 a look finds goes into the window of the position (`lag.samples`); figures and verdicts are made when somebody reads
@@ -119,6 +119,10 @@ class LagSampler:
                     seen = figures(tracked, retentions[topic])
                     yield Judged(group_id, topic, index, seen, judge(seen, is_read=bool(group.members)))
 
+    def windows_of(self, group_id: str) -> list[tuple[Place, Tracked]]:
+        """The positions of a group that were looked at; none if this node does not coordinate it."""
+        return [(place, tracked) for place, tracked in self._groups.get(group_id, {}).items() if tracked.samples]
+
     def last_range(self, group_id: str, place: Place) -> Range | None:
         """Log start and high watermark of a partition as of the last look at it."""
         tracked = self._groups.get(group_id, {}).get(place)
@@ -229,7 +233,7 @@ class LagSampler:
             if standing is not None and partition.config.retention_bytes >= 0:
                 behind = size_behind(partition.log, standing)
                 size_bytes = UNKNOWN if behind is None else behind
-        tracked.add(Sample(self._now_ms(), committed, start, end, age_ms, size_bytes))
+        tracked.add(Sample(self.now_ms(), committed, start, end, age_ms, size_bytes))
 
     def _standing(self, tracked: Tracked, partition_log: PartitionLog, offset: int) -> Standing | None:
         if tracked.standing_at != offset:
@@ -274,7 +278,7 @@ class LagSampler:
                 if tracked is not None:
                     next_offset = max(committed, start)
                     age_ms = self._age_elsewhere_ms(leader_id, place, tracked, next_offset) if next_offset < end else 0
-                    tracked.add(Sample(self._now_ms(), committed, start, end, age_ms))
+                    tracked.add(Sample(self.now_ms(), committed, start, end, age_ms))
                 yield
 
     def _age_elsewhere_ms(self, leader_id: int, place: Place, tracked: Tracked, offset: int) -> int:
@@ -283,7 +287,7 @@ class LagSampler:
             return self._age_ms(tracked.standing.timestamp_ms)
         passed_at_ms = tracked.passed_at_ms(offset)
         if passed_at_ms is not None:
-            return max(0, self._now_ms() - passed_at_ms)
+            return max(0, self.now_ms() - passed_at_ms)
         if self._times_asked < TIMES_ASKED_MAX:
             self._times_asked += 1
             self._leaders.ask_time(leader_id, place, offset, partial(_on_time, tracked, offset))
@@ -292,7 +296,7 @@ class LagSampler:
     def _age_ms(self, timestamp_ms: int) -> int:
         return UNKNOWN if timestamp_ms < 0 else max(0, self._runtime.now_ms() - timestamp_ms)
 
-    def _now_ms(self) -> int:
+    def now_ms(self) -> int:
         """For rates; it never goes back."""
         return int(self._runtime.monotonic() * 1000)
 

@@ -26,7 +26,12 @@ _UNKNOWN = "?"
 
 GroupName = Annotated[
     str | None,
-    typer.Argument(metavar="[GROUP]", help="The group; without it, all of them.", show_default=False),
+    typer.Argument(
+        metavar="[GROUP]",
+        help="The group; without it, all of them.",
+        show_default=False,
+        autocompletion=completion.group_names,
+    ),
 ]
 Topics = Annotated[
     list[str] | None,
@@ -46,8 +51,8 @@ WindowS = Annotated[
         "--window",
         metavar="SECONDS",
         min=0,
-        help="Look for so long before judging: rates need two looks. By default 6 s where records are unread, and one "
-        "look with --max-lag or --max-seconds.",
+        help="Look for so long before judging: rates need two looks. By default 6 s where records are unread and the "
+        "cluster remembers no looks of its own; one look with --max-lag or --max-seconds.",
         show_default=False,
     ),
 ]
@@ -102,7 +107,8 @@ def _looked(output: Output, reading: LagReading, window_s: float | None, default
     """Look once, and where there is something to learn once more or again and again until the window is over."""
     groups = reading.look()
     if window_s is None:
-        window_s = default_s if any(each.lag for each in groups) else 0.0
+        is_seen = not any(each.lag for each in groups) or reading.span_s >= default_s
+        window_s = 0.0 if is_seen else default_s
         if window_s and output.is_terminal:
             output.talk(f"looking for {window_s:g} s to see where it goes (--window 0 looks once) ...")
     deadline = time.monotonic() + window_s

@@ -11,6 +11,7 @@ from strandline.cli.client import Cluster, admin_api, kafka_api
 from strandline.cli.failures import topic_not_found
 from strandline.cli.group_reading import read_group, read_groups
 from strandline.cli.group_state import GroupMember, GroupState, Place
+from strandline.cli.lag_memory import remembered
 from strandline.cli.lag_topics import TopicFactsReader
 from strandline.cli.record_times import RecordTimes, Spot
 from strandline.cli.topics import look_up_offsets
@@ -112,6 +113,7 @@ class LagReading:
         self._facts = TopicFactsReader(cluster, self._admin)
         self._times = RecordTimes(cluster)
         self._windows: dict[tuple[str, Place], Window] = {}
+        self._known_groups: set[str] = set()
 
     def close(self) -> None:
         self._times.close()
@@ -136,6 +138,7 @@ class LagReading:
             for place, offset in each.committed.items()
             if place in ranges and _next_offset(offset, ranges[place]) < ranges[place][1]
         )
+        self._remember(seen)
         at_ms, now_ms = int(time.monotonic() * 1000), int(time.time() * 1000)
         for each in seen:
             for place in each.places:
@@ -143,6 +146,19 @@ class LagReading:
                     sample = self._sample(place, each.committed.get(place), ranges[place], times, at_ms, now_ms)
                     self._windows.setdefault((each.group_id, place), Window()).add(sample)
         return [self._judged(each, ranges, existing) for each in seen]
+
+    def _remember(self, seen: list[_Seen]) -> None:
+        """Begin with what the cluster saw before us, of groups that we see for the first time."""
+        new = [each.group for each in seen if each.group_id not in self._known_groups]
+        self._known_groups.update(group.group_id for group in new)
+        for each in remembered(self._cluster, new, at_ms=int(time.monotonic() * 1000)):
+            self._windows[each.group_id, each.place] = each.window
+
+    @property
+    def span_s(self) -> float:
+        """How far back goes what is known of each position that has something unread."""
+        spans = [window.span_ms for window in self._windows.values() if window.samples and window.last.lag]
+        return min(spans, default=0) / 1000
 
     def _sample(
         self,

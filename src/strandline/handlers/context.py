@@ -61,6 +61,10 @@ class Metadata(Protocol):
         """Which node is, as far as this one knows."""
 
     @property
+    def voter_ids(self) -> tuple[int, ...]:
+        """The nodes of the quorum."""
+
+    @property
     def next_offset(self) -> int:
         """Where the next record goes."""
 
@@ -88,6 +92,7 @@ class Node(Protocol):
     producer_ids: ProducerIds
     sessions: FetchSessions
     groups: Any
+    lag: Any
     telemetry: Any
     routes: Mapping[int, ApiRange]
     directory: LogDirectory

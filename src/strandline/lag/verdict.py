@@ -1,7 +1,8 @@
-"""How a position is, in a word and in a sentence, in the manner of Burrow: by where the lag goes, not by how large it is.
+"""How a position is, in a word and in a sentence, in the manner of Burrow.
 
-A busy reader is never quite at the end, so a lag alone is nothing bad; one that only grows, or that nobody works off,
-is. A verdict that needs a while to be sure of is not given before that while is over.
+What counts is where the lag goes, not how large it is. A busy reader is never quite at the end, so a lag alone is
+nothing bad; one that only grows, or that nobody works off, is. A verdict that needs a while to be sure of is not given
+before that while is over.
 """
 
 from __future__ import annotations

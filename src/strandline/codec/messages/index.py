@@ -135,6 +135,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         81: ("remove_raft_voter_request", "RemoveRaftVoterRequest"),
         82: ("update_raft_voter_request", "UpdateRaftVoterRequest"),
         20001: ("group_history_request", "GroupHistoryRequest"),
+        20002: ("group_lag_request", "GroupLagRequest"),
     },
     "response": {
         0: ("produce_response", "ProduceResponse"),
@@ -192,6 +193,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         81: ("remove_raft_voter_response", "RemoveRaftVoterResponse"),
         82: ("update_raft_voter_response", "UpdateRaftVoterResponse"),
         20001: ("group_history_response", "GroupHistoryResponse"),
+        20002: ("group_lag_response", "GroupLagResponse"),
     },
     "share-state-key": {
         0: ("share_snapshot_key", "ShareSnapshotKey"),

@@ -1,0 +1,59 @@
+"""GroupLag (20002), version 0: how far groups were behind in the last minutes. Strandline's own; no other broker has it.
+
+Asked of the node that coordinates the groups, which looks at them every `group.lag.interval.ms`. So that who asks knows
+rates and verdicts at once, without looking for a while. A group that the node does not coordinate, or has not looked
+at yet, is left out, which is no error: who asks then looks for itself, as it does on any other cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from strandline.codec.message import encode
+from strandline.codec.messages.group_lag_request import GroupLagRequest
+from strandline.codec.messages.group_lag_response import GroupLagResponse, PositionLook, WatchedGroup, WatchedPosition
+from strandline.handlers.context import RequestContext
+from strandline.handlers.shares import gradually, joined_response
+
+API_KEY = 20_002
+VERSIONS = (0, 0)
+
+
+def handle(context: RequestContext, request: GroupLagRequest) -> None:
+    around = GroupLagResponse()
+
+    def finish(parts: list[bytes | None]) -> None:
+        told = [part for part in parts if part is not None]
+        context.reply(joined_response(around, context.api_version, told))
+
+    gradually(context.node.runtime, encoded(context, request.group_ids), finish)
+
+
+def encoded(context: RequestContext, group_ids: list[str]) -> Iterator[bytes | None]:
+    """Each group as it goes into the answer, and None after each position of it, where others may be served."""
+    lag = context.node.lag
+    now_ms = lag.now_ms()
+    for group_id in dict.fromkeys(group_ids):
+        told = WatchedGroup(group_id=group_id)
+        for (topic, partition), window in lag.windows_of(group_id):
+            told.positions.append(
+                WatchedPosition(
+                    topic=topic,
+                    partition=partition,
+                    waiting_ms=-1 if window.waiting_since_ms is None else now_ms - window.waiting_since_ms,
+                    looks=[
+                        PositionLook(
+                            ago_ms=max(0, now_ms - sample.at_ms),
+                            committed_offset=sample.committed,
+                            log_start_offset=sample.log_start,
+                            high_watermark=sample.end,
+                            age_ms=sample.age_ms,
+                            size_bytes=sample.size_bytes,
+                        )
+                        for sample in window.samples
+                    ],
+                )
+            )
+            yield None
+        if told.positions:
+            yield encode(told, context.api_version)
