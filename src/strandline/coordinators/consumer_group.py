@@ -124,6 +124,8 @@ class ConsumerGroup:
         """Who owns a partition or has not given it up yet, by topic id and partition."""
         self.metadata_may_have_changed = True
         """Something happened to topics since the hash was computed; the next heartbeat looks. At first, who knows."""
+        self.changed_topics: frozenset[str] = frozenset()
+        """Which ones, as far as we were told, for whoever asks why the group rebalanced."""
         self.has_partition_metadata_record = False
         """A coordinator before Kafka 4.1 left a ConsumerGroupPartitionMetadata record, to be cleared away."""
         self._subscribed: frozenset[str] | None = None

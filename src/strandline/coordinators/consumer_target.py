@@ -27,19 +27,22 @@ from strandline.coordinators.turn import Turn
 
 def on_topics_changed(group: ConsumerGroup, names: frozenset[str]) -> None:
     """The next heartbeat looks closer. A pattern may match any of the names, also one that nobody subscribes to yet."""
-    if group.uses_patterns or not names.isdisjoint(group.subscribed_topic_names):
+    concerned = names if group.uses_patterns else names & group.subscribed_topic_names
+    if concerned:
         group.metadata_may_have_changed = True
+        group.changed_topics |= concerned
 
 
 def move_epoch(group: ConsumerGroup, turn: Turn, *, must_move: bool) -> list[Record]:
     """Look at the topics of the group; a new group epoch if they are not the same, or if it must be."""
     records = resolve_patterns(group, turn)
     group.metadata_may_have_changed = False
+    changed_topics, group.changed_topics = group.changed_topics, frozenset()
     new_hash = metadata_hash(turn.topics, group.subscribed_topic_names)
     if not must_move:
         if new_hash == group.metadata_hash:
             return records
-        turn.note(group, Happening.TOPICS)
+        turn.note(group, Happening.TOPICS, reason=", ".join(sorted(changed_topics)))
     group.metadata_hash = new_hash
     # Epoch 1 is taken by the empty assignment that a new group has.
     group.group_epoch = max(group.group_epoch + 1, INITIAL_GROUP_EPOCH)

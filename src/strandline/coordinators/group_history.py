@@ -10,7 +10,7 @@ when another becomes its coordinator. It is lost when the node stops; the node's
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -120,7 +120,8 @@ class _Observed:
 
     def __init__(self) -> None:
         self.open: Rebalance | None = None
-        self.past: deque[Rebalance] = deque()
+        # A list, although the first goes first: it is short, and thousands of groups have one.
+        self.past: list[Rebalance] = []
         self.joined_ms: dict[str, int] = {}
         """Of the members that joined while we looked, by instance id or else by member id."""
         self.short_lives: dict[tuple[str, str], list[int]] = {}
@@ -221,7 +222,7 @@ class GroupHistory:
             self._maybe_forget(oldest.group_id, of_group)
 
     def _let_go(self, observed: _Observed) -> None:
-        oldest = observed.past.popleft()
+        oldest = observed.past.pop(0)
         del self._ended[oldest]
         self._size_bytes -= oldest.size_bytes
 

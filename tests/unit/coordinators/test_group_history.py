@@ -229,7 +229,7 @@ def test_members_of_the_consumer_protocol() -> None:
     story.topics_changed("t")
     story.say("a", 4, client_id="A")
     fourth = history(story)[-1]
-    assert (whys(fourth), moves(fourth)) == (["topics changed"], {"A": ([], [4], 4)})
+    assert (whys(fourth), moves(fourth)) == (["topics changed (t)"], {"A": ([], [4], 4)})
 
     story.pass_ms(CONSUMER_SESSION_MS + 1)
     fifth = history(story)[-1]
