@@ -251,5 +251,6 @@ class ClusterSettings:
         "offsets.topic.replication.factor",
         3,
         between(1, 32_767),
-        "Replicas of `__consumer_offsets`; never more than there are nodes when it is created.",
+        "Replicas of `__consumer_offsets`, which is created when so many brokers are registered and not before. Where "
+        "it is not set, no more than there are nodes, so a single node needs no setting.",
     )

@@ -181,6 +181,10 @@ class MetadataQuorum:
     def leader_id(self) -> int | None:
         return None if self.raft.leader_id < 0 else self.raft.leader_id
 
+    @property
+    def voter_ids(self) -> tuple[int, ...]:
+        return self.raft.voters.node_ids
+
     def leader_address(self) -> tuple[str, int] | None:
         """Where the leader's controller listener is; None while nobody is known to lead."""
         leader = self.raft.leader

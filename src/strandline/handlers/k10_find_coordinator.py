@@ -1,6 +1,7 @@
 """FindCoordinator (10), versions 0-6: which broker coordinates a group. Many keys are looked up over several turns.
 
-Honoured: groups; the first request creates `__consumer_offsets` and is answered when it is there.
+Honoured: groups; the first request creates `__consumer_offsets` and is answered when it is there. While too few brokers
+are registered for its replicas it is not created, and clients ask again.
 Not yet: transactions are answered with COORDINATOR_NOT_AVAILABLE, share groups with INVALID_REQUEST.
 """
 
@@ -12,8 +13,8 @@ from strandline.codec.message import encode
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from strandline.codec.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from strandline.coordinators.partitioning import partition_of_group
-from strandline.errors import ErrorCode
-from strandline.handlers.auto_creation import create_missing
+from strandline.errors import ErrorCode, RequestError
+from strandline.handlers.auto_creation import create_missing, offsets_topic
 from strandline.handlers.broker_endpoints import endpoint_of
 from strandline.handlers.context import Node, RequestContext
 from strandline.handlers.shares import gradually, joined_response
@@ -29,6 +30,7 @@ Found = tuple[ErrorCode, str, tuple[int, str, int]]
 """Also where nothing is wrong there is a word, which is Kafka's; from version 4 on it is left out then."""
 
 _NOWHERE = (-1, "", -1)
+_NOT_AVAILABLE = "The coordinator is not available."
 
 
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> None:
@@ -51,12 +53,21 @@ def _create_offsets_topic(context: RequestContext, request: FindCoordinatorReque
 
 def _find_group(node: Node, group_id: str) -> Found:
     topic = node.image.topic_by_name(CONSUMER_OFFSETS)
-    if topic is not None:
-        partition = topic.partitions[partition_of_group(group_id, partition_count=len(topic.partitions))]
-        endpoint = endpoint_of(node, partition.leader)
-        if endpoint is not None:
-            return ErrorCode.NONE, "NONE", (partition.leader, *endpoint)
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.", _NOWHERE
+    if topic is None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, _why_not_created(node), _NOWHERE
+    partition = topic.partitions[partition_of_group(group_id, partition_count=len(topic.partitions))]
+    endpoint = endpoint_of(node, partition.leader)
+    if endpoint is None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE, _NOWHERE
+    return ErrorCode.NONE, "NONE", (partition.leader, *endpoint)
+
+
+def _why_not_created(node: Node) -> str:
+    try:
+        offsets_topic(node)
+    except RequestError as refusal:
+        return str(refusal)
+    return _NOT_AVAILABLE
 
 
 def _refusal(request: FindCoordinatorRequest) -> Callable[[str], Found]:

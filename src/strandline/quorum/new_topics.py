@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.codec.messages.config_record import ConfigRecord
@@ -79,14 +79,30 @@ def new_topic_records(
     return records, CreatedTopic(topic.name, topic_id, len(replica_lists), len(replica_lists[0]), overrides)
 
 
-def internal_topic(name: str, *, image: ClusterImage, config: BrokerConfig) -> NewTopic:
-    """An internal topic with the node's settings for it; fewer replicas than asked for if there are fewer brokers."""
+def internal_topic(
+    name: str, *, image: ClusterImage, config: BrokerConfig, voter_ids: Collection[int] = ()
+) -> NewTopic:
+    """An internal topic with the node's settings for it; RequestError as long as too few brokers are registered.
+
+    The first group of a young cluster asks for it when some nodes are still starting, and its number of replicas stays
+    what it was made with. So a setting that was given is kept to the letter, as Kafka does. The default asks for no
+    more replicas than there are nodes, and a voter that is no broker yet may be about to register as one.
+    """
     if name != CONSUMER_OFFSETS:
         raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is not created by this version.")
+    factor = config.offsets_topic_replication_factor
+    if "offsets.topic.replication.factor" not in config.given:
+        factor = max(1, min(factor, len({*image.brokers, *voter_ids})))
+    if len(image.brokers) < factor:
+        raise RequestError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{name} is to have {factor} replicas, and {len(image.brokers)} brokers are registered. It is created when "
+            "the others are, or with fewer if offsets.topic.replication.factor says so.",
+        )
     return NewTopic(
         name=name,
         partition_count=config.offsets_topic_num_partitions,
-        replication_factor=max(1, min(config.offsets_topic_replication_factor, len(image.brokers))),
+        replication_factor=factor,
         configs=(
             ("cleanup.policy", "compact"),
             ("compression.type", "producer"),
