@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import CommandLine
+from tests.clients.broker import BROKER_PROPERTIES
 from tests.clients.client import until
+
+from strandline.testing import embedded
 
 HOUR_MS = 3_600_000
 
@@ -64,7 +67,7 @@ def test_a_group_that_nobody_reads_for(cli: CommandLine, stopped: str, topic: st
     assert found["lag_seconds"] >= 7200
     assert found["loses_data"] is True
     assert found["seconds_to_loss"] + found["lag_seconds"] == pytest.approx(7 * 86_400, abs=5)
-    assert found["consumed_per_second"] is None and found["member_id"] is None
+    assert not found["consumed_per_second"] and found["member_id"] is None
 
 
 def test_it_is_said_to_people(cli: CommandLine, stopped: str, topic: str) -> None:
@@ -208,3 +211,22 @@ def test_a_group_without_positions(cli: CommandLine, stopped: str, bootstrap: st
     name = f"other-{uuid.uuid4().hex[:8]}"
     cli.ok("topic", "create", name)
     assert "verdict   no positions: nothing was read" in cli.ok("group", "lag", stopped, "--topic", name).lines
+
+
+def test_a_node_that_looked_before_spares_the_waiting() -> None:
+    """Two looks of the node make rates, though the command looks once."""
+    properties = BROKER_PROPERTIES | {"group.lag.interval.ms": "100"}
+    with embedded(properties=properties) as broker:
+        cli = CommandLine(broker.bootstrap)
+        broker.create_topic("orders")
+        write(broker.bootstrap, "orders", 10, age_ms=HOUR_MS)
+        commit(broker.bootstrap, "audit", "orders", 4)
+        found: list[dict[str, Any]] = []
+
+        def has_rates() -> bool:
+            found.append(only(cli.ok("group", "lag", "audit", "--window", "0", "--json").objects))
+            return found[-1]["consumed_per_second"] is not None
+
+        until("rates", has_rates)
+        assert found[-1]["window_seconds"] >= 1
+        assert (found[-1]["verdict"], found[-1]["produced_per_second"]) == ("stopped", 0)
