@@ -30,7 +30,12 @@ OfTopic = Annotated[
 ]
 OfBroker = Annotated[int | None, typer.Option("--broker", metavar="ID", min=0, help="Of this broker.")]
 OfBrokers = Annotated[bool, typer.Option("--all-brokers", help="Of all brokers together.")]
-OfGroup = Annotated[str | None, typer.Option("--group", "-g", metavar="NAME", help="Of this consumer group.")]
+OfGroup = Annotated[
+    str | None,
+    typer.Option(
+        "--group", "-g", metavar="NAME", help="Of this consumer group.", autocompletion=completion.group_names
+    ),
+]
 
 
 def get(

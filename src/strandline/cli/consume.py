@@ -63,7 +63,13 @@ def consume(
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", "-g", metavar="NAME", help="Read as a member of this group, and commit what was read."),
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="NAME",
+            help="Read as a member of this group, and commit what was read.",
+            autocompletion=completion.group_names,
+        ),
     ] = None,
     as_json: AsJson = False,
     pattern: Annotated[
