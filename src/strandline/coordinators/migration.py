@@ -194,7 +194,6 @@ def downgrade(group: ConsumerGroup, turn: Turn, *, without: Collection[str] = ()
         target = group.target.get(joined.member_id, {})
         joined.assignment = _assignment(target, turn.topics, joined.metadata_of(classic.protocol_name))
         restart_session(classic, joined, turn)
-    turn.cancel_timer(TimerKey(TimerKind.ASSIGN, group.group_id))
     metadata = group_metadata_record(classic, is_agreed=is_agreed(group, without=without))
     turn.append(*consumer_group_tombstones(group), metadata)
     return classic
