@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from tests.unit.coordinators.group_specs import Assigned, fresh_specs, held_pairs, holding, pairs, size, specs
 
 from strandline.coordinators.assignors import Assignment, GroupSpec, MemberSpec, assign
 
-A, B, C = (uuid.UUID(int=number) for number in (1, 2, 3))
+A, B = uuid.UUID(int=1), uuid.UUID(int=2)
+FEW = settings(max_examples=40)
 
 
 def group(members: Iterable[str], topics: dict[uuid.UUID, int], held: Assigned | None = None) -> GroupSpec:
@@ -22,6 +23,7 @@ def group(members: Iterable[str], topics: dict[uuid.UUID, int], held: Assigned |
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
+@FEW
 @given(spec=specs())
 def test_each_partition_goes_to_exactly_one_subscriber(assignor: str, spec: GroupSpec) -> None:
     assigned = assign(assignor, spec)
@@ -35,6 +37,7 @@ def test_each_partition_goes_to_exactly_one_subscriber(assignor: str, spec: Grou
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
+@FEW
 @given(spec=specs())
 def test_the_same_group_is_assigned_in_the_same_way(assignor: str, spec: GroupSpec) -> None:
     shuffled = GroupSpec(
@@ -46,12 +49,14 @@ def test_the_same_group_is_assigned_in_the_same_way(assignor: str, spec: GroupSp
 # Uniform.
 
 
+@FEW
 @given(spec=specs(homogeneous=True))
 def test_uniform_sizes_differ_by_one_at_most(spec: GroupSpec) -> None:
     sizes = [size(assignment) for assignment in assign("uniform", spec).values()]
     assert not sizes or max(sizes) - min(sizes) <= 1
 
 
+@FEW
 @given(spec=specs(homogeneous=True))
 def test_uniform_moves_as_little_as_balance_allows(spec: GroupSpec) -> None:
     held = held_pairs(spec)
@@ -64,12 +69,14 @@ def test_uniform_moves_as_little_as_balance_allows(spec: GroupSpec) -> None:
     assert len(kept) == sum(min(count, share) for count in counts.values()) + min(above, larger)
 
 
+@FEW
 @given(spec=specs())
 def test_uniform_is_at_rest_when_nothing_changed(spec: GroupSpec) -> None:
     once = assign("uniform", spec)
     assert assign("uniform", holding(spec, once)) == once
 
 
+@FEW
 @given(spec=specs(homogeneous=False))
 def test_uniform_leaves_no_single_move_that_would_balance_better(spec: GroupSpec) -> None:
     assigned = assign("uniform", spec)
@@ -99,7 +106,7 @@ def test_uniform_takes_only_one_at_its_word_if_two_hold_the_same() -> None:
 
 def test_uniform_with_unlike_subscriptions_gives_the_rest_to_who_has_less() -> None:
     spec = GroupSpec({"a": MemberSpec(frozenset({A})), "b": MemberSpec(frozenset({A, B}))}, {A: 4, B: 2})
-    assert assign("uniform", spec) == {"a": {A: [0, 1, 3]}, "b": {A: [2], B: [0, 1]}}
+    assert assign("uniform", spec) == {"a": {A: [0, 1, 2]}, "b": {A: [3], B: [0, 1]}}
 
 
 def test_uniform_with_unlike_subscriptions_evens_out_what_was_held() -> None:
@@ -113,6 +120,7 @@ def test_uniform_with_unlike_subscriptions_evens_out_what_was_held() -> None:
 # Range.
 
 
+@FEW
 @given(spec=specs())
 def test_ranges_are_runs_in_the_order_of_the_members(spec: GroupSpec) -> None:
     assigned = assign("range", spec)
@@ -130,6 +138,7 @@ def test_ranges_are_runs_in_the_order_of_the_members(spec: GroupSpec) -> None:
         assert not sizes or max(sizes) - min(sizes) <= 1
 
 
+@FEW
 @given(spec=fresh_specs(homogeneous=True))
 def test_topics_of_one_size_are_co_partitioned(spec: GroupSpec) -> None:
     alike = GroupSpec(spec.members, dict.fromkeys(spec.partitions, 7))
