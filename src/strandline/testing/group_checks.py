@@ -98,6 +98,8 @@ class _Position:
     known: list[tuple[int, int, int]] = field(default_factory=list)
     """Offset, the process that committed it or NOBODY if it was told, and the operation."""
     unknown: list[_Unknown] = field(default_factory=list)
+    commits: list[tuple[int, Op]] = field(default_factory=list)
+    """Offsets, with the operations that committed them, or may have."""
 
     def before(self, at_ns: int) -> tuple[int, int, int] | None:
         """What was last known when an operation began."""
@@ -108,39 +110,47 @@ class _Position:
         self.completed_ns.append(op.completed_ns)
         self.known.append((offset, process, op_index))
 
-    def is_excused(self, offset: int, process: int) -> bool:
-        """Whether a commit of somebody else's that nobody knows the outcome of may have moved the position so low."""
-        return any(each.offset <= offset and each.process != process for each in self.unknown)
+    def is_excused(self, op: Op, offset: int, process: int) -> bool:
+        """Whether a commit of somebody else, of unknown outcome or under way just then, may have moved it so low."""
+        return any(each.offset <= offset and each.process != process for each in self.unknown) or any(
+            other <= offset and commit.process != process and commit.invoked_ns <= op.completed_ns
+            for other, commit in self.commits
+            if commit.completed_ns >= op.invoked_ns
+        )
 
 
 def positions(ops: Sequence[Op]) -> Iterator[Anomaly]:
     """zombie-commit and nonmonotonic-position, for groups that have members."""
     with_members = set(groups_of(ops).values())
     found: dict[GroupPartition, _Position] = {}
-    for op_index, op in sorted(enumerate(ops), key=lambda item: item[1].completed_ns):
-        for mop in op.mops:
-            if not isinstance(mop, Committed) or mop.group not in with_members or op.outcome == "fail":
-                continue
-            position = found.setdefault((mop.group, mop.partition), _Position())
-            if op.outcome == "info":
-                position.unknown.append(_Unknown(mop.offset, op.process, op.invoked_ns))
-            elif op.f == "commit":
-                yield from _on_commit(position, op_index, op, mop)
-            else:
-                yield from _on_told(position, op_index, op, mop)
+    moves = [
+        (op_index, op, mop)
+        for op_index, op in sorted(enumerate(ops), key=lambda item: item[1].completed_ns)
+        for mop in op.mops
+        if isinstance(mop, Committed) and mop.group in with_members and op.outcome != "fail"
+    ]
+    for _, op, mop in moves:
+        if op.f == "commit":
+            found.setdefault((mop.group, mop.partition), _Position()).commits.append((mop.offset, op))
+    for op_index, op, mop in moves:
+        position = found.setdefault((mop.group, mop.partition), _Position())
+        if op.outcome == "info":
+            position.unknown.append(_Unknown(mop.offset, op.process, op.invoked_ns))
+        elif op.f == "commit":
+            yield from _on_commit(position, op_index, op, mop)
+        else:
+            yield from _on_told(position, op_index, op, mop)
 
 
 def _on_commit(position: _Position, op_index: int, op: Op, mop: Committed) -> Iterator[Anomaly]:
     known = position.before(op.invoked_ns)
-    if known is not None:
-        offset, process, known_index = known
-        if mop.offset < offset and process not in (NOBODY, op.process):
-            if not position.is_excused(mop.offset, op.process):
-                evidence = (
-                    f"process {op.process} moved group {mop.group} back to {mop.offset}, after process {process} had "
-                    f"committed {offset}"
-                )
-                yield Anomaly("zombie-commit", mop.partition, evidence, (known_index, op_index))
+    is_back = known is not None and mop.offset < known[0] and known[1] not in (NOBODY, op.process)
+    if known is not None and is_back and not position.is_excused(op, mop.offset, op.process):
+        evidence = (
+            f"process {op.process} moved group {mop.group} back to {mop.offset}, after process {known[1]} had "
+            f"committed {known[0]}"
+        )
+        yield Anomaly("zombie-commit", mop.partition, evidence, (known[2], op_index))
     # Whoever commits now owns the partition: what others have under way from before is fenced.
     position.unknown = [
         each for each in position.unknown if each.process == op.process or each.invoked_ns > op.invoked_ns
@@ -150,7 +160,8 @@ def _on_commit(position: _Position, op_index: int, op: Op, mop: Committed) -> It
 
 def _on_told(position: _Position, op_index: int, op: Op, mop: Committed) -> Iterator[Anomaly]:
     known = position.before(op.invoked_ns)
-    if known is not None and mop.offset < known[0] and not position.is_excused(mop.offset, NOBODY):
+    if known is not None and mop.offset < known[0] and not position.is_excused(op, mop.offset, NOBODY):
         evidence = f"process {op.process} was told offset {mop.offset} of group {mop.group} after {known[0]} was known"
         yield Anomaly("nonmonotonic-position", mop.partition, evidence, (known[2], op_index))
-    position.learn(op_index, op, mop.offset, NOBODY)
+    is_same = known is not None and known[0] == mop.offset
+    position.learn(op_index, op, mop.offset, known[1] if known is not None and is_same else NOBODY)

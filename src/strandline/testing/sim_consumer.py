@@ -65,8 +65,9 @@ class SimConsumer(SimClient):
         follows_replicas: bool = False,
         loses_are_legal: bool = False,
         is_final: bool = False,
+        topics: Sequence[str] = (),
     ) -> None:
-        super().__init__(network, host, history, bootstrap, sorted({each.topic for each in partitions}))
+        super().__init__(network, host, history, bootstrap, topics or sorted({each.topic for each in partitions}))
         self.process = history.new_process()
         self.positions = {each: Position(each) for each in partitions}
         self.rewinds_every_s = rewinds_every_s

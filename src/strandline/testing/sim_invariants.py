@@ -18,6 +18,7 @@ something moved, so that looking after every event is affordable.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -88,6 +89,8 @@ class Invariants:
         """New leaders of partitions and of the quorum."""
         self.image = ClusterImage()
         """The cluster as the committed metadata says, folded here."""
+        self.on_committed: dict[str, Callable[[bytes], object]] = {}
+        """By topic: told each batch that becomes part of the truth, once and in the order of the log."""
         self._seen: dict[int, dict[Any, Seen]] = {}
         self._nodes: dict[int, SimNode] = {}
         self._metadata_seen: dict[int, tuple[int, int, bool]] = {}
@@ -99,6 +102,10 @@ class Invariants:
         cluster.on_ended = self._on_ended
         self._loop.after_event = self._look
         self._loop.call_in(IMAGES_EVERY_S, self._compare_images)
+
+    @property
+    def now(self) -> float:
+        return self._loop.now
 
     def _on_started(self, sim_node: SimNode) -> None:
         assert sim_node.runtime is not None
@@ -252,7 +259,11 @@ class Invariants:
             or any(truth.appointed.get(each) == node_id for each in range(epoch + 1, partition.leader_epoch + 1))
         )
         known_end = truth.end
-        self._check(node_id, truth, log, first, high_watermark, may_grow=may_grow)
+        news = self._check(node_id, truth, log, first, high_watermark, may_grow=may_grow)
+        on_committed = self.on_committed.get(partition.topic)
+        if on_committed is not None:
+            for batch in news:
+                on_committed(batch)
         if truth.end > known_end and not is_leader and not truth.may_lose and truth.leaders:
             self._check_newest_leader(truth, partition, known_end)
 

@@ -41,7 +41,7 @@ class Nemesis:
         self.faults: Counter[str] = Counter()
         self.log: list[str] = []
         """What was done when, for the reader of a failure."""
-        self.clients: list[str] = []
+        self.clients: Callable[[], list[str]] = list
         """Names of the clients' machines: a cut may go between them and the brokers, too."""
         self.is_active = False
         self._unplugged: SimNode | None = None
@@ -215,7 +215,7 @@ class Nemesis:
 
     def _isolate(self, target: SimNode) -> bool:
         # Its clients sometimes come along, sometimes stay on the other side.
-        others = self._others(target) + [each for each in self.clients if self.random.random() < 0.5]
+        others = self._others(target) + [each for each in self.clients() if self.random.random() < 0.5]
         self._cut([(target.name, each) for each in others] + [(each, target.name) for each in others])
         return True
 
@@ -237,7 +237,8 @@ class Nemesis:
         return True
 
     def _cut_off_clients(self, target: SimNode) -> bool:
-        self._cut([(each, target.name) for each in self.clients] + [(target.name, each) for each in self.clients])
+        clients = self.clients()
+        self._cut([(each, target.name) for each in clients] + [(target.name, each) for each in clients])
         return True
 
     def _slow_link(self, target: SimNode) -> bool:

@@ -6,6 +6,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from strandline.testing.sim_group import CLASSIC, CONSUMER, GroupOptions
+from strandline.testing.sim_member import Manners
 from strandline.testing.sim_nemesis import NemesisOptions
 
 
@@ -48,6 +50,7 @@ class SimOptions:
     delivery_timeout_s: float
     commit_pause_s: float = 0.0
     """Between two commits of a group; 0 for no group."""
+    groups: tuple[GroupOptions, ...] = ()
     administer_every_s: float = 0.0
     """Between two changes that somebody asks for; 0 for none."""
     fragment_share: float = 0.0
@@ -85,6 +88,16 @@ FAULTS = {
 }
 
 
+PROTOCOLS = [(CLASSIC,), (CONSUMER,), (CLASSIC, CONSUMER)]
+GROUP_SETTINGS = {
+    # Kafka's own bounds are for people; what happens in a run of a minute needs sessions of seconds.
+    "group.consumer.min.session.timeout.ms": "3000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "1000",
+}
+
+
 def options_of(seed: int, *, safety_s: float | None = None, nodes: int | None = None) -> SimOptions:
     """The same seed always means the same."""
     rng = random.Random(f"options {seed}")
@@ -112,7 +125,7 @@ def options_of(seed: int, *, safety_s: float | None = None, nodes: int | None = 
         safety_s=safety_s or rng.choice([60.0, 120.0, 300.0]),
         nodes=count,
         controllers=min(count, rng.choice([3, 3, 3, count])) if count != 4 else 3,
-        settings=settings,
+        settings={**settings, **GROUP_SETTINGS},
         topics=_topics(rng, min(3, count), flush_mode),
         nemesis=NemesisOptions(
             pause_s=rng.choice([2.0, 4.0, 8.0]), weights=weights, power_cuts_all=flush_mode == "ack"
@@ -121,11 +134,29 @@ def options_of(seed: int, *, safety_s: float | None = None, nodes: int | None = 
         produce_pause_s=rng.choice([0.3, 1.0]),
         delivery_timeout_s=rng.choice([15.0, 60.0]),
         commit_pause_s=rng.choice([0.5, 2.0]),
+        groups=_groups(seed),
         administer_every_s=rng.choice([0.0, 3.0, 10.0]) if count > 1 else 0.0,
         fragment_share=rng.choice([0.0, 0.0, 0.2]),
         spike_share=rng.choice([0.0, 0.001, 0.01]),
         window_bytes=rng.choice([256 * 1024, 256 * 1024, 2048]),
         cold_share=rng.choice([0.0, 0.0, 0.05]),
+    )
+
+
+def _groups(seed: int) -> tuple[GroupOptions, ...]:
+    """Drawn apart, so that the rest of what a seed means is the same with groups and without."""
+    rng = random.Random(f"groups {seed}")
+    return tuple(
+        GroupOptions(
+            f"{'-and-'.join(protocols)}-{number}",
+            topics=rng.choice([("orders",), ("orders", "plain")]),
+            protocols=protocols,
+            members=rng.choice([1, 2, 3]),
+            statics=rng.choice([0, 0, 2]),
+            churn_s=rng.choice([3.0, 8.0, 20.0]),
+            manners=Manners(commit_pause_s=rng.choice([0.5, 2.0])),
+        )
+        for number, protocols in enumerate(rng.sample(PROTOCOLS, rng.choice([1, 2])))
     )
 
 

@@ -28,11 +28,13 @@ from strandline.codec.messages.create_topics_response import CreateTopicsRespons
 from strandline.errors import ErrorCode
 from strandline.ids import TopicPartition
 from strandline.testing.checker import check
-from strandline.testing.history import Assign, Committed, Op, Poll, Send, Watermark
+from strandline.testing.history import Assign, Committed, Mop, Op, Poll, Send, Watermark
 from strandline.testing.sim_admin import SimAdministrator, SimCommitter
 from strandline.testing.sim_client import History, SimClient
 from strandline.testing.sim_cluster import SimCluster
 from strandline.testing.sim_consumer import SimConsumer
+from strandline.testing.sim_group import GroupOptions, SimGroup
+from strandline.testing.sim_group_truth import GroupTruth
 from strandline.testing.sim_invariants import Invariants, Violation
 from strandline.testing.sim_loop import SimLoop
 from strandline.testing.sim_nemesis import Nemesis
@@ -96,6 +98,8 @@ class Run:
         self.consumers: list[SimConsumer] = []
         self.committers: list[SimCommitter] = []
         self.administrator: SimAdministrator | None = None
+        self.group_truth = GroupTruth(self.invariants)
+        self.groups = [self.group(group) for group in options.groups]
 
     # Setting up
 
@@ -174,7 +178,15 @@ class Run:
                 orders.name,
                 every_s=self.options.administer_every_s,
             )
-        self.nemesis.clients = [client.host.name for client in (*self.producers, *self.consumers)]
+        self.nemesis.clients = lambda: [
+            *(client.host.name for client in (*self.producers, *self.consumers)),
+            *(host for group in self.groups for host in group.hosts),
+        ]
+        for group in self.groups:
+            group.start()
+
+    def group(self, options: GroupOptions) -> SimGroup:
+        return SimGroup(self.cluster, self.history, self.invariants, self.group_truth, options, leads=self._leads)
 
     def producer(self, topic: TopicOptions, name: str) -> SimProducer:
         producer = SimProducer(
@@ -231,7 +243,9 @@ class Run:
         self.nemesis.heal()
 
     def recover(self) -> None:
-        """Every producer must be acknowledged again on every partition, and every partition be in sync in full."""
+        """Every producer must be acknowledged again on every partition, all replicas be in sync, all groups settle."""
+        for group in self.groups:
+            group.calm()
         fresh = [
             (producer, lane.partition, producer.send(lane, 1))
             for producer in self.producers
@@ -263,6 +277,12 @@ class Run:
         )
         assert fresh, "no producer ever learnt who leads"
         self._wait(lambda: bool(self._not_whole()), lambda: f"not in sync: {self._not_whole()}")
+        self._wait(
+            lambda: any(group.unsettled() for group in self.groups),
+            lambda: "; ".join(f"group {group.options.name}: {group.unsettled()}" for group in self.groups),
+        )
+        for group in self.groups:
+            group.finish()
 
     def _not_whole(self) -> list[str]:
         """Partitions without all their replicas in sync, as the committed metadata says."""
@@ -340,8 +360,17 @@ def run(options: SimOptions) -> Result:
 
 
 def _ops_of(ops: list[Op], topic: str) -> list[Op]:
-    """The operations on one topic; what names no partition belongs to all."""
-    return [op for op in ops if not op.mops or _topic_of(op) in ("", topic)]
+    """What was done on one topic; what names no partition belongs to all."""
+    found = []
+    for op in ops:
+        # A batch goes to one partition. What a consumer does may span topics.
+        mops = op.mops[:1] if op.f == "send" else op.mops
+        topics = {_topic_of(mop) for mop in mops}
+        if not topics or topics <= {"", topic}:
+            found.append(op)
+        elif topic in topics:
+            found.append(replace(op, mops=tuple(mop for mop in mops if _topic_of(mop) in ("", topic))))
+    return found
 
 
 def _without_offsets(op: Op) -> Op:
@@ -351,10 +380,9 @@ def _without_offsets(op: Op) -> Op:
     return replace(op, mops=tuple(Send(mop.partition, mop.value) for mop in op.mops if isinstance(mop, Send)))
 
 
-def _topic_of(op: Op) -> str:
-    for mop in op.mops:
-        if isinstance(mop, Send | Poll | Assign | Watermark | Committed):
-            return mop.partition.rpartition("-")[0]
+def _topic_of(mop: Mop) -> str:
+    if isinstance(mop, Send | Poll | Assign | Watermark | Committed):
+        return mop.partition.rpartition("-")[0]
     return ""
 
 

@@ -1,0 +1,271 @@
+"""Groups in the simulation: one story for each way in which a member or a coordinator may be too late.
+
+The trap is set on purpose. The log of `__consumer_offsets`, the checker and the end of every story judge: no zombie
+moved a position, nothing was skipped, and the group settled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from tests.simulation.stage import ORDERS, Play, stage
+
+from strandline.testing.sim_classic_member import SimClassicMember
+from strandline.testing.sim_cluster import SimNode
+from strandline.testing.sim_group import CLASSIC, CONSUMER, GroupOptions, SimGroup
+from strandline.testing.sim_group_truth import OFFSETS_TOPIC
+from strandline.testing.sim_member import Manners, SimMember
+from strandline.testing.sim_options import GROUP_SETTINGS
+
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
+PROTOCOLS = [CLASSIC, CONSUMER]
+STUBBORN = Manners(late_share=1.0, zombie_share=1.0, zombie_s=8.0)
+SOUND = Manners(late_share=0.0, zombie_share=0.0)
+FOUR = dataclasses.replace(ORDERS, partitions=4)
+QUICK = {**GROUP_SETTINGS, "group.initial.rebalance.delay.ms": "500", "broker.session.timeout.ms": "3000"}
+
+
+def group_of(play: Play, protocol: str, *, members: int = 2, statics: int = 0, manners: Manners = SOUND) -> SimGroup:
+    """A group whose members come and go as the story says, and not by chance; all of them are there."""
+    options = GroupOptions(
+        f"{protocol} readers",
+        ("orders",),
+        (protocol,),
+        members=members,
+        statics=statics,
+        churn_s=0.0,
+        manners=manners,
+    )
+    group = play.run.group(options)
+    play.run.groups.append(group)
+    group.start()
+    settled(play, group)
+    return group
+
+
+def settled(play: Play, group: SimGroup, within_s: float = 60.0) -> None:
+    """Until every partition has one owner among the members that there are."""
+
+    def is_shared_out() -> bool:
+        owned = [each for member in group.members for each in member.owned]
+        return len(owned) == len(set(owned)) == len(group.ends()) and all(member.owned for member in group.members)
+
+    play.until(is_shared_out, "every partition has one owner, and every member owns one", within_s)
+
+
+def committed(group: SimGroup) -> int:
+    return sum(group.position(each) for each in group.ends())
+
+
+def wait_commits(play: Play, group: SimGroup, more: int = 20) -> None:
+    wanted = committed(group) + more
+    play.until(lambda: committed(group) >= wanted, f"the group has moved on by {more} records")
+
+
+def coordinator(play: Play) -> SimNode:
+    return play.leader(OFFSETS_TOPIC)
+
+
+# Coming and going, without any fault
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_members_come_and_go_and_nothing_is_skipped(protocol: str) -> None:
+    with stage(3, FOUR, settings=QUICK) as play:
+        play.work()
+        group = group_of(play, protocol, members=1)
+        added = group.add()
+        settled(play, group)
+        wait_commits(play, group)
+        group.add()
+        settled(play, group)
+        added.leave()
+        play.until(lambda: added not in group.members, "one has left")
+        settled(play, group)
+        wait_commits(play, group)
+        group.kill(group.members[0])
+        settled(play, group)
+        wait_commits(play, group)
+
+
+# KIP-447, KIP-848: a member that was fenced goes on
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_member_that_hung_past_its_session_moves_nothing(protocol: str, seed: int) -> None:
+    with stage(seed, FOUR, settings=QUICK) as play:
+        play.work()
+        group = group_of(play, protocol, manners=STUBBORN)
+        zombie, other = group.members
+        for _ in range(2):
+            wait_commits(play, group)
+            play.rest(play.random.uniform(0.0, 1.0))
+            zombie.runtime.actor.pause()
+            play.until(lambda other=other: len(other.owned) == len(group.ends()), "the other owns all")
+            wait_commits(play, group)
+            refused = zombie.refused
+            zombie.runtime.actor.resume()
+            play.until(
+                lambda zombie=zombie, refused=refused: zombie.refused > refused, "the zombie was told that it is none"
+            )
+            settled(play, group)
+            zombie, other = other, zombie
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_commit_that_comes_a_generation_late_moves_nothing(protocol: str, seed: int) -> None:
+    with stage(seed, FOUR, settings=QUICK) as play:
+        play.work()
+        group = group_of(play, protocol, members=2, manners=dataclasses.replace(STUBBORN, zombie_share=0.0))
+        for _ in range(3):
+            wait_commits(play, group)
+            added = group.add()
+            settled(play, group)
+            wait_commits(play, group)
+            added.leave()
+            play.until(lambda added=added: added not in group.members, "it has left")
+            settled(play, group)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_static_member_whose_place_was_taken_moves_nothing(seed: int) -> None:
+    """It still knows the generation, and its successor owns what it owned."""
+    with stage(seed, FOUR, settings=QUICK) as play:
+        play.work()
+        group = group_of(play, CLASSIC, members=2, statics=2, manners=STUBBORN)
+        for _ in range(2):
+            wait_commits(play, group)
+            old = play.random.choice(group.members)
+            new = group.add(old.instance_id)
+            play.until(lambda new=new: new.owned, "the new one is in its place")
+            play.until(lambda old=old: old not in group.members, "the old one was told")
+            settled(play, group)
+            wait_commits(play, group)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_static_member_keeps_its_place_for_a_while(seed: int) -> None:
+    """Under the consumer protocol: gone without a word or with one, what it owned is not given to others at once."""
+    with stage(seed, FOUR, settings=QUICK) as play:
+        play.work()
+        group = group_of(play, CONSUMER, members=2, statics=2)
+        wait_commits(play, group)
+        old = group.members[0]
+        owned = set(old.owned)
+        if play.random.random() < 0.5:
+            old.leave()
+            play.until(lambda: old not in group.members, "it has left for a while")
+        else:
+            group.kill(old)
+        new = group.add(old.instance_id)
+        settled(play, group)
+        assert set(new.owned) == owned
+        wait_commits(play, group)
+
+
+# KIP-848: a partition is handed over when it was released, not before
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_partition_waits_until_its_owner_has_let_go(seed: int) -> None:
+    with stage(seed, FOUR, settings=QUICK) as play:
+        play.work()
+        group = group_of(play, CONSUMER, members=1)
+        wait_commits(play, group)
+        (owner,) = group.members
+        owner.runtime.actor.pause()
+        new = group.add()
+        play.rest(play.random.uniform(2.0, 4.0))
+        assert not new.owned, "the owner's session is not over"
+        if play.random.random() < 0.5:
+            owner.runtime.actor.resume()
+        else:
+            play.until(lambda: len(new.owned) == len(group.ends()), "the session of the owner is over")
+            owner.runtime.actor.resume()
+        settled(play, group)
+        wait_commits(play, group)
+
+
+# Redpanda #6018: what only the memory of a coordinator knew
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_coordinator_that_is_cut_off_tells_nothing_that_its_successor_does_not_know(protocol: str, seed: int) -> None:
+    """Its members still reach it. What they commit, and who joins, cannot be committed and must not be acknowledged."""
+    with stage(seed, FOUR, settings=QUICK) as play:
+        play.work()
+        group = group_of(play, protocol)
+        for _ in range(2):
+            wait_commits(play, group)
+            old = coordinator(play)
+            epoch = play.image_of(OFFSETS_TOPIC).leader_epoch
+            for other in play.cluster.nodes.values():
+                if other is not old:
+                    play.network.block(old.name, other.name)
+                    play.network.block(other.name, old.name)
+            play.rest(play.random.uniform(0.0, 0.5))
+            group.add()
+            play.until(lambda epoch=epoch: play.image_of(OFFSETS_TOPIC).leader_epoch > epoch, "another coordinates")
+            play.rest(play.random.uniform(0.0, 2.0))
+            play.network.heal()
+            play.wait_whole()
+            settled(play, group)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_coordinator_dies_in_the_middle_of_a_rebalance(protocol: str, seed: int) -> None:
+    with stage(seed, FOUR, settings=QUICK) as play:
+        play.work()
+        group = group_of(play, protocol)
+        for _ in range(3):
+            wait_commits(play, group)
+            added = group.add()
+            play.rest(play.random.uniform(0.0, 3.0))
+            old = coordinator(play)
+            old.kill()
+            play.rest(play.random.uniform(0.1, 4.0))
+            old.start()
+            play.wait_whole()
+            settled(play, group)
+            group.kill(added)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_who_died_with_the_coordinator_is_missed_by_the_next_one(protocol: str) -> None:
+    """Nobody was told that it is dead: its session begins anew with the coordinator that loads the group, and ends."""
+    with stage(5, FOUR, settings=QUICK) as play:
+        play.work()
+        group = group_of(play, protocol, members=3)
+        wait_commits(play, group)
+        old = coordinator(play)
+        old.kill()
+        group.kill(group.members[0])
+        play.until(lambda: coordinator(play) is not old, "another coordinates")
+        settled(play, group)
+        wait_commits(play, group)
+        old.start()
+
+
+# What only one protocol knows
+
+
+def test_the_leader_of_a_classic_group_dies_before_it_has_handed_out_anything() -> None:
+    with stage(7, FOUR, settings=QUICK) as play:
+        play.work()
+        group = group_of(play, CLASSIC)
+        for _ in range(3):
+            wait_commits(play, group)
+            added = group.add()
+            play.until(lambda: any(is_between(member) for member in group.members), "the group rebalances")
+            play.rest(play.random.uniform(0.0, 1.0))
+            group.kill(play.random.choice([member for member in group.members if member is not added]))
+            settled(play, group)
+
+
+def is_between(member: SimMember) -> bool:
+    return isinstance(member, SimClassicMember) and member.is_rejoining
