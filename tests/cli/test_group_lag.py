@@ -67,7 +67,8 @@ def test_a_group_that_nobody_reads_for(cli: CommandLine, stopped: str, topic: st
     assert found["lag_seconds"] >= 7200
     assert found["loses_data"] is True
     assert found["seconds_to_loss"] + found["lag_seconds"] == pytest.approx(7 * 86_400, abs=5)
-    assert not found["consumed_per_second"] and found["member_id"] is None
+    assert not found["consumed_per_second"]
+    assert found["member_id"] is None
 
 
 def test_it_is_said_to_people(cli: CommandLine, stopped: str, topic: str) -> None:
@@ -77,7 +78,8 @@ def test_it_is_said_to_people(cli: CommandLine, stopped: str, topic: str) -> Non
     assert lines[2] == f"verdict   stopped: {topic}-0: 6 records unread, and no member reads the partition"
     row = lines[-1].split()
     assert row[:5] == [topic, "0", "4", "10", "6"]
-    assert "2 h" in lines[-1] and "6 d 22 h" in lines[-1]
+    assert "2 h" in lines[-1]
+    assert "6 d 22 h" in lines[-1]
     assert lines[-1].endswith("stopped")
 
 
@@ -129,7 +131,7 @@ def test_offsets_of_a_compacted_topic_are_not_records(cli: CommandLine, bootstra
 
 
 def test_what_was_deleted_unread(cli: CommandLine, stopped: str, topic: str) -> None:
-    cli.ok("topic", "trim", topic, "--to", "7", "--partition", "0", "--yes")
+    cli.ok("topic", "trim", topic, "--before", "7", "--partition", "0", "--yes")
     found = only(cli.ok("group", "lag", stopped, "--window", "0", "--json").objects)
     assert (found["lost_records"], found["lag"], found["verdict"]) == (3, 3, "lost data")
     assert "already lost 3 records" in cli.ok("group", "lag", stopped, "--window", "0").lines[-1]

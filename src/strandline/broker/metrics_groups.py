@@ -127,8 +127,8 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
     Metric(
         "strandline_group_lag_records",
         "gauge",
-        "Offsets between the committed one, or the log start if that is later, and the high watermark, at the last look "
-        "(`group.lag.interval.ms`), wherever the partition is led.",
+        "Offsets between the committed one, or the log start if that is later, and the high watermark, wherever the "
+        "partition is led; as of the last look (`group.lag.interval.ms`), like the others below.",
         _judged(lambda figures: figures.lag),
         _POSITION,
     ),

@@ -225,10 +225,7 @@ class LagReading:
             if each.offset >= 0 and each.error is None and self._is_wanted(each.topic)
         }
         readers = {
-            place: member
-            for member in group.members or ()
-            for place in member.owned or ()
-            if self._is_wanted(place[0])
+            place: member for member in group.members or () for place in member.owned or () if self._is_wanted(place[0])
         }
         return _Seen(group, committed, readers)
 

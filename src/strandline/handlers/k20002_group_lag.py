@@ -1,4 +1,4 @@
-"""GroupLag (20002), version 0: how far groups were behind in the last minutes. Strandline's own; no other broker has it.
+"""GroupLag (20002), version 0: how far groups were behind in the last minutes. No other broker knows this request.
 
 Asked of the node that coordinates the groups, which looks at them every `group.lag.interval.ms`. So that who asks knows
 rates and verdicts at once, without looking for a while. A group that the node does not coordinate, or has not looked

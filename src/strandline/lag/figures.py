@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from strandline.lag.samples import NO_POSITION, UNKNOWN, Sample, Window
@@ -114,7 +115,7 @@ def _lag_trend(window: Window) -> int:
     if lags[-1] < lags[0]:
         return -1
     # In the manner of Burrow: a reader that gained on the end even once, or reached it, is not falling behind.
-    only_grew = all(before <= after for before, after in zip(lags, lags[1:], strict=False))
+    only_grew = all(before <= after for before, after in pairwise(lags))
     return 1 if only_grew and lags[0] > 0 and lags[-1] > lags[0] else 0
 
 

@@ -5,6 +5,7 @@ Looks at which nothing had changed are kept as two, the first and the last: a no
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 NO_POSITION: Final = -1
@@ -79,7 +80,7 @@ class Window:
 
     def passed_at_ms(self, offset: int) -> int | None:
         """About when the end of the log passed `offset`, which is when that record was written, as far as was seen."""
-        for before, after in zip(self.samples, self.samples[1:], strict=False):
+        for before, after in pairwise(self.samples):
             if before.end <= offset < after.end:
                 share = (offset - before.end) / (after.end - before.end)
                 return before.at_ms + round(share * (after.at_ms - before.at_ms))

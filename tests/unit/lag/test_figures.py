@@ -7,16 +7,17 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.lag.series import DAY_MS, seen, story, window_of
 
 from strandline.lag.figures import NEVER, Retention, figures
 from strandline.lag.samples import NO_POSITION, UNKNOWN, Sample, Window
-from tests.unit.lag.series import DAY_MS, seen, story, window_of
 
 
 def test_one_look_tells_the_lag_and_no_rates() -> None:
     told = seen(window_of([Sample(0, 40, 10, 100, 2_500)]))
     assert (told.committed, told.lag, told.lag_s) == (40, 60, 2.5)
-    assert told.consumed_per_s is None and told.produced_per_s is None
+    assert told.consumed_per_s is None
+    assert told.produced_per_s is None
 
 
 def test_rates_are_those_of_the_window() -> None:
@@ -75,7 +76,9 @@ def test_the_nearer_limit_counts() -> None:
     window = story(seconds=60, written_per_s=10, lag=100, age_s=100)
     by_time = seen(window, Retention(time_ms=DAY_MS)).time_to_loss_s
     by_size = seen(window, Retention(size_bytes=1_000_000)).time_to_loss_s
-    assert by_time is not None and by_size is not None and by_size < by_time
+    assert by_time is not None
+    assert by_size is not None
+    assert by_size < by_time
     assert seen(window, Retention(DAY_MS, 1_000_000)).time_to_loss_s == by_size
 
 
@@ -132,7 +135,8 @@ def test_figures_are_never_absurd(
 ) -> None:
     window = any_window(looks)
     told = figures(window, Retention(time_ms, size_bytes))
-    assert told.lost >= 0 and told.beyond >= 0
+    assert told.lost >= 0
+    assert told.beyond >= 0
     assert not (told.lost and told.beyond)
     for figure in (told.lag, told.lag_s, told.time_to_loss_s, told.consumed_per_s, told.produced_per_s):
         # A reset and a log that was made anew begin a new window, so no rate is negative.
@@ -140,7 +144,8 @@ def test_figures_are_never_absurd(
     if told.lag is not None:
         assert told.lag <= told.end - told.log_start
     if told.lag == 0 and not told.lost:
-        assert told.lag_s == 0 and told.time_to_loss_s == NEVER
+        assert told.lag_s == 0
+        assert told.time_to_loss_s == NEVER
     if time_ms is None and size_bytes is None and told.committed is not None and not told.lost:
         assert told.time_to_loss_s == NEVER
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.lag.series import window_of
 
 from strandline.lag.samples import SAMPLES_MAX, WINDOW_MS, Sample, Window
-from tests.unit.lag.series import window_of
 
 
 def test_a_position_at_which_nothing_happens_is_kept_as_two_samples() -> None:
@@ -72,7 +72,8 @@ def test_whatever_comes_the_last_sample_stays_and_times_go_up(looks: list[tuple[
     for step_ms, committed, start, end in looks:
         at_ms += step_ms
         window.add(Sample(at_ms, committed, start, max(start, end)))
-        assert window.last.at_ms == at_ms and window.last.committed == committed
+        assert window.last.at_ms == at_ms
+        assert window.last.committed == committed
         times = [sample.at_ms for sample in window.samples]
         assert times == sorted(times)
         assert len(times) <= SAMPLES_MAX

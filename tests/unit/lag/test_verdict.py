@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.lag.series import DAY_MS, story, told, window_of
+from tests.unit.lag.test_figures import any_window, samples
 
 from strandline.lag.figures import NEVER, Retention, figures
 from strandline.lag.samples import NO_POSITION, Sample
 from strandline.lag.verdict import Verdict, judge, rate, span, worst
-from tests.unit.lag.series import DAY_MS, story, told, window_of
-from tests.unit.lag.test_figures import any_window, samples
 
 
 def test_caught_up_is_ok() -> None:
@@ -37,7 +37,7 @@ def test_a_lag_that_grew_for_a_moment_is_only_behind() -> None:
 
 def test_a_lag_that_shrank_in_between_is_not_falling_behind() -> None:
     committed = [0, 500, 5_000, 5_100, 5_200, 5_300]
-    looks = [Sample(at * 10_000, at_offset, 0, 6_000 + at * 1_000, 60_000) for at, at_offset in enumerate(committed)]
+    looks = [Sample(at * 10_000, at_offset, 0, 5_000 + at * 1_100, 60_000) for at, at_offset in enumerate(committed)]
     assert told(window_of(looks)).verdict is Verdict.BEHIND
 
 
@@ -125,10 +125,12 @@ def test_every_position_gets_a_verdict_and_a_sentence(
     judgement = judge(seen, is_read=is_read)
     assert judgement.why
     if judgement.verdict is Verdict.OK:
-        assert not seen.lost and not seen.beyond
+        assert not seen.lost
+        assert not seen.beyond
         assert seen.lag == 0 or (seen.lag_s is not None and seen.lag_s <= 10)
     if judgement.verdict is Verdict.WILL_LOSE_DATA:
-        assert seen.time_to_loss_s is not None and seen.time_to_loss_s < 86_400
+        assert seen.time_to_loss_s is not None
+        assert seen.time_to_loss_s < 86_400
     if is_read:
         assert judgement.verdict is not Verdict.STOPPED
 

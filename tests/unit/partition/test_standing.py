@@ -43,7 +43,8 @@ def test_bytes_of_later_segments_lie_behind_it_too(tmp_path: Path) -> None:
         log.roll(NOON_MS)
     assert len(log.segments) == 5
     standing = stand(log, 4)
-    assert standing is not None and standing.base_offset == 3
+    assert standing is not None
+    assert standing.base_offset == 3
     assert size_behind(log, standing) == 3 * SIZE
     append(log, batch_of([b"x" * 100] * 3))
     assert size_behind(log, standing) == 4 * SIZE
