@@ -487,3 +487,34 @@ def test_records_of_a_deleted_topic_are_not_in_its_namesake(seed: int) -> None:
             leader.kill()
             play.wait(acknowledged=40)
             leader.start()
+
+
+# A start takes time: what comes in between
+
+
+@pytest.mark.parametrize("how", ["stop", "kill", "power_cut"])
+def test_a_node_that_ends_while_it_opens_its_logs_loses_nothing(how: str) -> None:
+    """What it has not opened yet stays as the life before left it: neither forgotten nor taken for whole."""
+    with stage(3, dataclasses.replace(ORDERS, partitions=6)) as play:
+        play.work()
+        for _ in range(3):
+            play.wait(acknowledged=60)
+            follower = play.random.choice(play.followers("orders"))
+            follower.kill()
+            play.rest(play.random.uniform(0.0, 0.5))
+            follower.start()
+            half_open = begin_opening(play, follower)
+            getattr(follower, how)()
+            play.until(lambda follower=follower: not follower.is_up, "the node has ended")
+            assert len(half_open) < 6
+            follower.start()
+            play.wait_whole()
+
+
+def begin_opening(play: Play, follower: SimNode) -> list[str]:
+    """Let the node open one log in each turn, until the first is there; the logs that are."""
+    node = follower.node
+    assert node is not None
+    node.replicas.work_s_max = -1.0
+    play.until(lambda: any(each.topic == "orders" for each in node.replicas.all()), "the first log is open")
+    return [repr(each) for each in node.replicas.all() if each.topic == "orders"]

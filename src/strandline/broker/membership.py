@@ -142,8 +142,7 @@ class Membership:
         metadata.write_now(records)
         # What the former life left may come before the registration, whose offset is the epoch.
         self.lifecycle.adopt(metadata.image.brokers[node.node_id].epoch)
-        self._open()
-        node.be_ready()
+        self._open(node.be_ready, at_once=True)
 
     def _register_controller(self) -> None:
         node = self._node
@@ -168,16 +167,20 @@ class Membership:
         lifecycle = self.lifecycle
         if self._is_open or not 0 <= lifecycle.broker_epoch <= self.metadata.image.applied_offset:
             return
-        self._open()
-        lifecycle.be_ready()
+        self._open(lifecycle.be_ready, at_once=False)
 
-    def _open(self) -> None:
+    def _open(self, then: Callable[[], object], *, at_once: bool) -> None:
         node = self._node
+
+        def open_door() -> None:
+            if not node.dispatcher.is_stopping:
+                node.checkpoints.write_all()
+                node.client_door.open()
+                then()
+
         self._is_open = True
         node.dynamic_config.apply()
-        node.replicas.open_all()
-        node.checkpoints.write_all()
-        node.client_door.open()
+        node.replicas.open_all(open_door, at_once=at_once)
 
     # What the quorum says
 

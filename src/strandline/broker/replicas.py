@@ -69,6 +69,7 @@ class Replicas:
         """Told the names of topics that came, went, got more partitions or other replicas, when all that is done."""
         self._names: dict[bytes, str] = {}
         self._flushed_by_time: dict[Partition, float] = {}
+        self.work_s_max = WORK_S_MAX
         self._work: deque[Callable[[], object]] = deque()
         self._is_working = False
         self._logs = ReplicaLogs(node)
@@ -147,12 +148,20 @@ class Replicas:
 
     # Following the metadata
 
-    def open_all(self) -> None:
-        """After a start, when the image is up to date: open what it says is here, before anything else happens."""
+    def open_all(self, then: Callable[[], object], *, at_once: bool) -> None:
+        """After a start, when the image is up to date: open what it says is here, then call `then`.
+
+        Logs that nobody closed are read again, which may take minutes. A node that is alone has nothing else to do; one
+        of several votes, leads the quorum perhaps, and must not be silent meanwhile.
+        """
         self._logs.sort_out()
         for topic in self._node.image.topics.values():
-            for index in range(len(topic.partitions)):
-                self._follow_image(topic.id, index)
+            self._work.extend(partial(self._follow_image, topic.id, index) for index in range(len(topic.partitions)))
+        self._work.append(then)
+        if not at_once:
+            self._maybe_work_off()
+        while self._work and at_once:
+            self._work.popleft()()
 
     def on_metadata(self, records: list[Any], then: Callable[[], object]) -> None:
         """Do what records ask that have just been committed, a share per turn of the loop; then call `then`."""
@@ -240,7 +249,7 @@ class Replicas:
     def _work_off(self) -> None:
         """Thousands of new logs take seconds: clients are served in between."""
         runtime = self._node.runtime
-        until = runtime.monotonic() + WORK_S_MAX
+        until = runtime.monotonic() + self.work_s_max
         self._is_working = True
         while self._work:
             self._work.popleft()()
@@ -381,7 +390,8 @@ class Replicas:
             partition.producers.expire(before_ms=before_ms)
 
     def close(self) -> None:
-        """No more fetching, proposing or looking; the logs are closed by whoever stops the node."""
+        """No more opening, fetching, proposing or looking; the logs are closed by whoever stops the node."""
+        self._work.clear()
         self.fetchers.close()
         self.in_sync.close()
         self.health.close()

@@ -24,6 +24,9 @@ from strandline.testing.sim_runtime import SimHost, SimRuntime
 CLIENT_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
 DATA: Final = Path("data")
+BUSY_SHARE: Final = 0.5
+"""Of the lives of a node, how many open and make one log in each turn of the loop: time stands still within a turn, so
+otherwise all would be done in one, and nothing ever come in between."""
 RESTART_S: Final = 1.0
 """After how long a process that ended by itself is started again."""
 
@@ -86,6 +89,8 @@ class SimNode:
             node.watchdog.start = node.gc_pauses.start = _nothing  # type: ignore[method-assign]
             node.directory.new_hex = lambda: f"{runtime.random.getrandbits(128):032x}"
             node.on_failed = self._on_failed
+            if self.cluster.loop.derive(f"work {self.name} {self.lives}").random() < BUSY_SHARE:
+                node.replicas.work_s_max = -1.0
             self.node = node
             node.start()
         except (StrandlineError, OSError) as error:
