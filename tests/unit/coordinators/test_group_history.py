@@ -37,9 +37,9 @@ def topics(*names: str) -> tuple[tuple[str, bytes], ...]:
 
 
 def owns(*partitions: int, topic: str = "t") -> bytes:
-    return encode_assignment(
-        ConsumerProtocolAssignment(assigned_partitions=[TopicPartition(topic=topic, partitions=list(partitions))]), 1
-    )
+    # With user data that is not null, because the trace of a story shows assignments as text.
+    assigned = [TopicPartition(topic=topic, partitions=list(partitions))]
+    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=assigned, user_data=b""), 1)
 
 
 def name_of(topic_id: uuid.UUID) -> str:
