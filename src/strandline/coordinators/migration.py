@@ -137,7 +137,22 @@ def _as_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
         # As if long ago: the target for the member that joins need not wait.
         now_ms=0,
     )
+    if group.state is not GroupState.STABLE or not _is_complete(consumer, topics):
+        # A static member that takes its seat changes nothing, so it would be left at an assignment that is none.
+        consumer.group_epoch += 1
     return consumer
+
+
+def _is_complete(group: ConsumerGroup, topics: Topics) -> bool:
+    """Whether every partition of the topics is owned, by a member that subscribes to its topic."""
+    wanted = sum(facts.partitions for name in group.subscribed_topic_names if (facts := topics.named(name)))
+    owned = sum(
+        len(partitions)
+        for member in group.members.values()
+        for topic_id, partitions in member.assigned.items()
+        if (facts := topics.by_id(topic_id)) and facts.name in member.subscribed_topic_names
+    )
+    return owned == wanted
 
 
 def _unowned(

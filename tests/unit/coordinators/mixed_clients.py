@@ -545,6 +545,8 @@ class ConsumerClient(Client):
             self.lose()
             self.target = None
             self.epoch = 0
+            if code is ErrorCode.UNRELEASED_INSTANCE_ID:
+                self.die()
             return
         self.epoch = response.member_epoch
         self.must_tell = False

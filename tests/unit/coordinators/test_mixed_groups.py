@@ -1,0 +1,122 @@
+"""Consumers of both protocols come, go, stop for a while and lose answers, and coordinators die: from many seeds.
+
+What must hold is checked after every event by the table: no partition is ever owned by two that could commit for it,
+and no timer or member is forgotten. In the end, when all is quiet, everything is owned by somebody who lives, and the
+group speaks the protocol that its members speak.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from tests.unit.coordinators.mixed_clients import ClassicClient, Client, ConsumerClient, Table
+
+from strandline.coordinators.classic_group import ClassicGroup, GroupState
+from strandline.coordinators.consumer_group import ConsumerGroup, ConsumerGroupState
+
+CLIENTS_MAX = 5
+STEPS = 150
+
+
+def newcomer(table: Table, choice: Random, *, cooperative: bool) -> Client:
+    name = f"c{len(table.clients)}"
+    instance_id = choice.choice((None, None, None, "s1", "s2"))
+    if choice.random() < 0.5:
+        return ConsumerClient(table, name, instance_id=instance_id)
+    return ClassicClient(
+        table,
+        name,
+        instance_id=instance_id,
+        cooperative=cooperative,
+        metadata_version=choice.choice((1, 3) if cooperative else (0, 1, 3)),
+        join_version=choice.choice((3, 5, 9)),
+    )
+
+
+def disturb(table: Table, choice: Random, *, cooperative: bool) -> None:
+    living = [client for client in table.clients if client.is_alive]
+    client = choice.choice(living) if living else None
+    match choice.randrange(24):
+        case 0 | 1 if len(living) < CLIENTS_MAX:
+            newcomer(table, choice, cooperative=cooperative)
+        case 2 if client is not None:
+            client.die()
+        case 3 if client is not None:
+            client.leave()  # type: ignore[attr-defined]
+        case 4 if isinstance(client, ConsumerClient) and client.instance_id is not None:
+            client.leave(for_good=False)
+        case 5 | 6 if client is not None:
+            client.is_paused = not client.is_paused
+        case 7 if client is not None:
+            client.is_deaf = True
+        case 8:
+            table.restart()
+        case 9:
+            table.pass_ms(choice.choice((500, 5_000, 12_000, 40_000)))
+        case 10 if client is not None:
+            client.topics = choice.choice((("t", "u"), ("t", "u"), ("t",)))
+            if isinstance(client, ClassicClient) and client.next == "heartbeat" and client.waits is None:
+                client.next = "join"
+            elif isinstance(client, ConsumerClient):
+                client.must_tell = True
+        case _:
+            if client is not None and not client.is_paused:
+                client.act()
+            table.pass_ms(choice.choice((1, 300, 1_500)))
+
+
+def settle(table: Table) -> None:
+    """Everybody wakes up and hears well; sessions of the dead end."""
+    for client in table.clients:
+        client.is_paused = client.is_deaf = False
+        client.topics = ("t", "u")
+        if isinstance(client, ClassicClient) and client.waits is None and client.next == "heartbeat":
+            client.next = "join"
+        elif isinstance(client, ConsumerClient):
+            client.must_tell = True
+    table.rounds(60, pause_ms=2_000)
+
+
+def run(seed: int, steps: int = STEPS) -> Table:
+    choice = Random(seed)
+    # Classic members agree on one protocol, and it is the one or the other.
+    cooperative = choice.random() < 0.5
+    table = Table(seed)
+    for _ in range(2):
+        newcomer(table, choice, cooperative=cooperative)
+    for _ in range(steps):
+        disturb(table, choice, cooperative=cooperative)
+    if not any(client.is_alive for client in table.clients):
+        newcomer(table, choice, cooperative=cooperative)
+    settle(table)
+    return table
+
+
+def check_end(table: Table, seed: int) -> None:
+    living = [client for client in table.clients if client.is_alive]
+    if not living:
+        # Two processes had one instance id, and the last of them gave up.
+        return
+    assert table.is_shared_out(), (seed, table.owners(), table.told[-30:])
+    group = table.group
+    assert group is not None
+    assert set(group.members) == {client.member_id for client in living}, seed
+    if any(isinstance(client, ConsumerClient) for client in living):
+        assert isinstance(group, ConsumerGroup), seed
+        assert group.state is ConsumerGroupState.STABLE
+    else:
+        assert isinstance(group, ClassicGroup), seed
+        assert group.state is GroupState.STABLE
+    assert all(client.may_commit() for client in living if client.owned), seed
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nothing_is_owned_twice_and_in_the_end_everything_once(seed: int) -> None:
+    check_end(run(seed), seed)
+
+
+@pytest.mark.slow
+def test_the_same_from_many_more_seeds() -> None:
+    for seed in range(1_000, 4_000):
+        check_end(run(seed, steps=300), seed)
