@@ -15,6 +15,7 @@ from tests.unit.log.manual_runtime import ManualRuntime
 
 from strandline.broker.replicas import Replicas
 from strandline.codec.messages.config_record import ConfigRecord
+from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
 from strandline.codec.messages.topic_record import TopicRecord
@@ -53,8 +54,11 @@ class World:
             directory=self.directory,
             config=BrokerConfig.load("", {}),
             groups=SimpleNamespace(on_topic_deleted=self.forgotten.append),
+            dynamic_config=SimpleNamespace(apply=lambda: None),
         )
         self.replicas = Replicas(node)
+        self.changed: list[tuple[str, ...]] = []
+        self.replicas.on_topics_changed = self.changed.append
         self.offset = 0
 
     def apply(self, *records: Any) -> None:
@@ -213,3 +217,28 @@ def test_one_bad_log_is_one_offline_partition(world: World) -> None:
     assert [None if each is None else each.log_end_offset for each in partitions] == [3, 3, None]
     assert isinstance(again.replicas.offline[TopicPartition("orders", 2)], CorruptLog)
     assert path.read_bytes() == bytes(damaged)
+
+
+def test_who_cares_for_topics_is_told_when_one_comes_grows_moves_or_goes(world: World) -> None:
+    topic_id = world.create("orders", 2)
+    world.create("users", 1)
+    world.apply(PartitionRecord(partition_id=2, topic_id=topic_id, replicas=[1], isr=[1], leader=1))
+    world.apply(PartitionChangeRecord(partition_id=0, topic_id=topic_id, replicas=[1, 2]))
+    world.apply(RemoveTopicRecord(topic_id=topic_id))
+    assert world.changed == [("orders",), ("users",), ("orders",), ("orders",), ("orders",)]
+
+
+def test_a_new_leader_is_no_news_about_a_topic(world: World) -> None:
+    topic_id = world.create("orders", 1)
+    world.changed.clear()
+    world.apply(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=1))
+    assert world.changed == []
+
+
+def test_after_a_snapshot_any_topic_may_have_changed(world: World) -> None:
+    topic_id = world.create("orders", 1)
+    world.create("users", 1)
+    world.changed.clear()
+    world.image.apply(RemoveTopicRecord(topic_id=topic_id))
+    world.replicas.on_image_replaced()
+    assert world.changed == [("orders", "users")]
