@@ -17,7 +17,8 @@ from bench.stage import Stage
 
 
 def arguments() -> argparse.Namespace:
-    scenarios = "\n".join(f"  {name:18}{scenario.SUMMARY}" for name, scenario in SCENARIOS.items())
+    width = max(map(len, SCENARIOS))
+    scenarios = "\n".join(f"  {name:{width}}  {scenario.SUMMARY}" for name, scenario in SCENARIOS.items())
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description=f"Measure Strandline beside Apache Kafka {KAFKA_VERSION}.",

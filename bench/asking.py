@@ -48,6 +48,19 @@ def response_class(request: type[Message]) -> type[Message]:
     return found
 
 
+def request_bytes(message: Message, version: int) -> bytes:
+    """A request as it goes over the wire, its size in front."""
+    head = struct.pack(">hhih", message.API_KEY, version, 1, len(_CLIENT_ID)) + _CLIENT_ID
+    content = head + (b"\0" if version >= message.FLEXIBLE_FROM else b"") + encode(message, version)
+    return struct.pack(">i", len(content)) + content
+
+
+def answer_in(request: type[Message], version: int, content: bytes) -> Any:
+    """The answer that follows its size."""
+    at = 5 if version >= request.FLEXIBLE_FROM else 4
+    return decode(response_class(request), version, memoryview(content), at)[0]
+
+
 class Question:
     """A blocking connection to one node, for messages of any kind."""
 
@@ -63,15 +76,18 @@ class Question:
         self.socket.close()
 
     def ask(self, message: Message, version: int) -> Any:
-        is_flexible = version >= message.FLEXIBLE_FROM
-        head = struct.pack(">hhih", message.API_KEY, version, 1, len(_CLIENT_ID)) + _CLIENT_ID
-        content = head + (b"\0" if is_flexible else b"") + encode(message, version)
-        self.socket.sendall(struct.pack(">i", len(content)) + content)
+        self.say(message, version)
+        return self.hear(type(message), version)
+
+    def say(self, message: Message, version: int) -> None:
+        """Send without waiting: who speaks for many asks all of them first."""
+        self.socket.sendall(request_bytes(message, version))
+
+    def hear(self, request: type[Message], version: int) -> Any:
         (size_bytes,) = struct.unpack(">i", self._receive(4))
         if not 0 <= size_bytes <= ANSWER_BYTES_MAX:
             raise PeerClosed(f"an answer of {size_bytes} bytes")
-        answer = self._receive(size_bytes)
-        return decode(response_class(type(message)), version, memoryview(answer), 5 if is_flexible else 4)[0]
+        return answer_in(request, version, self._receive(size_bytes))
 
     def _receive(self, size_bytes: int) -> bytes:
         received = bytearray()

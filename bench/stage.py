@@ -69,13 +69,14 @@ class Stage:
         name: str,
         *,
         settings: Mapping[str, str] | None = None,
+        both: Mapping[str, str] | None = None,
         open_files_max: int | None = None,
         wait: bool = True,
     ) -> Broker:
-        """Start one broker by the name of its column; settings are Strandline's and Kafka stays stock."""
+        """Start one broker by the name of its column; `settings` are Strandline's, `both` go to Kafka, too."""
         starter = self.starters()[name]
         root = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.root)) / "node"
-        wanted = settings if starter is start_strandline else None
+        wanted = {**((settings or {}) if starter is start_strandline else {}), **(both or {})}
         broker = starter(root, settings=wanted, open_files_max=open_files_max, name=name, wait=wait)
         self._alive.append(broker)
         self.commands.setdefault(name, " ".join(broker.command).replace(str(CACHE.parent.parent), "."))
@@ -110,14 +111,20 @@ class Stage:
 
     @contextmanager
     def fresh_pair(
-        self, *, settings: Mapping[str, str] | None = None, open_files_max: int | None = None, warm: bool = False
+        self,
+        *,
+        settings: Mapping[str, str] | None = None,
+        both: Mapping[str, str] | None = None,
+        open_files_max: int | None = None,
+        warm: bool = False,
     ) -> Iterator[list[Broker]]:
         """Brokers of the scenario's own, alone on the machine: the shared pair is put away first."""
         self.put_shared_pair_away()
         brokers = []
         try:
             for name in self.starters():
-                brokers.append(self.start(name, settings=settings or ASYNC_FLUSH, open_files_max=open_files_max))
+                wanted = settings or ASYNC_FLUSH
+                brokers.append(self.start(name, settings=wanted, both=both, open_files_max=open_files_max))
             if warm:
                 warm_up(brokers, rounds=self.warm_rounds, quick=self.quick, say=self.say)
             yield brokers
