@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from strandline.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from strandline.coordinators import regex_subscriptions
@@ -20,6 +20,12 @@ from strandline.errors import ErrorCode, RequestError
 
 MEMBER_ID_FROM_VERSION = 1
 """From here on a client makes its member id itself, before it joins."""
+
+SUBSCRIPTION_BYTES_MAX = 768 * 1024
+"""Of the topics that one member names. They are one record, which must fit into a batch of `__consumer_offsets`."""
+
+LENGTH_BYTES = 3
+"""What the length of a name takes at most, in a record."""
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, api_version: int, config: GroupConfig) -> None:
@@ -48,8 +54,21 @@ def check_request(request: ConsumerGroupHeartbeatRequest, api_version: int, conf
             f"ServerAssignor {request.server_assignor} is not supported. "
             f"Supported assignors: {', '.join(config.consumer_assignors)}.",
         )
+    if request.subscribed_topic_names:
+        check_size(request.subscribed_topic_names)
     if request.subscribed_topic_regex:
         regex_subscriptions.check(request.subscribed_topic_regex)
+
+
+def check_size(names: Sequence[str]) -> None:
+    size = sum(map(len, names)) + LENGTH_BYTES * len(names)
+    # A character takes four bytes at most; they are only counted one by one where that matters.
+    if 4 * size > SUBSCRIPTION_BYTES_MAX and (
+        sum(len(name.encode()) for name in names) + LENGTH_BYTES * len(names) > SUBSCRIPTION_BYTES_MAX
+    ):
+        raise RequestError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"The topic names take more than {SUBSCRIPTION_BYTES_MAX} bytes."
+        )
 
 
 def check_join(request: ConsumerGroupHeartbeatRequest) -> None:
@@ -138,8 +157,9 @@ def invalid(why: str) -> RequestError:
     return RequestError(ErrorCode.INVALID_REQUEST, why)
 
 
-def not_found(group_id: str) -> RequestError:
-    return RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+def not_found(request: ConsumerGroupHeartbeatRequest) -> RequestError:
+    what = "Consumer group" if request.member_epoch >= JOIN_EPOCH else "Group"
+    return RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {request.group_id} not found.")
 
 
 def not_a_consumer_group(group_id: str) -> RequestError:

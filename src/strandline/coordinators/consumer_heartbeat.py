@@ -126,18 +126,18 @@ def new_member_id(random: Random) -> str:
 
 
 def live_on(groups: MutableMapping[str, Group], event: ConsumerHeartbeat, turn: Turn) -> ConsumerGroupHeartbeatResponse:
-    group = consumer_group(groups, event.request.group_id)
+    group = consumer_group(groups, event.request)
     member = check_is_known(group, event.request)
     check_epoch(member, event.request)
     return proceed(group, member, event, [], turn)
 
 
-def consumer_group(groups: MutableMapping[str, Group], group_id: str) -> ConsumerGroup:
-    group = groups.get(group_id)
+def consumer_group(groups: MutableMapping[str, Group], request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
+    group = groups.get(request.group_id)
     if group is None:
-        raise not_found(group_id)
+        raise not_found(request)
     if isinstance(group, ClassicGroup):
-        raise not_a_consumer_group(group_id)
+        raise not_a_consumer_group(request.group_id)
     return group
 
 
@@ -252,7 +252,7 @@ def assignment_of(partitions: Partitions) -> Assignment:
 def leave(
     groups: MutableMapping[str, Group], request: ConsumerGroupHeartbeatRequest, turn: Turn
 ) -> ConsumerGroupHeartbeatResponse:
-    group = consumer_group(groups, request.group_id)
+    group = consumer_group(groups, request)
     member = check_is_known(group, request)
     if request.member_epoch == STATIC_LEAVE_EPOCH:
         keep_seat(group, member, turn)

@@ -1,7 +1,8 @@
 """ConsumerGroupHeartbeat (68), versions 0-1: all that a member of the consumer protocol (KIP-848) has to say.
 
 Honoured: member ids of the client (1) and of the coordinator (0), static members, subscriptions by name and by
-pattern (1), server-side assignors. Throttle time is always 0.
+pattern (1), server-side assignors. UNSUPPORTED_VERSION while the cluster's `group.version` is 0 or the broker does not
+serve the protocol (`group.coordinator.rebalance.protocols`). Throttle time is always 0.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from strandline.coordinators.call import Call
 from strandline.coordinators.events import ConsumerHeartbeat
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
+from strandline.quorum.cluster_image import GROUP_VERSION
 
 API_KEY = 68
 VERSIONS = (0, 1)
 
 
 def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | None:
+    if not context.node.image.features.get(GROUP_VERSION, 0):
+        return refusal(ErrorCode.UNSUPPORTED_VERSION)
     call = Call(context.reply, refusal=refusal)
     context.node.groups.submit(
         request.group_id,

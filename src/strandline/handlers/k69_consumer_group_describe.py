@@ -2,7 +2,7 @@
 
 A group that does not exist or is a classic one is GROUP_ID_NOT_FOUND. Authorized operations are all of them while there
 are no access rules. A group that is named twice is described once, so that an answer is never larger than all groups
-together. Many groups are described over several turns of the loop.
+together. Many groups are described over several turns of the loop. UNSUPPORTED_VERSION where heartbeats are too.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from strandline.handlers.context import RequestContext
 from strandline.handlers.gathering import Gathering
 from strandline.handlers.k15_describe_groups import GROUP_OPERATIONS
 from strandline.handlers.shares import gradually, joined_response
+from strandline.quorum.cluster_image import GROUP_VERSION
 
 API_KEY = 69
 VERSIONS = (0, 1)
@@ -43,9 +44,13 @@ def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> No
         return encoded(DescribedGroup(group_id=group_id, error_code=code))
 
     def ask_all() -> Iterator[None]:
+        is_served = bool(context.node.image.features.get(GROUP_VERSION, 0))
         for group_id in dict.fromkeys(request.group_ids):
             token = gathering.token(refusal=partial(refused, group_id), shape=encoded)
-            context.node.groups.submit(group_id, DescribeConsumerGroup(token, group_id))
+            if is_served:
+                context.node.groups.submit(group_id, DescribeConsumerGroup(token, group_id))
+            else:
+                token.refuse(ErrorCode.UNSUPPORTED_VERSION)
             yield
 
     gradually(context.node.runtime, ask_all(), gathering.end)

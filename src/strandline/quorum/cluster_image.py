@@ -31,6 +31,7 @@ from strandline.codec.messages.unregister_broker_record import UnregisterBrokerR
 from strandline.errors import CorruptLog
 from strandline.quorum.image_parts import (
     ELIGIBLE_LEADER_REPLICAS,
+    GROUP_VERSION,
     LOST_DIRECTORY,
     METADATA_VERSION,
     MIGRATING_DIRECTORY,
@@ -53,6 +54,7 @@ __all__ = [
     "BrokerImage",
     "ClusterImage",
     "ELIGIBLE_LEADER_REPLICAS",
+    "GROUP_VERSION",
     "LOST_DIRECTORY",
     "METADATA_VERSION",
     "MIGRATING_DIRECTORY",

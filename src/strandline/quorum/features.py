@@ -1,8 +1,9 @@
 """Features of the cluster: what this version supports, and what UpdateFeatures may make of it.
 
-Only what works is supported: `metadata.version`, the level of the records in the metadata log, and
+Only what works is supported: `metadata.version`, the level of the records in the metadata log;
 `eligible.leader.replicas.version`, with which the controller remembers who may still lead when the in-sync set is
-empty. The features that Kafka has beside these (group, transaction, share, streams) come with what they stand for.
+empty; and `group.version`, with which groups may use the consumer protocol. The features that Kafka has beside these
+(transaction, share, streams) come with what they stand for.
 The log is always written in the newest level of `metadata.version`, so it can be raised to it (a directory of an older
 Kafka) and never lowered: a reader of the lower level could not read what is there already.
 """
@@ -18,7 +19,12 @@ from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.feature_level_record import FeatureLevelRecord
 from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.cluster_image import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION, RESOURCE_BROKER
+from strandline.quorum.cluster_image import (
+    ELIGIBLE_LEADER_REPLICAS,
+    GROUP_VERSION,
+    METADATA_VERSION,
+    RESOURCE_BROKER,
+)
 from strandline.quorum.new_topics import IN_SYNC_MIN
 
 METADATA_VERSION_LEVEL: Final = 30
@@ -26,10 +32,12 @@ METADATA_VERSION_LEVEL: Final = 30
 METADATA_VERSION_LEVEL_MIN: Final = 7
 """The oldest level that Apache Kafka 4.x reads."""
 ELIGIBLE_LEADER_REPLICAS_LEVEL: Final = 1
+GROUP_VERSION_LEVEL: Final = 1
 
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (METADATA_VERSION_LEVEL_MIN, METADATA_VERSION_LEVEL),
     ELIGIBLE_LEADER_REPLICAS: (0, ELIGIBLE_LEADER_REPLICAS_LEVEL),
+    GROUP_VERSION: (0, GROUP_VERSION_LEVEL),
 }
 
 # How a level may move, in the numbers of the protocol.
@@ -54,6 +62,7 @@ def bootstrap_records(config: BrokerConfig) -> list[Any]:
     records: list[Any] = [
         FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL),
         FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=ELIGIBLE_LEADER_REPLICAS_LEVEL),
+        FeatureLevelRecord(name=GROUP_VERSION, feature_level=GROUP_VERSION_LEVEL),
     ]
     in_sync_min = config.given.get(IN_SYNC_MIN)
     if in_sync_min is not None:

@@ -28,9 +28,10 @@ def test_api_versions_come_from_the_table_that_dispatches(version: int) -> None:
     if version >= 3:
         assert [(f.name, f.max_version_level) for f in answer.finalized_features] == [
             ("eligible.leader.replicas.version", 1),
+            ("group.version", 1),
             ("metadata.version", 30),
         ]
-        may_be_off = [("eligible.leader.replicas.version", 0, 1)] if version >= 4 else []
+        may_be_off = [("eligible.leader.replicas.version", 0, 1), ("group.version", 0, 1)] if version >= 4 else []
         assert [(f.name, f.min_version, f.max_version) for f in answer.supported_features] == [
             ("metadata.version", 7, 30),
             *may_be_off,
