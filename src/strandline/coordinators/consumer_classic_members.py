@@ -8,11 +8,11 @@ The group computes the assignment itself, so none of these members leads, and no
     SyncGroup   -> what is assigned to it in this epoch
 
 One that rebalances eagerly gives up everything before it joins and so arrives in one round; a cooperative one comes
-once to hear what it has to give up, and again when it has done so. It is given the rebalance timeout to come when it was
-told to, and again to ask for its assignment.
+once to hear what it has to give up, and again when it has done so. It is given the rebalance timeout to come when it
+was told to, and again to ask for its assignment.
 
-Narrower than Kafka: a member that is unknown and claims to own partitions is refused. It was fenced and has not noticed;
-let in, it would read on until it asks for its assignment, beside the new owner.
+Narrower than Kafka: a member that is unknown and claims to own partitions is refused. It was fenced and has not
+noticed; let in, it would read on until it asks for its assignment, beside the new owner.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from strandline.codec.messages.sync_group_request import SyncGroupRequest
 from strandline.codec.messages.sync_group_response import SyncGroupResponse
 from strandline.coordinators import join as classic_join
 from strandline.coordinators import migration
-from strandline.coordinators.classic_group import Protocol
 from strandline.coordinators.consumer_fencing import remove_members, restart_session
 from strandline.coordinators.consumer_group import ClassicMember, ConsumerGroup, ConsumerMember, Group, MemberState
 from strandline.coordinators.consumer_protocol import PROTOCOL_TYPE, decode_subscription, encode_assignment, version_of
@@ -52,8 +51,10 @@ if TYPE_CHECKING:
 # ---- JoinGroup
 
 
-def join(groups: MutableMapping[str, Group], group: ConsumerGroup, event: JoinGroup, turn: Turn, random: Random) -> None:
-    """Answered at once, unless it makes the group classic: then the JoinGroup may wait there for the next generation."""
+def join(
+    groups: MutableMapping[str, Group], group: ConsumerGroup, event: JoinGroup, turn: Turn, random: Random
+) -> None:
+    """Answered at once, unless it makes the group classic: there the JoinGroup may wait for the next generation."""
     try:
         subscription = joining_subscription(group, event.request, turn)
     except RequestError as refused:
@@ -367,9 +368,7 @@ def leave(groups: MutableMapping[str, Group], group: ConsumerGroup, event: Leave
         except RequestError as refused:
             code = refused.code
         response.members.append(
-            MemberResponse(
-                member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code
-            )
+            MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code)
         )
     if leaving:
         remove_members(groups, group, list(leaving.values()), turn)

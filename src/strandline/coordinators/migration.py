@@ -1,5 +1,5 @@
-"""A live group changes its protocol: from classic to consumer when the first consumer of the new kind joins it, and back
-when the last one is gone.
+"""A live group changes its protocol: from classic to consumer when the first consumer of the new kind joins it, and
+back when the last one is gone.
 
     ClassicGroup --(ConsumerGroupHeartbeat with epoch 0)--> ConsumerGroup, its members still speak the classic protocol
     ConsumerGroup --(only members of the classic protocol are left)--> ClassicGroup, which rebalances
@@ -9,8 +9,8 @@ may still read. The generation becomes the epoch and the epoch the generation, s
 of a change are asked for at once: those that end the group of the one kind, then those that begin the other.
 
 Narrower than Kafka: a static consumer that is replaced by a classic one makes a classic group without a rebalance only
-if every member owns exactly what the target gives it; Kafka hands out the target although others may still hold parts
-of it. Wider: what assignors of the common clients add to an assignment for themselves does not stand in the way, and a
+if every member owns exactly what the target gives it; Kafka hands out the target although others may hold parts of
+it. Wider: what assignors of the common clients add to an assignment for themselves does not stand in the way, and a
 consumer group that has only classic members becomes classic whoever leaves it.
 """
 
@@ -59,7 +59,7 @@ COMMON_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-stic
 
 
 def upgraded(group: ClassicGroup, turn: Turn) -> ConsumerGroup:
-    """The consumer group that goes on where the classic one ends; RequestError if that cannot be. Nothing is changed."""
+    """The consumer group that goes on where the classic one ends. Nothing is changed; RequestError if it cannot be."""
     if not turn.config.consumer_migration_policy.allows_upgrade:
         raise _refusal(group, "online upgrade is disabled")
     if group.protocol_type != PROTOCOL_TYPE:
@@ -158,7 +158,7 @@ def _is_complete(group: ConsumerGroup, topics: Topics) -> bool:
 def _unowned(
     owned: Iterable[TopicPartition | OwnedPartitions], group: ConsumerGroup, topics: Topics, *, epoch: int
 ) -> Partitions:
-    """The partitions that exist and that no other member owns: what a leader assigned, the coordinator never checked."""
+    """The partitions that exist and that no other member owns: what a leader assigned was never checked."""
     partitions: Partitions = {}
     for each in owned:
         facts = topics.named(each.topic)
@@ -206,8 +206,10 @@ def downgrade(group: ConsumerGroup, turn: Turn, *, without: Collection[str] = ()
             classic.add(_as_classic_member(member, member.classic), PROTOCOL_TYPE)
     classic.protocol_name = classic.select_protocol()
     for joined in classic.members.values():
-        target = group.target.get(joined.member_id, {})
-        joined.assignment = _assignment(target, turn.topics, joined.metadata_of(classic.protocol_name))
+        # What it may own, not what it was to own: should the group change again before it has rebalanced, others must
+        # not be given what this one still reads.
+        owned = _owned(group.members[joined.member_id])
+        joined.assignment = _assignment(owned, turn.topics, joined.metadata_of(classic.protocol_name))
         restart_session(classic, joined, turn)
     metadata = group_metadata_record(classic, is_agreed=is_agreed(group, without=without))
     turn.append(*consumer_group_tombstones(group), metadata)
@@ -233,6 +235,14 @@ def _as_classic_member(member: ConsumerMember, classic: ClassicMember) -> Member
         session_timeout_ms=classic.session_timeout_ms,
         protocols=classic.protocols,
     )
+
+
+def _owned(member: ConsumerMember) -> dict[UUID, list[int]]:
+    owned: dict[UUID, list[int]] = {}
+    for part in (member.assigned, member.pending_revocation):
+        for topic_id, partitions in part.items():
+            owned.setdefault(topic_id, []).extend(partitions)
+    return owned
 
 
 def _assignment(partitions: Mapping[UUID, Iterable[int]], topics: Topics, metadata: bytes) -> bytes:

@@ -10,11 +10,11 @@ from tests.unit.coordinators.mixed_clients import (
     GROUP,
     REBALANCE_MS,
     SESSION_MS,
+    TOPICS,
     Asked,
     ClassicClient,
     Client,
     ConsumerClient,
-    TOPICS,
     Table,
 )
 
@@ -29,7 +29,6 @@ from strandline.coordinators.group_config import GroupConfig, MigrationPolicy
 from strandline.coordinators.group_shard import GroupShard
 from strandline.coordinators.topics import FixedTopics, TopicFacts
 from strandline.errors import ErrorCode
-
 
 TOPIC_T, TOPIC_U = TOPICS
 
@@ -133,7 +132,9 @@ def test_the_policy_says_which_way(policy: MigrationPolicy, upgrades: bool, down
     assert isinstance(table.group, ConsumerGroup if upgrades else ClassicGroup)
     assert (ErrorCode.GROUP_ID_NOT_FOUND in new.errors) is not upgrades
     if not upgrades:
-        assert "B: GROUP_ID_NOT_FOUND Cannot upgrade classic group orders to consumer group because " in "\n".join(table.told)
+        assert "B: GROUP_ID_NOT_FOUND Cannot upgrade classic group orders to consumer group because " in "\n".join(
+            table.told
+        )
     assert old.owned
 
     table = Table(consumer_migration_policy=policy)
@@ -628,3 +629,24 @@ def test_new_partitions_are_seen_by_classic_members_alone_too() -> None:
     assert old.owned == EVERYTHING | {("t", 4)}
     assert isinstance(table.group, ConsumerGroup)
     assert table.group.members[old.member_id].state is MemberState.STABLE
+
+
+def test_a_group_that_changes_again_before_it_has_rebalanced_takes_nothing_from_who_still_reads() -> None:
+    """A has yet to hear that it is to give up a share, when the group goes back and forth again."""
+    table = Table()
+    old = ClassicClient(table, "A", cooperative=True)
+    classic_group_of(table, old)
+    first = ConsumerClient(table, "B")
+    first.act()
+    first.leave()
+    assert isinstance(table.group, ClassicGroup)
+    second = ConsumerClient(table, "C")
+    for _ in range(3):
+        second.act()
+        table.pass_ms(1_100)
+    assert isinstance(table.group, ConsumerGroup)
+    assert old.owned == EVERYTHING
+    assert not second.owned
+    table.rounds(10)
+    assert table.is_shared_out()
+    assert second.owned
