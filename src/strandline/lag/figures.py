@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 from strandline.lag.samples import NO_POSITION, UNKNOWN, Sample, Window
@@ -18,6 +17,8 @@ NEVER: Final = math.inf
 
 RATE_SPAN_MS_MIN: Final = 1_000
 """Two looks that lie closer together say nothing of a rate."""
+GROWTH_SHARE_MIN: Final = 0.02
+"""A reader that keeps up but for this share of what is written keeps up: it commits a little earlier or later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,9 @@ class Figures:
     waiting_ms: int
     """For how long records were unread while the position did not move."""
     lag_trend: int
-    """1 if the lag grew and never shrank over the window, -1 if it shrank, 0 otherwise."""
+    """Since it last was caught up: 1 if the lag was never lower than at first nor higher than now, -1 if it shrank."""
+    trend_ms: int
+    """The time over which that was seen."""
 
 
 def figures(window: Window, retention: Retention) -> Figures:
@@ -67,6 +70,7 @@ def figures(window: Window, retention: Retention) -> Figures:
     has_position = last.committed != NO_POSITION
     lag = _lag(last) if has_position else None
     consumed, produced = _rate(window, "committed"), _rate(window, "end")
+    trend, trend_ms = _lag_trend(window) if has_position else (0, 0)
     return Figures(
         committed=last.committed if has_position else None,
         log_start=last.log_start,
@@ -80,7 +84,8 @@ def figures(window: Window, retention: Retention) -> Figures:
         time_to_loss_s=_time_to_loss_s(window, retention, lag),
         span_ms=window.span_ms,
         waiting_ms=window.waiting_ms(),
-        lag_trend=_lag_trend(window) if has_position else 0,
+        lag_trend=trend,
+        trend_ms=trend_ms,
     )
 
 
@@ -110,13 +115,22 @@ def _rate(window: Window, field: str) -> float | None:
     return moved * 1000 / (last.at_ms - first.at_ms)
 
 
-def _lag_trend(window: Window) -> int:
-    lags = [sample.lag for sample in window.samples if sample.committed != NO_POSITION]
+def _lag_trend(window: Window) -> tuple[int, int]:
+    """Where the lag goes since the reader last was at the end, and how long that was watched."""
+    since: list[Sample] = []
+    for sample in reversed(window.samples):
+        if sample.committed == NO_POSITION or not sample.lag:
+            break
+        since.append(sample)
+    if not since:
+        return 0, 0
+    lags = [sample.lag for sample in reversed(since)]
+    span_ms = since[0].at_ms - since[-1].at_ms
     if lags[-1] < lags[0]:
-        return -1
-    # In the manner of Burrow: a reader that gained on the end even once, or reached it, is not falling behind.
-    only_grew = all(before <= after for before, after in pairwise(lags))
-    return 1 if only_grew and lags[0] > 0 and lags[-1] > lags[0] else 0
+        return -1, span_ms
+    # Commits come in steps, so a lag that grows may well shrink from one look to the next.
+    grew = lags[0] == min(lags) < max(lags) == lags[-1]
+    return int(grew), span_ms
 
 
 def _time_to_loss_s(window: Window, retention: Retention, lag: int | None) -> float | None:
@@ -145,7 +159,7 @@ def _until_too_old_s(window: Window, limit_ms: int | None) -> float | None:
     # A reader that stands still ages by a second each second. One that moves ages slower, or grows younger.
     growth = _growth(window, "age_ms")
     growth_per_s = 1000.0 if growth is None else min(growth, 1000.0)
-    return _until_s(limit_ms - last.age_ms, growth_per_s)
+    return _until_s(limit_ms - last.age_ms, growth_per_s if growth_per_s > 1000.0 * GROWTH_SHARE_MIN else 0.0)
 
 
 def _until_too_large_s(window: Window, limit_bytes: int | None) -> float | None:
@@ -156,8 +170,10 @@ def _until_too_large_s(window: Window, limit_bytes: int | None) -> float | None:
         return None
     if last.size_bytes >= limit_bytes:
         return 0.0
-    growth = _growth(window, "size_bytes")
-    return None if growth is None else _until_s(limit_bytes - last.size_bytes, growth)
+    growth, lag_growth, produced = _growth(window, "size_bytes"), _growth(window, "lag"), _rate(window, "end")
+    if growth is None or lag_growth is None or produced is None:
+        return None
+    return _until_s(limit_bytes - last.size_bytes, growth if lag_growth > produced * GROWTH_SHARE_MIN else 0.0)
 
 
 def _growth(window: Window, field: str) -> float | None:

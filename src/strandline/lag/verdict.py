@@ -92,9 +92,9 @@ def _trend(seen: Figures, is_read: bool | None) -> Judgement:
         return Judgement(Verdict.OK, f"{span(seen.lag_s)} behind, which commits now and then explain")
     if seen.lag_trend < 0:
         return Judgement(Verdict.CATCHING_UP, f"{behind}, and fewer than before{_rates(seen)}")
-    if seen.span_ms >= TREND_SPAN_MS and seen.lag_trend > 0:
+    if seen.trend_ms >= TREND_SPAN_MS and seen.lag_trend > 0:
         return Judgement(Verdict.FALLING_BEHIND, f"{behind}, and more all the time{_rates(seen)}")
-    return Judgement(Verdict.BEHIND, behind)
+    return Judgement(Verdict.BEHIND, behind + _rates(seen))
 
 
 def _rates(seen: Figures) -> str:

@@ -66,6 +66,11 @@ def test_who_gains_on_the_end_never_loses() -> None:
     assert told.time_to_loss_s == NEVER
 
 
+def test_who_keeps_up_but_for_the_rhythm_of_commits_never_loses() -> None:
+    window = story(seconds=100, written_per_s=1_000, read_per_s=995, lag=4_000)
+    assert seen(window, Retention(DAY_MS, 10_000_000)).time_to_loss_s == NEVER
+
+
 def test_by_size_the_bytes_behind_the_position_count() -> None:
     told = seen(story(seconds=60, written_per_s=10, lag=100), Retention(size_bytes=1_000_000))
     # 700 records of 100 bytes are unread by now, and a thousand bytes more each second.

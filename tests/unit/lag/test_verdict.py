@@ -35,6 +35,20 @@ def test_a_lag_that_grew_for_a_moment_is_only_behind() -> None:
     assert told(story(seconds=20, written_per_s=100, read_per_s=60, lag=2_000)).verdict is Verdict.BEHIND
 
 
+def test_who_was_caught_up_at_first_falls_behind_from_then_on() -> None:
+    looks = [Sample(0, 0, 0, 0, 0), Sample(10_000, 0, 0, 0, 0)]
+    looks += [Sample(at * 10_000, at * 100, 0, at * 1_000, at * 9_000) for at in range(2, 5)]
+    assert told(window_of(looks)).verdict is Verdict.BEHIND, "that was twenty seconds"
+    looks += [Sample(50_000, 500, 0, 5_000, 45_000)]
+    assert told(window_of(looks)).verdict is Verdict.FALLING_BEHIND
+
+
+def test_commits_in_steps_do_not_hide_that_it_falls_behind() -> None:
+    unread = [1_000, 1_400, 1_200, 1_600, 1_300, 1_800]
+    looks = [Sample(at * 10_000, at * 500, 0, at * 500 + lag, 60_000) for at, lag in enumerate(unread)]
+    assert told(window_of(looks)).verdict is Verdict.FALLING_BEHIND
+
+
 def test_a_lag_that_shrank_in_between_is_not_falling_behind() -> None:
     committed = [0, 500, 5_000, 5_100, 5_200, 5_300]
     looks = [Sample(at * 10_000, at_offset, 0, 5_000 + at * 1_100, 60_000) for at, at_offset in enumerate(committed)]
