@@ -14,21 +14,26 @@ from strandline.coordinators.assignors.spec import Assignment, GroupSpec
 
 def assign_range(spec: GroupSpec) -> dict[str, Assignment]:
     assigned: dict[str, Assignment] = {member_id: {} for member_id in spec.members}
-    subscribers: dict[uuid.UUID, list[str]] = {}
-    for member_id in _in_order(spec):
-        for topic_id in spec.members[member_id].topic_ids:
-            subscribers.setdefault(topic_id, []).append(member_id)
-    for topic_id in sorted(subscribers, key=int):
-        count = spec.partitions.get(topic_id, 0)
-        members = subscribers[topic_id]
-        quota, longer = divmod(count, len(members))
+    for topic_id, members in _subscribers(spec).items():
+        quota, longer = divmod(spec.partitions.get(topic_id, 0), len(members))
         start = 0
-        for place, member_id in enumerate(members):
+        # Where there are more members than partitions, the last get none of this topic.
+        for place, member_id in enumerate(members if quota else members[:longer]):
             end = start + quota + (place < longer)
-            if start < end:
-                assigned[member_id][topic_id] = list(range(start, end))
+            assigned[member_id][topic_id] = list(range(start, end))
             start = end
     return assigned
+
+
+def _subscribers(spec: GroupSpec) -> dict[uuid.UUID, list[str]]:
+    members = _in_order(spec)
+    if spec.is_homogeneous:
+        return dict.fromkeys(spec.topic_ids, members)
+    subscribers: dict[uuid.UUID, list[str]] = {topic_id: [] for topic_id in spec.topic_ids}
+    for member_id in members:
+        for topic_id in spec.members[member_id].topic_ids:
+            subscribers[topic_id].append(member_id)
+    return subscribers
 
 
 def _in_order(spec: GroupSpec) -> list[str]:

@@ -30,6 +30,14 @@ class GroupSpec:
     @property
     def is_homogeneous(self) -> bool:
         """Whether all members subscribe to the same topics."""
-        subscriptions = iter(self.members.values())
-        first = next(subscriptions, None)
-        return first is None or all(member.topic_ids == first.topic_ids for member in subscriptions)
+        return len(self.subscriptions) <= 1
+
+    @property
+    def subscriptions(self) -> frozenset[frozenset[uuid.UUID]]:
+        """What members subscribe to, each only once. Many members mostly share a few, and one set in memory."""
+        return frozenset(member.topic_ids for member in self.members.values())
+
+    @property
+    def topic_ids(self) -> list[uuid.UUID]:
+        """All that anybody subscribes to, in a fixed order."""
+        return sorted(frozenset[uuid.UUID]().union(*self.subscriptions), key=int)

@@ -24,8 +24,7 @@ Owners = dict[uuid.UUID, list[int]]
 
 def assign_uniform(spec: GroupSpec) -> dict[str, Assignment]:
     members = list(spec.members.values())
-    topic_ids = sorted({topic_id for member in members for topic_id in member.topic_ids}, key=int)
-    owners: Owners = {topic_id: [NOBODY] * spec.partitions.get(topic_id, 0) for topic_id in topic_ids}
+    owners: Owners = {topic_id: [NOBODY] * spec.partitions.get(topic_id, 0) for topic_id in spec.topic_ids}
     sizes = _keep(members, owners)
     if spec.is_homogeneous:
         _even_out(owners, sizes)
