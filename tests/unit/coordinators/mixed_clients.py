@@ -209,6 +209,8 @@ class Client:
         self.name = name
         self.instance_id = instance_id
         self.topics: tuple[str, ...] = ("t", "u")
+        self.told_topics: tuple[str, ...] = ()
+        """What it subscribed to when it spoke of it last."""
         self.member_id = ""
         self.epoch = -1
         self.owned: set[Partition] = set()
@@ -316,11 +318,14 @@ class ClassicClient(Client):
 
     def act(self) -> None:
         if self.waits is None:
+            if self.next == "heartbeat" and self.told_topics != self.topics:
+                self.next = "join"
             getattr(self, self.next)()
 
     def join(self) -> None:
         if not self.is_cooperative:
             self.owned.clear()
+        self.told_topics = self.topics
         owned = [Owned(topic=topic, partitions=list(each)) for topic, each in by_topic(self.owned).items()]
         subscription = ConsumerProtocolSubscription(
             topics=list(self.topics), owned_partitions=owned, generation_id=self.epoch
@@ -490,7 +495,8 @@ class ConsumerClient(Client):
         self.must_tell = True
 
     def heartbeat(self) -> None:
-        is_full = self.must_tell or self.epoch == 0
+        is_full = self.must_tell or self.epoch == 0 or self.told_topics != self.topics
+        self.told_topics = self.topics
         self.table.step(
             ConsumerHeartbeat(
                 token=self.ask(),

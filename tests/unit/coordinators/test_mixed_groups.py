@@ -56,10 +56,6 @@ def disturb(table: Table, choice: Random, *, cooperative: bool) -> None:
             table.pass_ms(choice.choice((500, 5_000, 12_000, 40_000)))
         case 10 if client is not None:
             client.topics = choice.choice((("t", "u"), ("t", "u"), ("t",)))
-            if isinstance(client, ClassicClient) and client.next == "heartbeat" and client.waits is None:
-                client.next = "join"
-            elif isinstance(client, ConsumerClient):
-                client.must_tell = True
         case _:
             if client is not None and not client.is_paused:
                 client.act()
@@ -71,10 +67,6 @@ def settle(table: Table) -> None:
     for client in table.clients:
         client.is_paused = client.is_deaf = False
         client.topics = ("t", "u")
-        if isinstance(client, ClassicClient) and client.waits is None and client.next == "heartbeat":
-            client.next = "join"
-        elif isinstance(client, ConsumerClient):
-            client.must_tell = True
     table.rounds(60, pause_ms=2_000)
 
 
