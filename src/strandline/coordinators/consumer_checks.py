@@ -32,11 +32,11 @@ def check_request(request: ConsumerGroupHeartbeatRequest, api_version: int, conf
     """What is wrong whatever the group is like."""
     if not config.is_consumer_protocol_enabled:
         raise RequestError(ErrorCode.UNSUPPORTED_VERSION, "")
-    if not request.group_id:
+    if is_blank(request.group_id):
         raise invalid("GroupId can't be empty.")
-    if request.instance_id == "":
+    if is_blank(request.instance_id):
         raise invalid("InstanceId can't be empty.")
-    if request.rack_id == "":
+    if is_blank(request.rack_id):
         raise invalid("RackId can't be empty.")
     epoch = request.member_epoch
     if not request.member_id and (epoch != JOIN_EPOCH or api_version >= MEMBER_ID_FROM_VERSION):
@@ -58,6 +58,10 @@ def check_request(request: ConsumerGroupHeartbeatRequest, api_version: int, conf
         check_size(request.subscribed_topic_names)
     if request.subscribed_topic_regex:
         regex_subscriptions.check(request.subscribed_topic_regex)
+
+
+def is_blank(text: str | None) -> bool:
+    return text is not None and not text.strip()
 
 
 def check_size(names: Sequence[str]) -> None:

@@ -28,6 +28,9 @@ def describe(group: Group | None, event: DescribeConsumerGroup, turn: Turn) -> N
     if isinstance(group, ConsumerGroup):
         turn.reply(event.token, described(group, turn))
         return
+    if not event.group_id:
+        turn.reply(event.token, DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID))
+        return
     what = "not found" if group is None else "is not a consumer group"
     turn.reply(
         event.token,
@@ -59,7 +62,7 @@ def described_member(group: ConsumerGroup, member: ConsumerMember, topics: Topic
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.subscribed_topic_names),
-        subscribed_topic_regex=member.subscribed_topic_regex or None,
+        subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=described_partitions(member.assigned, topics),
         target_assignment=described_partitions(group.target.get(member.member_id, {}), topics),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
