@@ -109,7 +109,7 @@ def refuse_deletion(event: DeleteGroup, code: ErrorCode, turn: Turn) -> None:
 
 
 def delete(group: Group, offsets: CommittedOffsets, event: DeleteGroup, turn: Turn) -> None:
-    """Delete what `deletion_error` let pass. Should a crash come in between, the group is there, to be deleted again."""
+    """Delete what `deletion_error` let pass. Should a crash come in between, the group is still there."""
     if isinstance(group, ClassicGroup):
         for member_id in group.pending_join:
             turn.cancel_timer(session_key(group, member_id))
