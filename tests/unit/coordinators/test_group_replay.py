@@ -10,10 +10,10 @@ from tests.unit.coordinators.story import Story
 from strandline.codec.columns import Record as BatchRecord
 from strandline.codec.columns import decode_batch, encode_batch
 from strandline.codec.internal_records import encode_coordinator_key, encode_coordinator_value
-from strandline.codec.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
-from strandline.codec.messages.consumer_group_metadata_value import ConsumerGroupMetadataValue
 from strandline.codec.messages.group_metadata_key import GroupMetadataKey
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
+from strandline.codec.messages.share_group_metadata_key import ShareGroupMetadataKey
+from strandline.codec.messages.share_group_metadata_value import ShareGroupMetadataValue
 from strandline.coordinators.events import Loaded, Record, TopicDeleted
 from strandline.coordinators.group_config import GroupConfig
 from strandline.coordinators.group_records import group_metadata_record, group_metadata_value, offset_commit_record
@@ -171,8 +171,8 @@ def test_a_group_tombstone_takes_the_group_and_leaves_the_offsets() -> None:
 
 
 def test_records_of_other_kinds_are_stepped_over() -> None:
-    key = encode_coordinator_key(ConsumerGroupMetadataKey(group_id="modern"))
-    value = encode_coordinator_value(ConsumerGroupMetadataValue(epoch=3))
+    key = encode_coordinator_key(ShareGroupMetadataKey(group_id="shared"))
+    value = encode_coordinator_value(ShareGroupMetadataValue(epoch=3))
     shard = replayed([Record(key, value), Record(b"\x7f\xff later kind", b"\x00\x00")])
     assert shard.groups == {}
 
