@@ -158,8 +158,8 @@ class Invariants:
         committed, epoch, is_leader = state
         if before is not None and (committed < before[0] or epoch < before[1]):
             self._fail(node_id, self.metadata, f"went back from (high watermark, epoch) {before[:2]} to {state[:2]}")
-        if is_leader and (before is None or not before[2] or before[1] != epoch):
-            self._lead(self.metadata, epoch, node_id)
+        begins = is_leader and (before is None or not before[2] or before[1] != epoch)
+        if begins and self._lead(self.metadata, epoch, node_id):
             self._check(node_id, self.metadata, metadata.log, 0, self.metadata.end, may_grow=False)
         first = 0 if before is None else before[0]
         news = self._check(node_id, self.metadata, metadata.log, first, committed, may_grow=True)
@@ -244,10 +244,11 @@ class Invariants:
             return
         if is_leader and checked.leading_epoch != partition.leader_epoch:
             checked.leading_epoch = partition.leader_epoch
-            self._lead(truth, partition.leader_epoch, node_id)
-            if truth.may_lose and log.log_end_offset < truth.end:
+            is_newest = self._lead(truth, partition.leader_epoch, node_id)
+            if is_newest and truth.may_lose and log.log_end_offset < truth.end:
                 self._forget(truth, log.log_end_offset)
-            self._check(node_id, truth, log, 0, truth.end, may_grow=False)
+            if is_newest:
+                self._check(node_id, truth, log, 0, truth.end, may_grow=False)
         first = max(0, min(checked.checked_to, high_watermark))
         checked.checked_to = high_watermark
         # The only copy of a partition needs no leader to tell it what is committed: all that it has flushed is.
@@ -284,11 +285,14 @@ class Invariants:
         topic = self.image.topic_by_id(partition.topic_id)
         return topic is not None and len(topic.partitions[partition.index].replicas) == 1
 
-    def _lead(self, truth: Truth, epoch: int, node_id: int) -> None:
+    def _lead(self, truth: Truth, epoch: int, node_id: int) -> bool:
+        """Note who leads an epoch; whether it is the newest: one that begins late, after a pause or with a slow disk,
+        lacks what its successors committed, and cannot commit against them."""
         known = truth.leaders.setdefault(epoch, node_id)
         if known != node_id:
             self._fail(node_id, truth, f"leads epoch {epoch}, as node {known} did")
         self.leader_changes += 1
+        return epoch == max(truth.leaders)
 
     def _forget(self, truth: Truth, end: int) -> None:
         """An unclean election: what lay beyond is gone, by somebody's wish."""
