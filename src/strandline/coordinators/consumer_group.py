@@ -126,6 +126,8 @@ class ConsumerGroup:
         """Something happened to topics since the hash was computed; the next heartbeat looks. At first, who knows."""
         self.changed_topics: frozenset[str] = frozenset()
         """Which ones, as far as we were told, for whoever asks why the group rebalanced."""
+        self.patterns_are_resolved = False
+        """What `regexes` says was true before `changed_topics`; False after a load, for who knows what came before."""
         self.has_partition_metadata_record = False
         """A coordinator before Kafka 4.1 left a ConsumerGroupPartitionMetadata record, to be cleared away."""
         self._subscribed: frozenset[str] | None = None

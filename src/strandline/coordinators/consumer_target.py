@@ -27,7 +27,7 @@ from strandline.coordinators.turn import Turn
 
 def on_topics_changed(group: ConsumerGroup, names: frozenset[str]) -> None:
     """The next heartbeat looks closer. A pattern may match any of the names, also one that nobody subscribes to yet."""
-    concerned = names if group.uses_patterns else names & group.subscribed_topic_names
+    concerned = names if group.uses_patterns or group.regexes else names & group.subscribed_topic_names
     if concerned:
         group.metadata_may_have_changed = True
         group.changed_topics |= concerned
@@ -54,7 +54,7 @@ def move_epoch(group: ConsumerGroup, turn: Turn, *, must_move: bool) -> list[Rec
 
 
 def resolve_patterns(group: ConsumerGroup, turn: Turn) -> list[Record]:
-    """Match the patterns of the members against all topics, and forget those that nobody uses any more."""
+    """Match the patterns of the members against the topics, and forget those that nobody uses any more."""
     if not group.uses_patterns and not group.regexes:
         return []
     used = dict.fromkeys(
@@ -63,7 +63,10 @@ def resolve_patterns(group: ConsumerGroup, turn: Turn) -> list[Record]:
     unused = [pattern for pattern in group.regexes if pattern not in used]
     for pattern in unused:
         del group.regexes[pattern]
-    changed = regex_subscriptions.resolve(used, turn.topics, group.regexes, now_ms=turn.now_ms)
+    # Only a pattern that is new has to be held against every topic, and all of them when the group was just loaded.
+    looked_at = group.changed_topics if group.patterns_are_resolved else None
+    changed = regex_subscriptions.resolve(used, turn.topics, group.regexes, now_ms=turn.now_ms, changed=looked_at)
+    group.patterns_are_resolved = True
     group.regexes.update(changed)
     if unused or changed:
         group.subscription_changed()
