@@ -50,7 +50,7 @@ def on_loaded(group: ConsumerGroup, turn: Turn) -> None:
     """How long a member was silent before we took over is unknown, so each gets all its time again."""
     for member in group.members.values():
         restart_session(group, member, turn)
-        if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+        if member.pending_revocation and member.classic is None:
             turn.start_timer(rebalance_key(group, member.member_id), max(member.rebalance_timeout_ms, 0))
 
 

@@ -90,6 +90,8 @@ class ConsumerStory:
         self.records: list[Record] = []
         self.timers: dict[TimerKey, int] = {}
         self.last: object = None
+        self.steps_per_reload = 1
+        self._steps = 0
         self._tokens = 0
         self.shard = GroupShard(self.config, Random(seed), self.topics)
         self.step(Loaded())
@@ -247,11 +249,18 @@ class ConsumerStory:
         self.check()
 
     def check(self) -> None:
+        for group in self.shard.groups.values():
+            if isinstance(group, ConsumerGroup):
+                check_invariants(group, self.timers)
+        self._steps += 1
+        if self._steps % self.steps_per_reload == 0:
+            self.check_reload()
+
+    def check_reload(self) -> None:
         loaded = self.loaded()
         assert set(loaded.groups) == {group_id for group_id, group in self.shard.groups.items() if is_in_log(group)}
         for group_id, group in self.shard.groups.items():
             if isinstance(group, ConsumerGroup):
-                check_invariants(group, self.timers)
                 again = loaded.groups[group_id]
                 assert isinstance(again, ConsumerGroup)
                 assert whole(again) == whole(group)
