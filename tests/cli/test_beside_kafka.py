@@ -24,6 +24,7 @@ SETS = (
     "test_records",
     "test_completion",
     "test_groups",
+    "test_group_lag",
 )
 SUITE_TIMEOUT_S = 280
 
