@@ -21,15 +21,13 @@ def commit_error(group: ConsumerGroup, request: OffsetCommitRequest, api_version
     member = group.members.get(request.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if member.classic is not None:
-        return ErrorCode.NONE if member_epoch == member.member_epoch else ErrorCode.ILLEGAL_GENERATION
-    if api_version < MEMBER_EPOCH_FROM_VERSION:
+    if member.classic is None and api_version < MEMBER_EPOCH_FROM_VERSION:
         return ErrorCode.UNSUPPORTED_VERSION
     if member_epoch == member.member_epoch or (
-        0 <= member_epoch < member.member_epoch and owned_since(member, request, member_epoch)
+        member_epoch < member.member_epoch and owned_since(member, request, member_epoch)
     ):
         return ErrorCode.NONE
-    return ErrorCode.STALE_MEMBER_EPOCH
+    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
 def owned_since(member: ConsumerMember, request: OffsetCommitRequest, member_epoch: int) -> bool:
