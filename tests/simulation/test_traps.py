@@ -518,3 +518,18 @@ def begin_opening(play: Play, follower: SimNode) -> list[str]:
     node.replicas.work_s_max = -1.0
     play.until(lambda: any(each.topic == "orders" for each in node.replicas.all()), "the first log is open")
     return [repr(each) for each in node.replicas.all() if each.topic == "orders"]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_whole_cluster_that_is_stopped_at_once_does_not_wait_for_itself(seed: int) -> None:
+    """The last ones find neither a controller nor anybody who could take over from them."""
+    with stage(seed, ONE) as play:
+        play.work()
+        play.wait(acknowledged=60)
+        for each in list(play.cluster.up()):
+            each.stop()
+        play.until(lambda: not play.cluster.up(), "all have ended", within_s=4.0)
+        for each in play.cluster.nodes.values():
+            each.start()
+        play.wait_whole()
+        assert all(each.node.directory.was_clean for each in play.cluster.up() if each.node is not None)

@@ -83,7 +83,9 @@ class Timing:
     shutdown_timeout_s: float = 30.0
     """How long a controlled shutdown may take; after that others notice by the session's end."""
     shutdown_silence_s: float = 5.0
-    """How long it waits for a controller that is not heard of: who stops a whole cluster stops the last ones so."""
+    """How long it waits for a controller that is not heard of."""
+    lonely_silence_s: float = 0.5
+    """The same, when no other broker is left to take over: who stops a whole cluster stops the last one so."""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Timing:
@@ -104,13 +106,16 @@ class Lifecycle:
         timing: Timing,
         metadata_offset: Callable[[], int],
         offline_dirs: Callable[[], Sequence[uuid.UUID]] = tuple,
+        has_company: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`has_company` says whether another broker of the cluster could take a leadership."""
         self._runtime = runtime
         self._channel = channel
         self._identity = identity
         self._timing = timing
         self._metadata_offset = metadata_offset
         self._offline_dirs = offline_dirs
+        self._has_company = has_company
         self.state = BrokerState.STARTING
         self.broker_epoch = -1
         """Of the registration in force; -1 before the first. Goes into AlterPartition, replica Fetch and so on."""
@@ -382,7 +387,9 @@ class Lifecycle:
         if self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             return
         now = self._runtime.monotonic()
-        if now >= deadline or now - max(since, self._heard_at) >= self._timing.shutdown_silence_s:
+        timing = self._timing
+        patience_s = timing.shutdown_silence_s if self._has_company() else timing.lonely_silence_s
+        if now >= deadline or now - max(since, self._heard_at) >= patience_s:
             log.warning("the controller did not take the leaderships of this broker in time; stopping without it")
             self._stop()
         else:

@@ -65,6 +65,7 @@ class Membership:
             timing=Timing.of(config),
             metadata_offset=lambda: self.metadata.image.applied_offset,
             offline_dirs=self._offline_dirs,
+            has_company=self._has_company,
         )
         self._registration: ControllerRegistration | None = None
         self._is_starting = False
@@ -100,6 +101,10 @@ class Membership:
 
     def _offline_dirs(self) -> Sequence[uuid.UUID]:
         return self._node.replicas.offline_dirs()
+
+    def _has_company(self) -> bool:
+        brokers = self.metadata.image.brokers
+        return any(each.is_active for broker_id, each in brokers.items() if broker_id != self._node.node_id)
 
     def _endpoints(self) -> list[tuple[str, str, int]]:
         node = self._node
