@@ -61,6 +61,7 @@ class SimConsumerMember(SimMember):
 
     def on_fenced(self) -> None:
         self._owns = self._target = ()
+        self._claim()
         self._epoch, self.generation = JOINING, -1
         self._is_beating = self._is_revoking = self._says_owned = False
         self._says_all = True
@@ -161,9 +162,14 @@ class SimConsumerMember(SimMember):
 
     def _own(self, partitions: tuple[TopicPartition, ...]) -> None:
         self._owns = partitions
+        self._claim()
         self._says_owned = True
         self.take(partitions)
         self._heartbeat()
+
+    def _claim(self) -> None:
+        owned = frozenset((self.known[each].topic_id, each.partition) for each in self._owns)
+        self.truth.on_owned(self.group, self.member_id, owned)
 
     def leave(self) -> None:
         self.commit(self._leave)
@@ -174,4 +180,6 @@ class SimConsumerMember(SimMember):
             group_id=self.group, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id
         )
         self.give_up()
+        self._owns = ()
+        self._claim()
         self.ask_coordinator(request, HEARTBEAT_VERSION, ConsumerGroupHeartbeatResponse, lambda _: self.end())

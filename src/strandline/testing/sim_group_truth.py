@@ -8,6 +8,7 @@ simulated member writes who it is into the metadata of its commits, so the log t
 | no zombie commit | a commit in the log is by a member, and of a generation or epoch, that the log knows there |
 | no step back | a position moves back only by a late commit of the member that moved it on |
 | one owner | of a consumer group, no two members own a partition after any batch, what is to be revoked included |
+| nobody else owns | what a member of the consumer protocol is told to own no other member says that it owns |
 | answers come last | a commit that is acknowledged, and an assignment that a member is told, stand in the log by then |
 """
 
@@ -29,6 +30,8 @@ from strandline.codec.messages.offset_commit_key import OffsetCommitKey
 from strandline.testing.sim_invariants import Invariants, Violation
 
 OFFSETS_TOPIC = "__consumer_offsets"
+Place = tuple[UUID, int]
+"""A partition by the id of its topic."""
 
 
 class Tag(NamedTuple):
@@ -62,9 +65,9 @@ class LoggedMember:
     """A member of a consumer group."""
 
     epoch: int = 0
-    held: dict[tuple[UUID, int], int] = field(default_factory=dict)
+    held: dict[Place, int] = field(default_factory=dict)
     """What it owns or has not given up yet, with the epoch since which it does."""
-    told: dict[int, list[frozenset[tuple[UUID, int]]]] = field(default_factory=dict)
+    told: dict[int, list[frozenset[Place]]] = field(default_factory=dict)
     """What it was assigned in each of its epochs; it may be told no other."""
 
 
@@ -84,6 +87,8 @@ class GroupTruth:
         """Tags, with topic and partition, of all commits there are."""
         self.generations: dict[tuple[str, str, int], bytes] = {}
         """What each member of each generation of a classic group is assigned."""
+        self._claims: dict[str, dict[str, frozenset[Place]]] = {}
+        """By group and member id: what each member of the consumer protocol owns, as it sees it itself."""
         self.changes = 0
         """New generations and member epochs."""
         invariants.on_committed[OFFSETS_TOPIC] = self.fold
@@ -149,7 +154,7 @@ class GroupTruth:
                 self._fold_assignment(group.members.setdefault(key.member_id, LoggedMember()), value)
 
     def _fold_assignment(self, member: LoggedMember, value: Any) -> None:
-        held: dict[tuple[UUID, int], int] = {}
+        held: dict[Place, int] = {}
         for topic in (*value.assigned_partitions, *value.partitions_pending_revocation):
             epochs = topic.assignment_epochs or [-1] * len(topic.partitions)
             for partition, epoch in zip(topic.partitions, epochs, strict=True):
@@ -164,7 +169,7 @@ class GroupTruth:
         group = self.groups.get(group_id)
         if not isinstance(group, LoggedConsumerGroup):
             return
-        owners: dict[tuple[UUID, int], str] = {}
+        owners: dict[Place, str] = {}
         for member_id, member in group.members.items():
             for place in member.held:
                 other = owners.setdefault(place, member_id)
@@ -228,10 +233,10 @@ class GroupTruth:
             f"{member_id} of {group_id} was told its assignment of generation {generation}, and the log has {told}"
         )
 
-    def on_assignment(self, group_id: str, member_id: str, epoch: int, told: frozenset[tuple[UUID, int]]) -> None:
+    def on_assignment(self, group_id: str, member_id: str, epoch: int, told: frozenset[Place]) -> None:
         group = self.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, LoggedConsumerGroup) else None
-        if member is None:
+        if not isinstance(group, LoggedConsumerGroup) or member is None:
             # It left, or was fenced, while the answer was under way.
             return
         if told not in member.told.get(epoch, ()):
@@ -239,6 +244,16 @@ class GroupTruth:
                 f"{member_id} of {group_id} was told {sorted(told)} in epoch {epoch}, and the log has "
                 f"{[sorted(each) for each in member.told.get(epoch, ())]}"
             )
+
+        for other_id, claimed in self._claims.get(group_id, {}).items():
+            # Who is not in the log any more was fenced, and what it believes does not count.
+            if other_id != member_id and other_id in group.members and not claimed.isdisjoint(told):
+                both = sorted(claimed & told)
+                self._fail(f"{member_id} of {group_id} was told to own {both} while {other_id} has not let go of it")
+
+    def on_owned(self, group_id: str, member_id: str, owned: frozenset[Place]) -> None:
+        """A member says to itself what it owns from now on."""
+        self._claims.setdefault(group_id, {})[member_id] = owned
 
     def _fail(self, what: str) -> None:
         raise Violation(f"{what} at {self._invariants.now:.6f}")

@@ -7,6 +7,7 @@ generation it was meant for, and a member that was fenced goes on for a while as
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -44,6 +45,9 @@ FIND_COORDINATOR_VERSION: Final = 3
 OFFSET_FETCH_VERSION: Final = 9
 COMMIT_VERSION: Final = 9
 
+COMMITS_KEPT: Final = 8
+"""How many of its own commits a member may see come once more."""
+
 ELSEWHERE: Final = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -71,7 +75,7 @@ class Manners:
     heartbeat_s: float = 1.0
     commit_pause_s: float = 0.5
     late_share: float = 0.3
-    """How often the last commit of a generation is sent once more in the next one."""
+    """How often an old commit is sent once more when a generation begins."""
     zombie_share: float = 0.3
     """How often a member that is fenced goes on with what it had."""
     zombie_s: float = 4.0
@@ -116,7 +120,7 @@ class SimMember(SimConsumer):
         self._is_finding = False
         self._is_committing = False
         self._tags = 0
-        self._last_commit: OffsetCommitRequest | None = None
+        self._sent: deque[OffsetCommitRequest] = deque(maxlen=COMMITS_KEPT)
         self._term = 0
         """Grows when the member gives everything up: answers to what it asked before are void."""
         now_ns = history.now_ns()
@@ -305,13 +309,13 @@ class SimMember(SimConsumer):
             group_instance_id=self.instance_id,
             topics=list(topics.values()),
         )
-        self._last_commit = request
+        self._sent.append(request)
         self._send_commit(request, tag, then)
 
     def send_late(self) -> None:
-        """The last commit of a generation that is over, as a network that kept it for long would deliver it."""
-        request, self._last_commit = self._last_commit, None
-        if request is not None and self.random.random() < self.manners.late_share:
+        """A commit of a generation that is over once more, as a network that kept it for long would deliver it."""
+        if self._sent and self.random.random() < self.manners.late_share:
+            request = self.random.choice(self._sent)
             tag = Tag.read(request.topics[0].partitions[0].committed_metadata)
             assert tag is not None
             self._send_commit(request, tag, None, is_late=True)
@@ -349,25 +353,36 @@ class SimMember(SimConsumer):
             self._is_committing = False
         code = ErrorCode.REQUEST_TIMED_OUT if answer is None else answer.topics[0].partitions[0].error_code
         if code == ErrorCode.NONE:
-            self._on_acknowledged(request, tag, invoked_ns, is_late=is_late)
+            self._on_acknowledged(request, tag, invoked_ns)
             return
         is_certain = code in CERTAINLY_NOT_COMMITTED
         self.refused += is_certain
         self._note_commit(request, "fail" if is_certain else "info", invoked_ns, ErrorCode(code).name)
+        if not is_certain:
+            self._commit_again(request)
         if answer is None or self.is_elsewhere(code):
             self._coordinator = None
         elif code in self.fenced_by and not is_late and not self.is_zombie and tag.generation == self.generation:
             self.lose()
 
-    def _on_acknowledged(self, request: OffsetCommitRequest, tag: Tag, invoked_ns: int, *, is_late: bool) -> None:
+    def _on_acknowledged(self, request: OffsetCommitRequest, tag: Tag, invoked_ns: int) -> None:
         self.commits += 1
         self._note_commit(request, "ok", invoked_ns, "")
         for topic in request.topics:
             for each in topic.partitions:
                 partition = TopicPartition(topic.name, each.partition_index)
                 self.truth.on_acknowledged(tag, *partition)
-                if partition in self.positions and not is_late:
+                if partition in self.positions:
+                    # A late one moves the position back if the partition was never lost; the next puts it right.
                     self.committed[partition] = each.committed_offset
+
+    def _commit_again(self, request: OffsetCommitRequest) -> None:
+        """It may have been carried out late, over a later one: nothing above it counts as committed."""
+        for topic in request.topics:
+            for each in topic.partitions:
+                partition = TopicPartition(topic.name, each.partition_index)
+                if partition in self.positions and self.committed[partition] >= each.committed_offset:
+                    self.committed[partition] = each.committed_offset - 1
 
     def _note_commit(self, request: OffsetCommitRequest, outcome: Outcome, invoked_ns: int, error: str) -> None:
         for topic in request.topics:
