@@ -27,6 +27,10 @@ NO_SHARE_GROUPS = "There are no share groups yet."
 AT_ONCE = "What is asked is done before such a time could pass."
 HARMLESS = "Harmless: read as the nearest sound value."
 NOTHING_ASKED = "A topic without partitions asks nothing; its name is still answered."
+ONCE = "A group that is named twice is described once, so that an answer is never larger than all groups together."
+NOTHING_TO_ASSIGN = (
+    "When the last member has gone there is nothing left to assign, so the assignment is that of the group's epoch."
+)
 OWN_CODE = "The code that says what is wrong, where Kafka meets an exception of its own."
 KAFKA_HANGS = "Kafka meets an exception of its own and never answers."
 
@@ -89,9 +93,10 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         "ApiVersions [34]: our APIs",
-        "no finalized_features group.version; no finalized_features kraft.version; no finalized_features s...",
-        "finalized_features group.version {max_version_level: 1, min_version_level: 1, name: group.version...",
-        "Only features that are there are told: `metadata.version` and `eligible.leader.replicas.version`.",
+        "no finalized_features kraft.version; no finalized_features share.version; no finalized_features s...",
+        "finalized_features kraft.version {max_version_level: 1, min_version_level: 1, name: kraft.version...",
+        "Only features that are there are told: `metadata.version`, `group.version` and "
+        "`eligible.leader.replicas.version`.",
     ),
     Difference(
         "DescribeTopicPartitions *: the empty name", "INVALID_TOPIC_EXCEPTION", "UNKNOWN_SERVER_ERROR", OWN_CODE
@@ -227,16 +232,48 @@ DIFFERENCES: tuple[Difference, ...] = (
         "InitProducerId *: a transactional id, *", "UNSUPPORTED_VERSION", "INVALID_TRANSACTION_TIMEOUT", NO_TRANSACTIONS
     ),
     Difference(
-        "UpdateFeatures *: group.version as it is",
+        "UpdateFeatures *: kraft.version as it is",
         "INVALID_UPDATE_VERSION",
         "ok",
         "Only features that are there can be set: `metadata.version`.",
     ),
     Difference(
-        "UpdateFeatures *: kraft.version as it is",
-        "INVALID_UPDATE_VERSION",
-        "ok",
-        "Only features that are there can be set: `metadata.version`.",
+        "DescribeGroups [0-5]: a stranger twice",
+        "groups [{group_id: g-none-1, group_state: Dead}]",
+        "groups [{group_id: g-none-1, group_state: Dead}, {group_id: g-none-1, group_state: Dead}]",
+        ONCE,
+    ),
+    Difference(
+        "DescribeGroups 6: a stranger twice",
+        "groups [{error_code: GROUP_ID_NOT_FOUND, error_message: a text, group_id: g-none-1, group_state: Dead}]",
+        "groups [{error_code: GROUP_ID_NOT_FOUND, error_message: a text, group_id: g-none-1, group_state: Dead}, "
+        "{error_code: GROUP_ID_NOT_FOUND, error_message: a text, group_id: g-none-1, group_state: Dead}]",
+        ONCE,
+    ),
+    Difference(
+        "ConsumerGroupDescribe *: a stranger twice",
+        "groups [{error_code: GROUP_ID_NOT_FOUND, error_message: a text, group_id: g-none-1}]",
+        "groups [{error_code: GROUP_ID_NOT_FOUND, error_message: a text, group_id: g-none-1}, "
+        "{error_code: GROUP_ID_NOT_FOUND, error_message: a text, group_id: g-none-1}]",
+        ONCE,
+    ),
+    Difference(
+        "OffsetDelete 0: a topic twice",
+        "topics [{name: grouped, partitions: [{partition_index: 1}, {}]}]",
+        "topics [{name: grouped, partitions: [{partition_index: 1}]}, {name: grouped, partitions: [{}]}]",
+        "What is named twice is deleted and answered once.",
+    ),
+    Difference(
+        "OffsetDelete 0: a partition twice",
+        "partitions [{}]",
+        "partitions [{}, {}]",
+        "What is named twice is deleted and answered once.",
+    ),
+    Difference(
+        "ConsumerGroupHeartbeat [01]: a member's life", "assignment_epoch 3", "assignment_epoch 2", NOTHING_TO_ASSIGN
+    ),
+    Difference(
+        "ConsumerGroupHeartbeat [01]: a static member", "assignment_epoch 3", "assignment_epoch 2", NOTHING_TO_ASSIGN
     ),
     Difference("FindCoordinator [1-6]: type 1", "COORDINATOR_NOT_AVAILABLE", "ok", NO_TRANSACTIONS),
     Difference("FindCoordinator 6: share key a:AAAAAAAAAAAAAAAAAAAAAQ:0", "INVALID_REQUEST", "ok", NO_SHARE_GROUPS),
