@@ -58,7 +58,7 @@ def join(
     try:
         subscription = joining_subscription(group, event.request, turn)
     except RequestError as refused:
-        classic_join.refuse(event, refused.code, turn)
+        classic_join.refuse(event, refused.code, turn, member_id=classic_join.UNKNOWN_MEMBER_ID)
         return
     if classic_join.must_come_with_id(event):
         # Nothing is kept of the id. A consumer group takes any, and who comes with an unknown one is new.

@@ -127,7 +127,6 @@ def _as_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
                 assigned=_unowned(owned, consumer, topics, epoch=group.generation_id),
             )
         )
-    consumer.metadata_hash = metadata_hash(topics, consumer.subscribed_topic_names)
     consumer.set_target(
         {
             member.member_id: {topic_id: sorted(partitions) for topic_id, partitions in member.assigned.items()}
@@ -137,9 +136,9 @@ def _as_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
         # As if long ago: the target for the member that joins need not wait.
         now_ms=0,
     )
-    if group.state is not GroupState.STABLE or not _is_complete(consumer, topics):
-        # A static member that takes its seat changes nothing, so it would be left at an assignment that is none.
-        consumer.group_epoch += 1
+    if group.state is GroupState.STABLE and _is_complete(consumer, topics):
+        consumer.metadata_hash = metadata_hash(topics, consumer.subscribed_topic_names)
+    # Else no topics are known to be assigned, so the epoch moves even if a static member only takes its seat.
     return consumer
 
 
