@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -11,6 +10,7 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.clients.client import until
+from tests.clients.positions import commit, write
 
 from strandline.cli.conversation import Conversation
 from strandline.codec.messages.group_lag_request import GroupLagRequest
@@ -66,29 +66,6 @@ class Lags:
         return None if line is None else line[0]
 
 
-def write(bootstrap: str, topic: str, count: int, *, age_ms: int = 0, partition: int = 0) -> None:
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": bootstrap})
-    for _ in range(count):
-        producer.produce(topic, value=b"x" * 100, partition=partition, timestamp=int(time.time() * 1000) - age_ms)
-    assert producer.flush(30) == 0
-
-
-def commit(bootstrap: str, at: At, offset: int) -> None:
-    """As somebody who is no member."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": at.group, "enable.auto.commit": False})
-    place = TopicPartition(at.topic, at.partition, offset)
-
-    def committed() -> bool:
-        return all(each.error is None for each in consumer.commit(offsets=[place], asynchronous=False))
-
-    until(f"{at} at {offset}", committed)
-    consumer.close()
-
-
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
     with embedded(properties=LOOK_OFTEN) as broker:
@@ -111,7 +88,7 @@ def test_a_group_that_nobody_reads_for_has_stopped(broker: EmbeddedBroker) -> No
     at = At("gone", "stopped")
     broker.create_topic(at.topic)
     write(broker.bootstrap, at.topic, 10, age_ms=2 * HOUR_MS)
-    commit(broker.bootstrap, at, 4)
+    commit(broker.bootstrap, at.group, at.topic, 4, partition=at.partition)
     page = seen(broker, lambda page: page.verdict(at) == "stopped")
     assert page.get("lag_records", at) == 6 == page.kafka_lag(at)
     age_s = page.get("lag_seconds", at)
@@ -127,7 +104,7 @@ def test_a_group_that_is_caught_up_is_ok(broker: EmbeddedBroker) -> None:
     at = At("swift", "caught-up")
     broker.create_topic(at.topic)
     write(broker.bootstrap, at.topic, 10, age_ms=2 * HOUR_MS)
-    commit(broker.bootstrap, at, 10)
+    commit(broker.bootstrap, at.group, at.topic, 10, partition=at.partition)
     page = seen(broker, lambda page: page.verdict(at) is not None)
     assert page.verdict(at) == "ok"
     assert page.get("lag_records", at) == 0 == page.get("lag_seconds", at)
@@ -138,7 +115,7 @@ def test_a_loss_that_is_near_is_said(broker: EmbeddedBroker) -> None:
     at = At("late", "short-lived")
     broker.create_topic(at.topic, **{"retention.ms": 3 * HOUR_MS})
     write(broker.bootstrap, at.topic, 10, age_ms=2 * HOUR_MS)
-    commit(broker.bootstrap, at, 0)
+    commit(broker.bootstrap, at.group, at.topic, 0, partition=at.partition)
     page = seen(broker, lambda page: page.verdict(at) == "will lose data")
     loss_s = page.get("time_to_loss_seconds", at)
     assert loss_s is not None
@@ -150,7 +127,7 @@ def test_by_size_too(broker: EmbeddedBroker) -> None:
     at = At("large", "small-room")
     broker.create_topic(at.topic, **{"retention.ms": -1, "retention.bytes": 1_000_000})
     write(broker.bootstrap, at.topic, 10)
-    commit(broker.bootstrap, at, 0)
+    commit(broker.bootstrap, at.group, at.topic, 0, partition=at.partition)
 
     def holds(page: Lags) -> bool:
         write(broker.bootstrap, at.topic, 10)
@@ -167,7 +144,7 @@ def test_what_was_trimmed_before_it_was_read_is_lost(broker: EmbeddedBroker) -> 
     at = At("robbed", "trimmed")
     broker.create_topic(at.topic)
     write(broker.bootstrap, at.topic, 10)
-    commit(broker.bootstrap, at, 2)
+    commit(broker.bootstrap, at.group, at.topic, 2, partition=at.partition)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in admin.delete_records([TopicPartition(at.topic, 0, 7)]).values():
         future.result(30)
@@ -182,7 +159,7 @@ def test_a_group_that_is_deleted_is_no_longer_told_of(broker: EmbeddedBroker) ->
     at = At("short", "brief")
     broker.create_topic(at.topic)
     write(broker.bootstrap, at.topic, 1)
-    commit(broker.bootstrap, at, 0)
+    commit(broker.bootstrap, at.group, at.topic, 0, partition=at.partition)
     seen(broker, lambda page: page.verdict(at) is not None)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.delete_consumer_groups([at.group])[at.group].result(30)
@@ -197,7 +174,7 @@ def test_partitions_that_are_led_elsewhere() -> None:
         for partition in range(3):
             write(cluster.bootstrap_servers, "spread", 10, age_ms=HOUR_MS, partition=partition)
         for at in places:
-            commit(cluster.bootstrap_servers, at, 4)
+            commit(cluster.bootstrap_servers, at.group, at.topic, 4, partition=at.partition)
         looks: dict[At, PositionLook] = {}
 
         def look() -> bool:
