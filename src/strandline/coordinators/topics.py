@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,12 +20,16 @@ class TopicFacts:
     partitions: int
     racks: tuple[tuple[str, ...], ...] = ()
     """For each partition the racks of its replicas in order; nothing at all if no broker has a rack."""
-    hash: int = field(default=0, compare=False)
+    hash: int = field(default=0, init=False, compare=False)
     """Of everything above: two topics with the same hash give the same assignment."""
 
     def __post_init__(self) -> None:
-        if not self.hash:
-            object.__setattr__(self, "hash", _hash((self.name, self.id.hex, str(self.partitions), repr(self.racks))))
+        # The same on every node and in every process, which Python's own hash is not.
+        told = b"%b\0%d\0%b" % (self.id.bytes, self.partitions, self.name.encode("utf-8", "surrogatepass"))
+        if self.racks:
+            told += repr(self.racks).encode("utf-8", "surrogatepass")
+        digest = hashlib.blake2b(told, digest_size=8).digest()
+        object.__setattr__(self, "hash", int.from_bytes(digest, "big", signed=True))
 
 
 class Topics(Protocol):
@@ -56,17 +60,16 @@ class FixedTopics:
         return self._by_name
 
 
-def metadata_hash(topics: Topics, names: Iterable[str]) -> int:
+def metadata_hash(topics: Topics, names: Set[str]) -> int:
     """One number for everything an assignment of these topics depends on; 0 if none of them exists.
 
     It is stored with the group's epoch, so a coordinator that takes over sees whether it is still true. Kafka keeps a
     number of its own making there: a group that moves between the two is assigned once more, and nothing else.
     """
-    known = sorted((facts.name, facts.hash) for name in names if (facts := topics.named(name)) is not None)
-    return _hash(f"{name}:{number}" for name, number in known) if known else 0
-
-
-def _hash(parts: Iterable[str]) -> int:
-    # The same on every node and in every process, which Python's own hash is not. Never 0, which means nothing.
-    digest = hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True) or 1
+    together = 0
+    for name in names:
+        facts = topics.named(name)
+        if facts is not None:
+            # Each name comes once, so nothing cancels out, and the order does not matter.
+            together ^= facts.hash
+    return together

@@ -19,7 +19,7 @@ ORDERS = TopicFacts("orders", A, 3)
 
 
 def hash_of(*topics: TopicFacts, names: tuple[str, ...] = ("orders", "users")) -> int:
-    return metadata_hash(FixedTopics(topics), names)
+    return metadata_hash(FixedTopics(topics), dict.fromkeys(names).keys())
 
 
 def test_the_hash_tells_whatever_an_assignment_depends_on() -> None:
@@ -45,7 +45,7 @@ def test_the_hash_does_not_tell_order_nor_other_topics() -> None:
 
 def test_the_hash_is_the_same_in_every_process() -> None:
     # It is stored: a coordinator that takes over compares it with its own.
-    assert hash_of(ORDERS) == 688489782357689221
+    assert hash_of(ORDERS) == 6691900649136823235
 
 
 class Watched:
