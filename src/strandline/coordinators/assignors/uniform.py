@@ -155,6 +155,6 @@ def _by_member(spec: GroupSpec, owners: Owners) -> dict[str, Assignment]:
     assigned: dict[str, Assignment] = {member_id: {} for member_id in spec.members}
     assignments = list(assigned.values())
     for topic_id, topic_owners in owners.items():
-        for place, partitions in sorted(_held(topic_owners).items()):
+        for place, partitions in _held(topic_owners).items():
             assignments[place][topic_id] = partitions
     return assigned
