@@ -130,6 +130,8 @@ class MemberProcess:
                     self.life.hear(line)
                     self._on_line(line)
                     self._changed.notify_all()
+        # Whoever waits for its next word shall see that there is none.
+        self._process.wait()
         with self._changed:
             self._changed.notify_all()
 
@@ -161,9 +163,8 @@ class Stage:
         self.reached: dict[Place, int] = {}
         """How far members have committed, by what they said."""
         self._changed = threading.Condition()
-        settings = {"bootstrap.servers": bootstrap, "log_level": 0}
-        self._admin = AdminClient(settings)
-        self._producer = Producer(settings | {"linger.ms": 0, "enable.idempotence": True})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        self._producer = self._new_producer()
 
     def __enter__(self) -> Self:
         return self
@@ -195,6 +196,12 @@ class Stage:
         self._admin.create_partitions([NewPartitions(topic, count)])[topic].result(WAIT_S_MAX)
         for number in range(count):
             self.written.setdefault((topic, number), [])
+        # The one before looks for new partitions only now and then.
+        self._producer = self._new_producer()
+
+    def _new_producer(self) -> Producer:
+        settings = {"linger.ms": 0, "enable.idempotence": True, "log_level": 0}
+        return Producer({"bootstrap.servers": self.bootstrap, **settings})
 
     def join(
         self,
