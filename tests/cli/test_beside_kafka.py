@@ -11,6 +11,7 @@ import pytest
 from bench.brokers import Broker
 from tests.cli.conftest import CommandLine
 from tests.clients.kafka_server import kafka
+from tests.clients.positions import commit
 
 __all__ = ["kafka"]
 
@@ -64,3 +65,26 @@ def test_kafka_remembers_no_history_of_groups_and_is_told_so(kafka: Broker) -> N
     assert ended.status == 1
     assert "this cluster does not remember why its groups rebalanced" in ended.stderr
     assert "log of the group's coordinator" in ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.java
+def test_lag_in_a_topic_with_transactions_is_not_exact(kafka: Broker) -> None:
+    """Each commit leaves a marker, which has an offset and is no record."""
+    from confluent_kafka import Producer
+
+    cli = CommandLine(kafka.bootstrap)
+    cli.ok("topic", "create", "atomic", "--if-not-exists")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "lag"})
+    producer.init_transactions(60)
+    for _ in range(3):
+        producer.begin_transaction()
+        producer.produce("atomic", b"x")
+        producer.commit_transaction(60)
+    commit(kafka.bootstrap, "atomic-readers", "atomic", 0)
+    (found,) = cli.ok("group", "lag", "atomic-readers", "--window", "0", "--json").objects
+    assert (found["lag"], found["lag_is_exact"]) == (6, False)
+    commit(kafka.bootstrap, "atomic-readers", "atomic", 5)
+    (found,) = cli.ok("group", "lag", "atomic-readers", "--window", "0", "--json").objects
+    assert (found["committed_offset"], found["high_watermark"]) == (5, 6)
+    assert (found["lag"], found["lag_seconds"], found["verdict"]) == (0, 0, "ok"), "the marker of the last one is left"

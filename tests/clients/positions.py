@@ -1,4 +1,4 @@
-"""Logs and positions as a test wants them: records of a given age, and offsets committed by somebody who is no member."""
+"""Logs and positions as a test wants them: records of a given age, and offsets committed by who is no member."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ class LagReading:
         place: Place,
         committed: int | None,
         log_range: tuple[int, int],
-        times: dict[Spot, int],
+        times: dict[Spot, int | None],
         at_ms: int,
         now_ms: int,
     ) -> Sample:
@@ -175,7 +175,10 @@ class LagReading:
         age_ms = size_bytes = 0
         next_offset = _next_offset(committed, log_range)
         if next_offset < end:
-            time_ms = times.get((place, next_offset))
+            spot = place, next_offset
+            time_ms = times.get(spot)
+            if spot in times and time_ms is None:
+                return Sample(at_ms, committed, start, end, 0, 0, has_records=False)
             age_ms = UNKNOWN if time_ms is None else max(0, now_ms - time_ms)
             log_bytes = self._facts.of(place[0]).sizes.get(place[1])
             # Nobody tells how large single records are, so all of the partition count as equal.

@@ -25,14 +25,17 @@ class RecordTimes:
         self._cluster = cluster
         self._consumer: Any = None
         self._known: dict[Spot, int | None] = {}
+        self._ends: set[Spot] = set()
 
-    def read(self, wanted: Iterable[Spot]) -> dict[Spot, int]:
-        """Milliseconds since 1970 of the first record at or behind each offset.
+    def read(self, wanted: Iterable[Spot]) -> dict[Spot, int | None]:
+        """Milliseconds since 1970 of the first record at or behind each offset; None where there is none.
 
         What has no time, or could not be read while the command may wait, is left out.
         """
         spots = dict.fromkeys(wanted)
         self._known = {spot: time_ms for spot, time_ms in self._known.items() if spot in spots}
+        # Where there was no record, one may have come since.
+        self._ends.clear()
         deadline = time.monotonic() + self._cluster.timeout_s
         # A consumer reads a partition at one offset at a time; groups that share one are read in turn.
         rounds: list[dict[Place, int]] = []
@@ -44,7 +47,8 @@ class RecordTimes:
                 free[place] = offset
         for each in rounds:
             self._read(each, deadline)
-        return {spot: time_ms for spot, time_ms in self._known.items() if time_ms is not None}
+        found = {spot: time_ms for spot, time_ms in self._known.items() if time_ms is not None}
+        return found | dict.fromkeys(self._ends)
 
     def _read(self, pending: dict[Place, int], deadline: float) -> None:
         kafka = kafka_api()
@@ -72,8 +76,12 @@ class RecordTimes:
             return True
         if error.retriable() or error.name() in ("_ALL_BROKERS_DOWN", "_TRANSPORT"):
             return False
-        # The end (behind the position there were but markers of transactions), or an offset that is gone by now.
-        self._known[place, wanted] = None
+        if error.name() == "_PARTITION_EOF":
+            # What had an offset was no record: the markers of transactions.
+            self._ends.add((place, wanted))
+        else:
+            # An offset that is gone by now.
+            self._known[place, wanted] = None
         return True
 
     def _open(self) -> Any:

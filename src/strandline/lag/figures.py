@@ -90,7 +90,7 @@ def figures(window: Window, retention: Retention) -> Figures:
 
 
 def _lag(sample: Sample) -> int:
-    return max(0, sample.end - max(sample.committed, sample.log_start))
+    return max(0, sample.end - max(sample.committed, sample.log_start)) if sample.has_records else 0
 
 
 def _age_s(sample: Sample, lag: int | None) -> float | None:

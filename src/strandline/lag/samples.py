@@ -31,10 +31,12 @@ class Sample(NamedTuple):
     """How long ago the record at the position was written, by its timestamp; 0 when nothing is unread."""
     size_bytes: int = UNKNOWN
     """Bytes from the position to the end."""
+    has_records: bool = True
+    """False if what lies behind the position was seen to be no records: markers of transactions have offsets, too."""
 
     @property
     def lag(self) -> int:
-        return max(0, self.end - self.committed)
+        return max(0, self.end - self.committed) if self.has_records else 0
 
 
 class Window:

@@ -21,6 +21,12 @@ def test_caught_up_is_ok_though_nobody_reads() -> None:
     assert told(story(seconds=60), is_read=False).verdict is Verdict.OK
 
 
+def test_markers_of_transactions_are_nothing_to_read() -> None:
+    looks = [Sample(at * 10_000, 50, 0, 51, 0, 0, has_records=False) for at in range(20)]
+    judgement = told(window_of(looks), is_read=False)
+    assert (judgement.verdict, judgement.why) == (Verdict.OK, "caught up")
+
+
 def test_what_a_commit_every_five_seconds_leaves_unread_is_ok() -> None:
     assert told(story(seconds=60, written_per_s=1_000, read_per_s=1_000, lag=5_000)).verdict is Verdict.OK
 
