@@ -134,7 +134,8 @@ def _towards_target(
     if gives_up and owns_any(owned, gives_up):
         return Outcome(MemberState.UNREVOKED_PARTITIONS, member_epoch, keeps, gives_up)
     for topic_id, partitions in gets.items():
-        keeps[topic_id] = keeps.get(topic_id, {}) | dict.fromkeys(partitions, target_epoch)
+        both = keeps.get(topic_id, {}) | dict.fromkeys(partitions, target_epoch)
+        keeps[topic_id] = dict(sorted(both.items()))
     return Outcome(MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE, target_epoch, keeps, {})
 
 

@@ -103,7 +103,7 @@ def member_record(group_id: str, member: ConsumerMember) -> Record:
             client_id=member.client_id,
             client_host=member.client_host,
             subscribed_topic_names=sorted(member.subscribed_topic_names),
-            subscribed_topic_regex=member.subscribed_topic_regex or None,
+            subscribed_topic_regex=member.subscribed_topic_regex,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             server_assignor=member.server_assignor,
             classic_member_metadata=None

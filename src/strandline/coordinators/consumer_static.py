@@ -20,8 +20,10 @@ def keep_seat(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
     turn.note(group, Happening.AWAY, member, opens=False)
     turn.cancel_timer(rebalance_key(group, member.member_id))
     member.member_epoch = STATIC_LEAVE_EPOCH
-    # What it was giving up it has given up now: it has stopped.
-    group.set_partitions(member, assigned=member.assigned, pending_revocation={})
+    # What it was giving up it has given up now: it has stopped. What it keeps is its successor's from the first epoch
+    # that this one will have.
+    assigned = {topic_id: dict.fromkeys(partitions, JOIN_EPOCH) for topic_id, partitions in member.assigned.items()}
+    group.set_partitions(member, assigned=assigned, pending_revocation={})
     turn.append(current_record(group.group_id, member))
 
 

@@ -67,7 +67,7 @@ class TimerKind(StrEnum):
     REBALANCE = "rebalance"
     """A member of a consumer group has not given up in time what it was told to."""
     EXPIRY = "expiry"
-    """Offsets and groups that nobody uses any more are looked for; one timer for the whole shard, its group id empty."""
+    """Offsets and groups that nobody uses any more are looked for: one timer for the shard, its group id is empty."""
 
 
 class TimerKey(NamedTuple):
