@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from bench.brokers import start_kafka
-from tests.differential import group_conversation, recording
+from tests.differential import group_conversation, group_log, recording
 from tests.differential.brokers import kafka_on_stage
 from tests.differential.cases import CASES
 
@@ -25,6 +25,7 @@ def main() -> None:
             group_conversation.record(group_conversation.talk(broker))
         finally:
             broker.discard()
+    group_log.main()
 
 
 if __name__ == "__main__":
