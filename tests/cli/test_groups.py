@@ -9,6 +9,8 @@ import pytest
 from tests.cli.conftest import CommandLine
 from tests.cli.group_reader import GroupReader, settle, shared
 
+from strandline.cli import group_reading
+
 PROTOCOLS = ("classic", "consumer")
 PARTITIONS = 3
 
@@ -61,6 +63,25 @@ def test_a_group_with_a_member(cli: CommandLine, topic: str, group: str, protoco
             assert refused.status == 1
             assert "while it has 1 live member: billing-1 (" in refused.stderr
             assert "stop its consumers" in refused.stderr
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_librdkafka_tells_where_there_is_no_plain_listener(
+    cli: CommandLine, topic: str, group: str, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli.bootstrap is not None
+    with GroupReader(cli.bootstrap, group, topic, protocol=protocol, client_id="billing-1") as reader:
+        settle([reader], until=lambda: shared([reader], PARTITIONS))
+        (plain,) = cli.ok("group", "describe", group, "--json").objects
+        monkeypatch.setattr(group_reading, "is_plain", lambda cluster: False)
+        (told,) = cli.ok("group", "describe", group, "--json").objects
+        (listed,) = [each for each in cli.ok("group", "list", "--json").objects if each["group"] == group]
+        assert cli.run("group", "describe", f"{group}x").status == 3
+    assert (listed["type"], listed["state"], listed["members"]) == (protocol, "Stable", 1)
+    for name in ("type", "state", "coordinator", "assignor", "offsets"):
+        assert told[name] == plain[name]
+    for name in ("member", "instance", "client", "host", "owned"):
+        assert told["members"][0][name] == plain["members"][0][name]
 
 
 def test_lists_are_filtered(cli: CommandLine, read_topic: str, group: str) -> None:

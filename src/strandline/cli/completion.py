@@ -32,16 +32,16 @@ def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def group_names(ctx: typer.Context, incomplete: str) -> list[str]:
     from strandline.cli.client import connect
+    from strandline.cli.group_reading import read_groups
 
     given: dict[str, Any] = ctx.params
     bootstrap = given.get("bootstrap") or os.environ.get("STRANDLINE_BOOTSTRAP") or BOOTSTRAP_DEFAULT
     try:
         cluster = connect(bootstrap, list(given.get("properties") or []), PATIENCE_S)
-        with cluster.errors("cannot list groups"):
-            listed = cluster.admin().list_consumer_groups(request_timeout=PATIENCE_S).result(2 * PATIENCE_S).valid
-    except (CommandFailed, TimeoutError):
+        groups = read_groups(cluster, with_members=False)
+    except CommandFailed:
         return []
-    return sorted(group.group_id for group in listed if group.group_id.startswith(incomplete))
+    return [group.group_id for group in groups if group.group_id.startswith(incomplete)]
 
 
 def _wanted(name: str, incomplete: str) -> bool:

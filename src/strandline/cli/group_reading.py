@@ -81,7 +81,7 @@ def find_group(cluster: Cluster, group_id: str) -> GroupState | None:
         node_id, host, port = _coordinator(cluster, group_id)
         with Conversation(host, port, cluster.timeout_s) as conversation:
             # Its type is not known yet: it is asked for as either.
-            asked = GroupState(group_id, "", "", node_id)
+            asked = GroupState(group_id, "", DEAD, node_id)
             (group,) = _described(conversation, [asked])
         return None if group.state == DEAD else group
 
@@ -171,29 +171,35 @@ def _described(conversation: Conversation, groups: Sequence[GroupState]) -> list
     """The same groups with their members. A group that went or moved meanwhile stays as it was listed."""
     told: dict[str, GroupState] = {}
     for part in _parts([group for group in groups if group.group_type in ("consumer", "")]):
-        wanted = ConsumerGroupDescribeRequest(group_ids=[group.group_id for group in part])
-        answer = conversation.ask(wanted, ConsumerGroupDescribeResponse)
-        for each in answer.groups if answer is not None else ():
-            asked = next(group for group in part if group.group_id == each.group_id)
-            if not asked.group_type and each.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-                _check(each.error_code, f"cannot describe group {each.group_id!r}")
-            if each.error_code == 0:
-                told[each.group_id] = _consumer_group(each, asked)
-    for part in _parts([g for g in groups if g.group_type in ("classic", "") and g.group_id not in told]):
-        wanted_too = DescribeGroupsRequest(groups=[group.group_id for group in part])
-        plain = conversation.ask(wanted_too, DescribeGroupsResponse)
-        for each in plain.groups if plain is not None else ():
-            asked = next(group for group in part if group.group_id == each.group_id)
-            if not asked.group_type and each.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-                _check(each.error_code, f"cannot describe group {each.group_id!r}")
-            if each.error_code == 0 or not asked.group_type:
-                told[each.group_id] = _classic_group(each, asked)
+        request = ConsumerGroupDescribeRequest(group_ids=list(part))
+        answer = conversation.ask(request, ConsumerGroupDescribeResponse)
+        told |= _told(part, [] if answer is None else answer.groups, _consumer_group)
+    rest = [group for group in groups if group.group_type in ("classic", "") and group.group_id not in told]
+    for part in _parts(rest):
+        classic = conversation.ask(DescribeGroupsRequest(groups=list(part)), DescribeGroupsResponse)
+        told |= _told(part, [] if classic is None else classic.groups, _classic_group)
     return [told.get(group.group_id, group) for group in groups]
 
 
-def _parts(groups: Sequence[GroupState]) -> Iterator[Sequence[GroupState]]:
+def _told(
+    asked: dict[str, GroupState], answers: Iterable[Any], read: Callable[[Any, GroupState], GroupState]
+) -> dict[str, GroupState]:
+    told = {}
+    for each in answers:
+        group = asked.get(each.group_id)
+        if group is None or each.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            continue
+        if not group.group_type:
+            # It is the one that was asked about, so what went wrong matters.
+            _check(each.error_code, f"cannot describe group {each.group_id!r}")
+        if not each.error_code:
+            told[each.group_id] = read(each, group)
+    return told
+
+
+def _parts(groups: Sequence[GroupState]) -> Iterator[dict[str, GroupState]]:
     for begin in range(0, len(groups), GROUPS_PER_REQUEST):
-        yield groups[begin : begin + GROUPS_PER_REQUEST]
+        yield {group.group_id: group for group in groups[begin : begin + GROUPS_PER_REQUEST]}
 
 
 def _consumer_group(each: Any, asked: GroupState) -> GroupState:
@@ -231,7 +237,7 @@ def _classic_group(each: Any, asked: GroupState) -> GroupState:
     return replace(
         asked,
         group_type="classic",
-        state=DEAD if each.error_code else each.group_state,
+        state=each.group_state,
         protocol_type=each.protocol_type,
         assignor=each.protocol_data,
         members=tuple(
@@ -270,8 +276,10 @@ def _subscribed(metadata: bytes) -> tuple[str, ...] | None:
 
 
 def _listed_by_librdkafka(cluster: Cluster, *, with_members: bool) -> list[GroupState]:
+    # The client is kept in a name: when it goes, nobody answers its futures any more.
+    admin = cluster.admin()
     with cluster.errors("cannot list groups"):
-        answer = cluster.admin().list_consumer_groups(request_timeout=cluster.timeout_s).result()
+        answer = admin.list_consumer_groups(request_timeout=cluster.timeout_s).result()
         for error in answer.errors:
             raise error
     listed = {
@@ -284,7 +292,8 @@ def _listed_by_librdkafka(cluster: Cluster, *, with_members: bool) -> list[Group
 
 
 def _described_by_librdkafka(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, GroupState]:
-    answers = cluster.admin().describe_consumer_groups(list(group_ids), request_timeout=cluster.timeout_s)
+    admin = cluster.admin()
+    answers = admin.describe_consumer_groups(list(group_ids), request_timeout=cluster.timeout_s)
     found = {}
     for group_id, future in answers.items():
         try:
@@ -335,4 +344,5 @@ _STATES = {
 
 
 def _state(state: Any) -> str:
-    return _STATES.get(state.name, state.name.title())
+    name = str(state.name)
+    return _STATES.get(name, name.title())
