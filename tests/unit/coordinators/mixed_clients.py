@@ -550,8 +550,9 @@ class ConsumerClient(Client):
             self.say(f"{code.name} {response.error_message or ''}".strip())
             self.lose()
             self.target = None
-            self.epoch = 0
-            if code is ErrorCode.UNRELEASED_INSTANCE_ID:
+            was_member, self.epoch = self.epoch > 0, 0
+            if code is ErrorCode.UNRELEASED_INSTANCE_ID or (code is ErrorCode.GROUP_ID_NOT_FOUND and was_member):
+                # The common clients give up then: somebody else has its seat, or the group is not what it was.
                 self.die()
             return
         self.epoch = response.member_epoch
