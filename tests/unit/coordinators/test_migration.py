@@ -423,6 +423,7 @@ def test_a_seat_that_was_never_assigned_anything() -> None:
     old = ClassicClient(table, "S1", instance_id="s")
     old.act()
     assert old.waits is not None
+    old.die()
     new = ConsumerClient(table, "S2", instance_id="s")
     table.rounds(4)
     assert new.owned == EVERYTHING
@@ -433,6 +434,7 @@ def test_a_seat_in_a_group_that_has_not_seen_new_partitions_yet() -> None:
     old = ClassicClient(table, "S1", instance_id="s")
     classic_group_of(table, old)
     table.topics = table.shard.topics = FixedTopics([TopicFacts("t", TOPIC_T.id, 5), TOPIC_U])
+    old.die()
     new = ConsumerClient(table, "S2", instance_id="s")
     table.rounds(4)
     assert new.owned == EVERYTHING | {("t", 4)}
