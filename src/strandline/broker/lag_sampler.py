@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from strandline.broker.lag_leaders import LagLeaders, Place, Range
+from strandline.coordinators.subscribed_topics import subscribed_topics
 from strandline.errors import StrandlineError
 from strandline.ids import ZERO_UUID
 from strandline.lag.figures import Figures, Retention, figures
@@ -109,15 +110,15 @@ class LagSampler:
         """Every position that was looked at, one by one; the lists are copied, so that a page may take its time."""
         retentions: dict[str, Retention] = {}
         for shard in self._node.groups.loaded_shards():
-            for group_id in list(shard.groups):
-                for (topic, index), tracked in list(self._groups.get(group_id, {}).items()):
-                    group = shard.groups.get(group_id)
-                    if group is None or not tracked.samples:
-                        continue
+            for group_id, group in list(shard.groups.items()):
+                windows = self.windows_of(group_id)
+                is_behind = any(tracked.last.lag for _, tracked in windows)
+                read_topics = subscribed_topics(group) if is_behind else ()
+                for (topic, index), tracked in windows:
                     if topic not in retentions:
                         retentions[topic] = self._retention(topic)
                     seen = figures(tracked, retentions[topic])
-                    yield Judged(group_id, topic, index, seen, judge(seen, is_read=bool(group.members)))
+                    yield Judged(group_id, topic, index, seen, judge(seen, is_read=topic in read_topics))
 
     def windows_of(self, group_id: str) -> list[tuple[Place, Tracked]]:
         """The positions of a group that were looked at; none if this node does not coordinate it."""

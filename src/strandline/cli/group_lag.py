@@ -207,6 +207,7 @@ def _verdict_cell(seen: Figures, verdict: Verdict) -> str:
 def _as_json(group: GroupLag, position: PositionLag) -> dict[str, Any]:
     seen, judgement, reader = position.figures, position.judgement, position.reader
     told: dict[str, Any] = {
+        "time_ms": int(time.time() * 1000),
         "group": group.group_id,
         "state": group.group.state,
         "topic": position.topic,

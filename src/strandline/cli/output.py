@@ -21,6 +21,8 @@ _NUMERIC = re.compile(r"-?[0-9][0-9,.]*( ([KMGT]i)?B)?|-")
 class Output:
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
+        self.before_next = b""
+        """Written before whatever is written next."""
         self._stdout: BinaryIO = sys.stdout.buffer
         self._stderr: TextIO = sys.stderr
 
@@ -30,6 +32,8 @@ class Output:
 
     def write(self, content: bytes) -> None:
         """Data, byte for byte."""
+        if self.before_next:
+            content, self.before_next = self.before_next + content, b""
         try:
             self._stdout.write(content)
         except BrokenPipeError:

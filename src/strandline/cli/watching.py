@@ -25,12 +25,14 @@ def watch(output: Output, look: Callable[[], None], *, every_s: float) -> None:
     try:
         while True:
             if output.is_terminal and not output.as_json:
-                output.write(_TO_THE_TOP.encode())
+                # With the first word of what comes: while the cluster is asked, the screen stays as it was.
+                output.before_next = _TO_THE_TOP.encode()
             try:
                 look()
                 last = None
             except CommandFailed as failure:
                 last = failure
+                output.write(b"")
                 output.flush()
                 tell(failure)
             if not output.is_terminal and not output.as_json:
