@@ -111,6 +111,32 @@ def test_a_group_that_is_caught_up_is_ok(broker: EmbeddedBroker) -> None:
     assert page.get("time_to_loss_seconds", at) is None
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_topic_that_its_members_gave_up_has_stopped(broker: EmbeddedBroker, protocol: str) -> None:
+    """The group lives, and reads something else."""
+    from confluent_kafka import Consumer
+
+    given_up, read = At(f"fickle-{protocol}", f"given-up-{protocol}"), At(f"fickle-{protocol}", f"read-{protocol}")
+    for at in (given_up, read):
+        broker.create_topic(at.topic)
+        write(broker.bootstrap, at.topic, 10, age_ms=HOUR_MS)
+        commit(broker.bootstrap, at.group, at.topic, 4)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": read.group,
+            "group.protocol": protocol,
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([read.topic])
+    until("assigned", lambda: bool(consumer.poll(0.1)) or bool(consumer.assignment()))
+    page = seen(broker, lambda page: page.verdict(read) != "stopped")
+    assert page.verdict(given_up) == "stopped"
+    assert page.verdict(read) in ("behind", "stalled")
+    consumer.close()
+
+
 def test_a_loss_that_is_near_is_said(broker: EmbeddedBroker) -> None:
     at = At("late", "short-lived")
     broker.create_topic(at.topic, **{"retention.ms": 3 * HOUR_MS})
