@@ -94,7 +94,7 @@ def empty_shard() -> GroupShard:
     return GroupShard(GroupConfig(), Random(1))
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(groups())
 def test_records_and_back(group: ConsumerGroup) -> None:
     shard = empty_shard()
@@ -107,7 +107,7 @@ def test_records_and_back(group: ConsumerGroup) -> None:
     assert not shard.groups
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(groups())
 def test_tombstones_alone_are_nothing(group: ConsumerGroup) -> None:
     """Compaction keeps them longer than what they took away."""
