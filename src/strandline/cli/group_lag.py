@@ -27,7 +27,7 @@ _UNKNOWN = "?"
 GroupName = Annotated[
     str | None,
     typer.Argument(
-        metavar="[GROUP]",
+        metavar="GROUP",
         help="The group; without it, all of them.",
         show_default=False,
         autocompletion=completion.group_names,
@@ -35,7 +35,13 @@ GroupName = Annotated[
 ]
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", help="Only this topic; may be repeated.", autocompletion=completion.topic_names),
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="NAME",
+        help="Only this topic; may be repeated.",
+        autocompletion=completion.topic_names,
+    ),
 ]
 MaxLag = Annotated[
     int | None,
