@@ -8,6 +8,7 @@ at yet, is left out, which is no error: who asks then looks for itself, as it do
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from strandline.codec.message import encode
 from strandline.codec.messages.group_lag_request import GroupLagRequest
@@ -17,6 +18,9 @@ from strandline.handlers.shares import gradually, joined_response
 
 API_KEY = 20_002
 VERSIONS = (0, 0)
+
+POSITIONS_MAX: Final = 5_000
+"""Positions in one answer; others are left out, and who asks looks at them for itself."""
 
 
 def handle(context: RequestContext, request: GroupLagRequest) -> None:
@@ -33,9 +37,12 @@ def encoded(context: RequestContext, group_ids: list[str]) -> Iterator[bytes | N
     """Each group as it goes into the answer, and None after each position of it, where others may be served."""
     lag = context.node.lag
     now_ms = lag.now_ms()
+    left = POSITIONS_MAX
     for group_id in dict.fromkeys(group_ids):
         told = WatchedGroup(group_id=group_id)
-        for (topic, partition), window in lag.windows_of(group_id):
+        windows = lag.windows_of(group_id)[:left]
+        left -= len(windows)
+        for (topic, partition), window in windows:
             told.positions.append(
                 WatchedPosition(
                     topic=topic,
@@ -55,5 +62,4 @@ def encoded(context: RequestContext, group_ids: list[str]) -> Iterator[bytes | N
                 )
             )
             yield None
-        if told.positions:
-            yield encode(told, context.api_version)
+        yield encode(told, context.api_version) if told.positions else None
