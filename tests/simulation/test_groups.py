@@ -14,7 +14,7 @@ from tests.simulation.stage import ORDERS, Play, stage
 from strandline.testing.sim_classic_member import SimClassicMember
 from strandline.testing.sim_cluster import SimNode
 from strandline.testing.sim_group import CLASSIC, CONSUMER, GroupOptions, SimGroup
-from strandline.testing.sim_group_truth import OFFSETS_TOPIC
+from strandline.testing.sim_group_truth import OFFSETS_TOPIC, LoggedConsumerGroup
 from strandline.testing.sim_member import Manners, SimMember
 from strandline.testing.sim_options import GROUP_SETTINGS
 
@@ -187,6 +187,35 @@ def test_a_partition_waits_until_its_owner_has_let_go(seed: int) -> None:
             owner.runtime.actor.resume()
         settled(play, group)
         wait_commits(play, group)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_group_is_loaded_while_a_partition_is_being_given_up(seed: int) -> None:
+    """Its owner was told to let go, hangs, and the coordinator dies: the next one must wait for the owner, too."""
+    with stage(seed, FOUR, settings=QUICK) as play:
+        play.work()
+        group = group_of(play, CONSUMER, members=1)
+        wait_commits(play, group)
+        (owner,) = group.members
+        new = group.add()
+        play.until(lambda: gives_up(group, owner), "the owner is to let go of something")
+        owner.runtime.actor.pause()
+        old = coordinator(play)
+        old.kill()
+        play.until(lambda: coordinator(play) is not old, "another coordinates")
+        play.rest(play.random.uniform(2.0, 4.0))
+        assert not new.owned, "the owner's session is not over"
+        owner.runtime.actor.resume()
+        old.start()
+        settled(play, group)
+        wait_commits(play, group)
+
+
+def gives_up(group: SimGroup, member: SimMember) -> bool:
+    """Whether the log says that there is something which the member has yet to give up."""
+    logged = group.truth.groups.get(group.options.name)
+    found = logged.members.get(member.member_id) if isinstance(logged, LoggedConsumerGroup) else None
+    return found is not None and len(found.held) > len(found.told[found.epoch][-1])
 
 
 # Redpanda #6018: what only the memory of a coordinator knew

@@ -82,6 +82,7 @@ class SimClassicMember(SimMember):
         self.is_rejoining = True
         self.give_up()
         self._assigned = ()
+        self.claim(())
         subscription = ConsumerProtocolSubscription(topics=list(self.topics))
         request = JoinGroupRequest(
             group_id=self.group,
@@ -141,6 +142,7 @@ class SimClassicMember(SimMember):
             self.is_rejoining = False
             self.send_late()
             self._assigned = tuple(_decode(assignment))
+            self.claim(self._assigned)
             self.take(self._assigned)
             self._in_term(self.manners.heartbeat_s * self.random.random(), self._heartbeat)
 

@@ -61,7 +61,7 @@ class SimConsumerMember(SimMember):
 
     def on_fenced(self) -> None:
         self._owns = self._target = ()
-        self._claim()
+        self.claim(self._owns)
         self._epoch, self.generation = JOINING, -1
         self._is_beating = self._is_revoking = self._says_owned = False
         self._says_all = True
@@ -162,14 +162,10 @@ class SimConsumerMember(SimMember):
 
     def _own(self, partitions: tuple[TopicPartition, ...]) -> None:
         self._owns = partitions
-        self._claim()
+        self.claim(self._owns)
         self._says_owned = True
         self.take(partitions)
         self._heartbeat()
-
-    def _claim(self) -> None:
-        owned = frozenset((self.known[each].topic_id, each.partition) for each in self._owns)
-        self.truth.on_owned(self.group, self.member_id, owned)
 
     def leave(self) -> None:
         self.commit(self._leave)
@@ -181,5 +177,5 @@ class SimConsumerMember(SimMember):
         )
         self.give_up()
         self._owns = ()
-        self._claim()
+        self.claim(self._owns)
         self.ask_coordinator(request, HEARTBEAT_VERSION, ConsumerGroupHeartbeatResponse, lambda _: self.end())

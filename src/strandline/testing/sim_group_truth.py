@@ -8,7 +8,7 @@ simulated member writes who it is into the metadata of its commits, so the log t
 | no zombie commit | a commit in the log is by a member, and of a generation or epoch, that the log knows there |
 | no step back | a position moves back only by a late commit of the member that moved it on |
 | one owner | of a consumer group, no two members own a partition after any batch, what is to be revoked included |
-| nobody else owns | what a member of the consumer protocol is told to own no other member says that it owns |
+| nobody else owns | what a member of a consumer group is told to own no other member takes for its own |
 | answers come last | a commit that is acknowledged, and an assignment that a member is told, stand in the log by then |
 """
 
@@ -27,6 +27,7 @@ from strandline.codec.messages.consumer_group_member_metadata_key import Consume
 from strandline.codec.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from strandline.codec.messages.group_metadata_key import GroupMetadataKey
 from strandline.codec.messages.offset_commit_key import OffsetCommitKey
+from strandline.coordinators.consumer_protocol import decode_assignment
 from strandline.testing.sim_invariants import Invariants, Violation
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -88,7 +89,7 @@ class GroupTruth:
         self.generations: dict[tuple[str, str, int], bytes] = {}
         """What each member of each generation of a classic group is assigned."""
         self._claims: dict[str, dict[str, frozenset[Place]]] = {}
-        """By group and member id: what each member of the consumer protocol owns, as it sees it itself."""
+        """By group and member id: what each member owns, as it sees it itself."""
         self.changes = 0
         """New generations and member epochs."""
         invariants.on_committed[OFFSETS_TOPIC] = self.fold
@@ -223,10 +224,15 @@ class GroupTruth:
             self._fail(f"the commit {tag} of {topic}-{partition} is acknowledged and not committed")
 
     def on_classic_assignment(self, group_id: str, member_id: str, generation: int, assignment: bytes) -> None:
+        if isinstance(self.groups.get(group_id), LoggedConsumerGroup):
+            # Of a classic member in a consumer group the log knows what it owns, and not in which words it was told.
+            topics = decode_assignment(assignment).assigned_partitions
+            ids = {topic.topic: self._invariants.image.topics[topic.topic].id for topic in topics}
+            told_of = frozenset((ids[topic.topic], each) for topic in topics for each in topic.partitions)
+            self.on_assignment(group_id, member_id, generation, told_of)
+            return
         known = self.generations.get((group_id, member_id, generation))
-        group = self.groups.get(group_id)
-        if isinstance(group, LoggedConsumerGroup) or known == assignment:
-            # What a classic member of a consumer group is told is made for it from the target.
+        if known == assignment:
             return
         told = "nothing" if known is None else "another assignment"
         self._fail(

@@ -238,6 +238,12 @@ class SimMember(SimConsumer):
         self.release(self.positions)
         self._note_assignment()
 
+    def claim(self, partitions: Iterable[TopicPartition]) -> None:
+        """Say to oneself what is owned from now on; nobody else may be told to own it meanwhile."""
+        if self.member_id:
+            owned = frozenset((self.known[each].topic_id, each.partition) for each in partitions)
+            self.truth.on_owned(self.group, self.member_id, owned)
+
     def wants(self, partition: TopicPartition) -> bool:
         """Whether a partition whose position has just come is still to be owned."""
         raise NotImplementedError
