@@ -48,7 +48,7 @@ def described(group: ConsumerGroup, turn: Turn) -> DescribedGroup:
         group_state=group.state,
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=group.preferred_assignor() or turn.config.consumer_assignors[0],
+        assignor_name=group.preferred_assignor(turn.config.consumer_assignors),
         members=[described_member(group, member, turn.topics) for member in group.members.values()],
     )
 

@@ -13,7 +13,7 @@ takes what is free and waits for what others still hold (UNRELEASED_PARTITIONS).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
@@ -170,12 +170,13 @@ class ConsumerGroup:
         partitions = self.owners.get(topic_id)
         return None if partitions is None else partitions.get(partition)
 
-    def preferred_assignor(self) -> str | None:
-        """The assignor that most members name, the first of them in a tie; None if nobody names one."""
-        votes = Counter(
-            member.server_assignor for member in self.members.values() if member.server_assignor is not None
-        )
-        return max(votes, key=votes.__getitem__) if votes else None
+    def preferred_assignor(self, served: Sequence[str]) -> str:
+        """The assignor that most members name, in a tie the one that the broker names first.
+
+        A group may come from a coordinator that served others. A vote for one of those does not count.
+        """
+        votes = Counter(member.server_assignor for member in self.members.values())
+        return max(served, key=votes.__getitem__)
 
     def classic_members(self) -> list[ConsumerMember]:
         return [member for member in self.members.values() if member.classic is not None]

@@ -80,7 +80,7 @@ def maybe_assign(group: ConsumerGroup, turn: Turn) -> list[Record]:
     """Compute the target assignment if the group has a newer epoch and the time has come."""
     if not is_due(group, turn):
         return []
-    target = assign(group.preferred_assignor() or turn.config.consumer_assignors[0], spec_of(group, turn))
+    target = assign(group.preferred_assignor(turn.config.consumer_assignors), spec_of(group, turn))
     records = changed_targets(group, target)
     group.set_target(target, epoch=group.group_epoch, now_ms=turn.now_ms)
     records.append(target_epoch_record(group))

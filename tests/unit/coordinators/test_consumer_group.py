@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from tests.unit.coordinators.consumer_story import GROUP, REBALANCE_MS, SESSION_MS, ConsumerStory, told
 
@@ -315,6 +317,17 @@ def test_who_names_no_assignor_gets_the_first_of_the_broker() -> None:
     story = ConsumerStory(consumer_assignors=("range", "uniform"))
     story.join("a")
     assert story.describe().assignor_name == "range"
+
+
+def test_an_assignor_of_another_coordinator_counts_for_nothing() -> None:
+    story = ConsumerStory()
+    story.join("a", assignor="range")
+    story.config = dataclasses.replace(story.config, consumer_assignors=("uniform",))
+    story.restart()
+    story.topics.grow("t", 5)
+    story.topics_changed("t")
+    assert told(story.say("a", 2)) == {"1": [0, 1, 2, 3, 4]}
+    assert story.describe().assignor_name == "uniform"
 
 
 def test_members_that_come_within_the_interval_are_assigned_together() -> None:
