@@ -66,6 +66,7 @@ def test_a_pattern_matches_whole_names(pattern: str, names: tuple[str, ...]) -> 
         ("a{1001}", "invalid repetition size"),
         ("a" * (PATTERN_BYTES_MAX + 1), "longer than"),
         ("(.{1,1000}a)" * 20, "too large"),
+        ("(?:a?b?){900}", "too large"),
     ],
 )
 def test_what_re2_does_not_take_is_refused_in_kafkas_words(pattern: str, reason: str) -> None:
