@@ -83,6 +83,8 @@ class LagSampler:
         self._leaders = LagLeaders(node)
         self._timer: TimerHandle | None = None
         self._round = 0
+        self.rounds = 0
+        """Looks that came to their end."""
         self._positions = 0
         self._cold_reads = self._times_asked = 0
         self._is_looking = self._is_closed = False
@@ -95,7 +97,7 @@ class LagSampler:
     def start(self) -> None:
         """Look from now on; not at all if the interval is 0."""
         if self._timer is None and not self._is_closed and self.interval_s > 0:
-            self._timer = self._runtime.call_later(self.interval_s, self._look)
+            self._timer = self._runtime.call_later(self.interval_s, self.look)
 
     def close(self) -> None:
         self._is_closed = True
@@ -142,10 +144,14 @@ class LagSampler:
 
     # Looking
 
-    def _look(self) -> None:
-        self._timer = self._runtime.call_later(max(0.1, self.interval_s), self._look)
-        # A look that takes longer than the interval is not overtaken by the next.
-        if self._is_looking or self._is_closed:
+    def look(self) -> None:
+        """Look now, and again after the interval."""
+        if self._is_closed:
+            return
+        if self.interval_s > 0:
+            self._timer = self._runtime.call_later(max(0.1, self.interval_s), self.look)
+        if self._is_looking:
+            # One that takes longer than the interval is not overtaken by the next.
             return
         self._is_looking = True
         self._round += 1
@@ -204,6 +210,7 @@ class LagSampler:
 
     def _end_look(self, absent: dict[int, dict[Place, list[tuple[str, int]]]]) -> None:
         self._is_looking = False
+        self.rounds += 1
         for group_id, places in list(self._groups.items()):
             for place in [place for place, tracked in places.items() if tracked.round != self._round]:
                 del places[place]
