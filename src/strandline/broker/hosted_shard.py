@@ -14,7 +14,7 @@ from typing import Protocol
 
 from strandline.broker.group_log import GroupLog
 from strandline.codec.columns import Record as BatchRecord
-from strandline.codec.columns import decode_batch, encode_batch
+from strandline.codec.columns import decode_batch, encode_batch, encode_record
 from strandline.coordinators.call import Waiting
 from strandline.coordinators.events import (
     Append,
@@ -216,10 +216,13 @@ class HostedShard:
         records, self._unwritten = self._unwritten, []
         number = self._append_number
         now_ms = self._runtime.now_ms()
-        batches = [
-            encode_batch([BatchRecord(timestamp_ms=now_ms, key=key, value=value) for key, value in part])
-            for part in _batches_of(records)
-        ]
+        if len(records) == 1:
+            batches = [encode_record(records[0].value, records[0].key, (), now_ms)]
+        else:
+            batches = [
+                encode_batch([BatchRecord(timestamp_ms=now_ms, key=key, value=value) for key, value in part])
+                for part in _batches_of(records)
+            ]
         try:
             for batch in batches[:-1]:
                 self._partition.append_internal(batch, self._on_part_committed)

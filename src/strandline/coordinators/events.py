@@ -105,8 +105,7 @@ class LeaveGroup:
     request: LeaveGroupRequest
 
 
-@dataclass(frozen=True, slots=True)
-class CommitOffsets:
+class CommitOffsets(NamedTuple):
     """Topics and partitions are known to exist, and topics carry name and id: the handler has seen to both."""
 
     token: Token
@@ -216,27 +215,23 @@ Event = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     records: tuple[Record, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     token: Token
     response: Response
 
 
-@dataclass(frozen=True, slots=True)
-class StartTimer:
+class StartTimer(NamedTuple):
     """Fire once after `delay_ms`; a timer that already runs under the key starts again."""
 
     key: TimerKey
     delay_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class CancelTimer:
+class CancelTimer(NamedTuple):
     key: TimerKey
 
 

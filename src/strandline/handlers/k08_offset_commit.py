@@ -8,6 +8,7 @@ checked and written by itself. Member epochs of the newer consumer protocol come
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from uuid import UUID
 
 from strandline.codec.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
@@ -28,31 +29,37 @@ VERSIONS = (2, 10)
 
 TOPIC_ID_FROM_VERSION = 10
 
-
 PARTITIONS_PER_PART_MAX = 500
 """Partitions that are committed in one turn of the loop; each costs it some ten microseconds."""
 
 
 def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
-    refused = OffsetCommitResponse()
+    refused: list[OffsetCommitResponseTopic] = []
     known = [known_part for topic in request.topics if (known_part := resolve(context, topic, refused)) is not None]
     if not known:
-        return refused
+        return OffsetCommitResponse(topics=refused)
     request.topics = known
-
-    def shape(response: OffsetCommitResponse) -> OffsetCommitResponse:
-        return merge(response, refused)
-
-    def refusal(code: ErrorCode) -> OffsetCommitResponse:
-        return merge(refuse_commit(request, code), refused)
-
-    call = Call(context.reply, refusal=refusal, shape=shape)
-    if sum(len(topic.partitions) for topic in known) <= PARTITIONS_PER_PART_MAX:
+    call = Call(
+        context.reply,
+        refusal=partial(refusal, request, refused),
+        shape=partial(merge, refused) if refused else None,
+    )
+    if len(known) == 1 == len(known[0].partitions) or is_small(known):
         context.node.groups.submit(request.group_id, CommitOffsets(call, request, context.api_version))
     else:
         commit_in_parts(context, request, call)
     response: OffsetCommitResponse | None = call.collect()
     return response
+
+
+def refusal(
+    request: OffsetCommitRequest, refused: list[OffsetCommitResponseTopic], code: ErrorCode
+) -> OffsetCommitResponse:
+    return merge(refused, refuse_commit(request, code))
+
+
+def is_small(topics: list[OffsetCommitRequestTopic]) -> bool:
+    return sum(len(topic.partitions) for topic in topics) <= PARTITIONS_PER_PART_MAX
 
 
 def commit_in_parts(context: RequestContext, request: OffsetCommitRequest, call: Call) -> None:
@@ -131,7 +138,7 @@ class Gathering:
 
 
 def resolve(
-    context: RequestContext, topic: OffsetCommitRequestTopic, refused: OffsetCommitResponse
+    context: RequestContext, topic: OffsetCommitRequestTopic, refused: list[OffsetCommitResponseTopic]
 ) -> OffsetCommitRequestTopic | None:
     """The part of `topic` that exists, with name and id filled in; the rest is put into `refused`."""
     by_id = context.api_version >= TOPIC_ID_FROM_VERSION
@@ -151,9 +158,9 @@ def resolve(
 
 
 def refuse(
-    topic: OffsetCommitRequestTopic, partitions: list[int], code: ErrorCode, refused: OffsetCommitResponse
+    topic: OffsetCommitRequestTopic, partitions: list[int], code: ErrorCode, refused: list[OffsetCommitResponseTopic]
 ) -> None:
-    refused.topics.append(
+    refused.append(
         OffsetCommitResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
@@ -162,10 +169,10 @@ def refuse(
     )
 
 
-def merge(response: OffsetCommitResponse, refused: OffsetCommitResponse) -> OffsetCommitResponse:
+def merge(refused: list[OffsetCommitResponseTopic], response: OffsetCommitResponse) -> OffsetCommitResponse:
     """One entry per topic: what the coordinator said of the known partitions, and the refusal of the others."""
     answered = {(topic.name, topic.topic_id): topic for topic in response.topics}
-    for topic in refused.topics:
+    for topic in refused:
         same = answered.get((topic.name, topic.topic_id))
         if same is None:
             response.topics.append(topic)
