@@ -82,8 +82,10 @@ def test_a_group_goes_by_its_own_settings_within_the_limits_of_the_node() -> Non
         "mine": {"consumer.session.timeout.ms": "50000", "consumer.assignment.interval.ms": "0"},
         # Allowed when they were set, by a node with other limits.
         "wild": {"consumer.session.timeout.ms": "99000", "consumer.heartbeat.interval.ms": "1"},
+        "odd": {"consumer.session.timeout.ms": "long", "consumer.heartbeat.interval.ms": "6000"},
     }
     config = GroupConfig(overrides=lambda group_id: own.get(group_id, {}))
     assert config.consumer_settings("other") is config.consumer
     assert config.consumer_settings("mine") == ConsumerSettings(50_000, 5_000, 0)
     assert config.consumer_settings("wild") == ConsumerSettings(60_000, 5_000, 1_000)
+    assert config.consumer_settings("odd") == ConsumerSettings(45_000, 6_000, 1_000)

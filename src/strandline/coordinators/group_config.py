@@ -111,4 +111,8 @@ class GroupConfig:
 
 
 def _within(value: str | None, low: int, high: int, default: int) -> int:
-    return default if value is None else min(max(int(value), low), high)
+    try:
+        return default if value is None else min(max(int(value), low), high)
+    except ValueError:
+        # Whoever wrote it into the metadata did not check it as we do, and a group must go on all the same.
+        return default
