@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from bench.brokers import start_kafka
-from tests.differential import group_conversation, group_log, recording
+from tests.differential import group_conversation, group_log, migration_log, recording
 from tests.differential.brokers import kafka_on_stage
 from tests.differential.cases import CASES
 
@@ -26,6 +26,7 @@ def main() -> None:
         finally:
             broker.discard()
     group_log.main()
+    migration_log.main()
 
 
 if __name__ == "__main__":
