@@ -88,13 +88,22 @@ def _trend(seen: Figures, is_read: bool | None) -> Judgement:
         return Judgement(
             Verdict.STALLED, f"{behind}, and nothing was committed for {span(seen.waiting_ms / 1000)} or longer"
         )
-    if seen.lag_s is not None and seen.lag_s <= RECENT_S:
-        return Judgement(Verdict.OK, f"{span(seen.lag_s)} behind, which commits now and then explain")
+    behind_s = _behind_s(seen)
+    if behind_s is not None and behind_s <= RECENT_S:
+        return Judgement(Verdict.OK, f"{span(behind_s)} behind, which commits now and then explain")
     if seen.lag_trend < 0:
         return Judgement(Verdict.CATCHING_UP, f"{behind}, and fewer than before{_rates(seen)}")
     if seen.trend_ms >= TREND_SPAN_MS and seen.lag_trend > 0:
         return Judgement(Verdict.FALLING_BEHIND, f"{behind}, and more all the time{_rates(seen)}")
     return Judgement(Verdict.BEHIND, behind + _rates(seen))
+
+
+def _behind_s(seen: Figures) -> float | None:
+    """By the age of the next record; where nobody knows it, or its time lies ahead, by how long it took to write."""
+    assert seen.lag is not None
+    if not seen.lag_s and seen.produced_per_s:
+        return seen.lag / seen.produced_per_s
+    return seen.lag_s
 
 
 def _rates(seen: Figures) -> str:

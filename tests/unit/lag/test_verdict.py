@@ -9,7 +9,7 @@ from tests.unit.lag.series import DAY_MS, story, told, window_of
 from tests.unit.lag.test_figures import any_window, samples
 
 from strandline.lag.figures import NEVER, Retention, figures
-from strandline.lag.samples import NO_POSITION, Sample
+from strandline.lag.samples import NO_POSITION, UNKNOWN, Sample
 from strandline.lag.verdict import Verdict, judge, rate, span, worst
 
 
@@ -35,6 +35,16 @@ def test_a_lag_that_only_grows_is_falling_behind() -> None:
     judgement = told(story(seconds=60, written_per_s=100, read_per_s=60, lag=2_000))
     assert judgement.verdict is Verdict.FALLING_BEHIND
     assert judgement.why == "4,400 records unread, and more all the time: 60/s read, 100/s written"
+
+
+def test_times_that_lie_ahead_deceive_nobody() -> None:
+    looks = [Sample(at * 10_000, at * 100, 0, at * 10_000, 0) for at in range(1, 10)]
+    assert told(window_of(looks)).verdict is Verdict.FALLING_BEHIND
+
+
+def test_where_no_time_is_known_the_rate_tells() -> None:
+    looks = [Sample(at * 10_000, at * 10_000 - 4_000, 0, at * 10_000, UNKNOWN) for at in range(1, 10)]
+    assert told(window_of(looks)).verdict is Verdict.OK
 
 
 def test_a_lag_that_grew_for_a_moment_is_only_behind() -> None:
@@ -147,7 +157,7 @@ def test_every_position_gets_a_verdict_and_a_sentence(
     if judgement.verdict is Verdict.OK:
         assert not seen.lost
         assert not seen.beyond
-        assert seen.lag == 0 or (seen.lag_s is not None and seen.lag_s <= 10)
+        assert seen.lag == 0 or seen.lag_s is None or seen.lag_s <= 10
     if judgement.verdict is Verdict.WILL_LOSE_DATA:
         assert seen.time_to_loss_s is not None
         assert seen.time_to_loss_s < 86_400
