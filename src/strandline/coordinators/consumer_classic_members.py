@@ -372,7 +372,6 @@ def leave(groups: MutableMapping[str, Group], group: ConsumerGroup, event: Leave
         )
     if leaving:
         remove_members(groups, group, list(leaving.values()), turn)
-        turn.settle(groups[group.group_id])
     turn.reply(event.token, response)
 
 

@@ -64,7 +64,6 @@ def on_timer(groups: MutableMapping[str, Group], group: ConsumerGroup, key: Time
     elif is_late(member, key.kind):
         turn.note(group, Happening.LATE, member, reason=LATE_REASONS[key.kind])
         remove_member(groups, group, member, turn)
-    turn.settle(groups[group.group_id])
 
 
 def is_late(member: ConsumerMember, kind: TimerKind) -> bool:
@@ -94,6 +93,7 @@ def remove_members(
     for member in members:
         cancel_timers(group, member.member_id, turn)
     turn.append(*records_without(group, members, turn))
+    turn.settle(group)
 
 
 def records_without(group: ConsumerGroup, members: Sequence[ConsumerMember], turn: Turn) -> list[Record]:

@@ -259,5 +259,4 @@ def leave(
     else:
         turn.note(group, Happening.LEFT, member)
         remove_member(groups, group, member, turn)
-        turn.settle(groups[group.group_id])
     return ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)

@@ -26,6 +26,7 @@ from strandline.coordinators.consumer_protocol import encode_assignment
 from strandline.coordinators.consumer_records import consumer_group_records
 from strandline.coordinators.events import LeaveGroup, TimerKey, TimerKind, TopicsChanged
 from strandline.coordinators.group_config import GroupConfig, MigrationPolicy
+from strandline.coordinators.group_history import Happening
 from strandline.coordinators.group_shard import GroupShard
 from strandline.coordinators.topics import FixedTopics, TopicFacts
 from strandline.errors import ErrorCode
@@ -673,3 +674,20 @@ def test_a_group_that_changes_again_before_it_has_rebalanced_takes_nothing_from_
     table.rounds(10)
     assert table.is_shared_out()
     assert second.owned
+
+
+def test_the_history_tells_why_and_what_came_of_it() -> None:
+    table = Table()
+    old = [ClassicClient(table, name, cooperative=True) for name in ("A", "B")]
+    classic_group_of(table, *old)
+    new = ConsumerClient(table, "C")
+    table.rounds(10)
+    new.leave()
+    table.rounds(10)
+    there, back = table.shard.history.of(GROUP)[1:3]
+    assert [note.what for note in there.notes] == [Happening.CONVERTED, Happening.JOINED]
+    assert (there.group_type, there.members, len(there.changes)) == ("consumer", 3, 3)
+    assert [note.what for note in back.notes][:2] == [Happening.LEFT, Happening.CONVERTED]
+    assert (back.group_type, back.members) == ("classic", 2)
+    assert back.ended_ms > back.began_ms, "it ends with the generation that the classic members agreed on"
+    assert back.epoch > there.epoch
