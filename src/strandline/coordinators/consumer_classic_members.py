@@ -33,7 +33,7 @@ from strandline.coordinators import join as classic_join
 from strandline.coordinators import migration
 from strandline.coordinators.consumer_fencing import remove_members, restart_session
 from strandline.coordinators.consumer_group import ClassicMember, ConsumerGroup, ConsumerMember, Group, MemberState
-from strandline.coordinators.consumer_protocol import PROTOCOL_TYPE, decode_subscription, encode_assignment, version_of
+from strandline.coordinators.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from strandline.coordinators.consumer_reconciliation import reconcile
 from strandline.coordinators.consumer_records import current_record, member_record
 from strandline.coordinators.consumer_static import replace_static_member
@@ -254,10 +254,7 @@ def sync(group: ConsumerGroup, event: SyncGroup, turn: Turn) -> None:
         SyncGroupResponse(
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
-            assignment=encode_assignment(
-                migration.classic_assignment(member.assigned, turn.topics),
-                version_of(member.classic.protocols[0].metadata),
-            ),
+            assignment=migration.assignment_of(member.assigned, turn.topics, member.classic.protocols[0].metadata),
         ),
     )
 
@@ -293,7 +290,7 @@ def speaking_member(
 ) -> ConsumerMember:
     """Raises RequestError unless it is a classic member that speaks, in its present epoch."""
     member = known_member(group, member_id, instance_id)
-    if member.classic is None:
+    if member.classic is None or not member.classic.protocols:
         raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, "The member does not use the classic protocol.")
     if generation_id != member.member_epoch:
         raise RequestError(ErrorCode.ILLEGAL_GENERATION, f"The member is in epoch {member.member_epoch}.")

@@ -208,7 +208,7 @@ def downgrade(group: ConsumerGroup, turn: Turn, *, without: Collection[str] = ()
         # What it may own, not what it was to own: should the group change again before it has rebalanced, others must
         # not be given what this one still reads.
         owned = _owned(group.members[joined.member_id])
-        joined.assignment = _assignment(owned, turn.topics, joined.metadata_of(classic.protocol_name))
+        joined.assignment = assignment_of(owned, turn.topics, joined.metadata_of(classic.protocol_name))
         restart_session(classic, joined, turn)
     metadata = group_metadata_record(classic, is_agreed=is_agreed(group, without=without))
     turn.append(*consumer_group_tombstones(group), metadata)
@@ -244,21 +244,18 @@ def _owned(member: ConsumerMember) -> dict[UUID, list[int]]:
     return owned
 
 
-def _assignment(partitions: Mapping[UUID, Iterable[int]], topics: Topics, metadata: bytes) -> bytes:
+def assignment_of(partitions: Mapping[UUID, Iterable[int]], topics: Topics, metadata: bytes) -> bytes:
+    """As a member reads it that wrote this metadata: by names instead of ids, in its own version."""
+    named = [(facts.name, each) for topic_id, each in partitions.items() if (facts := topics.by_id(topic_id))]
+    assignment = ConsumerProtocolAssignment(
+        assigned_partitions=[TopicPartition(topic=name, partitions=sorted(each)) for name, each in sorted(named)]
+    )
     try:
         version = version_of(metadata)
     except MalformedMessage:
-        # Nobody whose metadata is like that was let in by us. What it gets, it can only guess at; it is to join again.
-        return b""
-    return encode_assignment(classic_assignment(partitions, topics), version)
-
-
-def classic_assignment(partitions: Mapping[UUID, Iterable[int]], topics: Topics) -> ConsumerProtocolAssignment:
-    """By names instead of ids; a topic that was deleted has none any more."""
-    named = [(facts.name, each) for topic_id, each in partitions.items() if (facts := topics.by_id(topic_id))]
-    return ConsumerProtocolAssignment(
-        assigned_partitions=[TopicPartition(topic=name, partitions=sorted(each)) for name, each in sorted(named)]
-    )
+        # Nobody was let in by us like that, but a log may come from elsewhere. Version 0 is what all begin with.
+        version = 0
+    return encode_assignment(assignment, version)
 
 
 def _cancel_timers(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
