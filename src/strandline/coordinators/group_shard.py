@@ -11,6 +11,7 @@ from strandline.codec.messages.group_metadata_value import GroupMetadataValue
 from strandline.codec.messages.offset_commit_key import OffsetCommitKey
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.coordinators import (
+    consumer_classic_join,
     consumer_classic_members,
     consumer_describe,
     consumer_fencing,
@@ -181,7 +182,7 @@ class GroupShard:
         code = join.request_error(request, turn)
         group = self.groups.get(request.group_id)
         if code is ErrorCode.NONE and isinstance(group, ConsumerGroup) and group.members:
-            consumer_classic_members.join(self.groups, group, event, turn, self._random)
+            consumer_classic_join.join(self.groups, group, event, turn, self._random)
             return
         if code is ErrorCode.NONE and not isinstance(group, ClassicGroup):
             if request.member_id == join.UNKNOWN_MEMBER_ID:
