@@ -9,7 +9,7 @@ simulated member writes who it is into the metadata of its commits, so the log t
 | no step back | a position moves back only by a late commit of the member that moved it on |
 | one owner | of a consumer group, no two members own a partition after any batch, what is to be revoked included |
 | nobody else owns | what a member of a consumer group is told to own no other member takes for its own |
-| answers come last | a commit that is acknowledged, and an assignment that a member is told, stand in the log by then |
+| answers come last | commits that are acknowledged, positions and assignments that are told stand in the log by then |
 """
 
 from __future__ import annotations
@@ -84,6 +84,8 @@ class GroupTruth:
         self.groups: dict[str, LoggedClassicGroup | LoggedConsumerGroup] = {}
         self.positions: dict[tuple[str, str, int], tuple[int, Tag | None]] = {}
         """By group, topic and partition: the committed offset, and who committed it."""
+        self.offsets: dict[tuple[str, str, int], set[int]] = {}
+        """All that was ever committed there."""
         self.commits: set[tuple[str, str, int]] = set()
         """Tags, with topic and partition, of all commits there are."""
         self.generations: dict[tuple[str, str, int], bytes] = {}
@@ -187,6 +189,7 @@ class GroupTruth:
         tag = Tag.read(value.metadata)
         before = self.positions.get(place)
         self.positions[place] = value.offset, tag
+        self.offsets.setdefault(place, set()).add(value.offset)
         if tag is None:
             return
         self.commits.add((tag.text(), key.topic, key.partition))
@@ -222,6 +225,10 @@ class GroupTruth:
     def on_acknowledged(self, tag: Tag, topic: str, partition: int) -> None:
         if (tag.text(), topic, partition) not in self.commits:
             self._fail(f"the commit {tag} of {topic}-{partition} is acknowledged and not committed")
+
+    def on_position(self, group_id: str, topic: str, partition: int, offset: int) -> None:
+        if offset >= 0 and offset not in self.offsets.get((group_id, topic, partition), ()):
+            self._fail(f"{group_id} is told to stand at {offset} of {topic}-{partition}, and that is not committed")
 
     def on_classic_assignment(self, group_id: str, member_id: str, generation: int, assignment: bytes) -> None:
         if isinstance(self.groups.get(group_id), LoggedConsumerGroup):

@@ -276,6 +276,7 @@ class SimMember(SimConsumer):
             offsets = {each.partition_index: each.committed_offset for each in topic.partitions}
             self._note("ok", "read_committed_offset", topic.name, offsets, invoked_ns)
             for index, offset in offsets.items():
+                self.truth.on_position(self.group, topic.name, index, offset)
                 partition = TopicPartition(topic.name, index)
                 if self.wants(partition) and partition not in self.positions:
                     self.positions[partition] = Position(partition, max(0, offset))
