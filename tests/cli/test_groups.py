@@ -20,13 +20,21 @@ def group() -> str:
     return f"group-{uuid.uuid4().hex[:8]}"
 
 
-@pytest.fixture
-def read_topic(cli: CommandLine, topic: str, group: str) -> str:
-    """A topic with four records in each partition; the group has read them all and is gone."""
+@pytest.fixture(scope="module")
+def full_topic(bootstrap: str) -> str:
+    """A topic with four records in each partition, which no test changes."""
+    cli, name = CommandLine(bootstrap), f"full-{uuid.uuid4().hex[:8]}"
+    cli.ok("topic", "create", name, "--partitions", str(PARTITIONS))
     for partition in range(PARTITIONS):
-        cli.ok("produce", topic, "--partition", str(partition), stdin=b"a\nb\nc\nd\n")
-    cli.ok("consume", topic, "--group", group)
-    return topic
+        cli.ok("produce", name, "--partition", str(partition), stdin=b"a\nb\nc\nd\n")
+    return name
+
+
+@pytest.fixture
+def read_topic(cli: CommandLine, full_topic: str, group: str) -> str:
+    """That topic; the group stands at its end, without members."""
+    cli.ok("group", "reset", group, "--topic", full_topic, "--to-latest", "--yes")
+    return full_topic
 
 
 def positions(cli: CommandLine, group: str) -> dict[int, int]:
