@@ -239,6 +239,7 @@ class Row:
 
 UNRELEASED = "KIP-848 refuses the successor until the session of the dead one is over (UNRELEASED_INSTANCE_ID)"
 
+LEAVES_NAMELESS = "1.22 leaves without its instance id; that is refused, and its seat is free when its session is over"
 CLASSIC_ONLY = "the client has the classic protocol only"
 CLASSIC_OF_TWO = (
     "librdkafka range",
@@ -253,7 +254,7 @@ ROWS: dict[str, Row] = {
     "join": Row(join),
     "scale-out": Row(scale_out),
     "scale-in": Row(scale_in),
-    "static-restart": Row(static_restart),
+    "static-restart": Row(static_restart, {"franz-go consumer": LEAVES_NAMELESS}),
     "static-successor": Row(
         static_successor,
         dict.fromkeys(("librdkafka consumer", "java consumer", "franz-go consumer"), UNRELEASED),

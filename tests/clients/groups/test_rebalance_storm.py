@@ -37,9 +37,10 @@ class Storm:
             self._seat()
 
     def blow(self, seconds: float) -> None:
+        """For so long, and until each fate has met somebody; a busy machine may take its time."""
         pace = threading.Event()
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        while time.monotonic() < end or not all(self.fates[fate] for fate in FATES):
             self._turn()
             self.stage.reap()
             self.stage.write(1)
@@ -82,7 +83,9 @@ class Storm:
 
     def _seat(self) -> None:
         self._names += 1
-        fate = self.rng.choices(list(FATES), weights=list(FATES.values()))[0]
+        # Each fate once, then by chance.
+        unmet = list(FATES)[self._names - 1 :]
+        fate = unmet[0] if unmet else self.rng.choices(list(FATES), weights=list(FATES.values()))[0]
         member = self.stage.join(f"member-{self._names}")
         self._seats.append((time.monotonic() + self._span_s(), fate, member))
 
@@ -90,7 +93,7 @@ class Storm:
         return self.rng.uniform(0.2, 2.0) * self.life_s
 
 
-def storm(bootstrap: str, topic: str, variant_name: str, *, seats: int, seconds: float, life_s: float) -> Counter[str]:
+def storm(bootstrap: str, topic: str, variant_name: str, *, seats: int, seconds: float, life_s: float) -> None:
     variant = VARIANTS[variant_name]
     with Stage(
         bootstrap,
@@ -112,19 +115,16 @@ def storm(bootstrap: str, topic: str, variant_name: str, *, seats: int, seconds:
         stage.judge()
         for member, mark in zip(survivors, marks, strict=True):
             assert not member.taken_away(mark), "the group was not stable"
-    print(f"{len(stage.members)} members, {blowing.fates}")
-    return blowing.fates
+    print(f"{len(stage.members)} members, {dict(blowing.fates)}")
 
 
 @pytest.mark.timeout(200)
 def test_a_short_storm_ends_stable(bootstrap: str, topic: str) -> None:
-    fates = storm(bootstrap, topic, "librdkafka consumer", seats=6, seconds=5, life_s=3)
-    assert fates["kill"]
+    storm(bootstrap, topic, "librdkafka consumer", seats=6, seconds=5, life_s=3)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("variant_name", ["librdkafka range", "librdkafka cooperative", "librdkafka consumer"])
 def test_fifty_clients_that_come_and_die_end_in_a_stable_group(bootstrap: str, topic: str, variant_name: str) -> None:
-    fates = storm(bootstrap, topic, variant_name, seats=50, seconds=120, life_s=15)
-    assert all(fates[fate] for fate in FATES)
+    storm(bootstrap, topic, variant_name, seats=50, seconds=120, life_s=15)
