@@ -36,6 +36,8 @@ FAILED_FOR_CERTAIN = frozenset({KafkaError.MSG_SIZE_TOO_LARGE})
 
 IN_FLIGHT_MAX = 500
 POLL_RECORDS_MAX = 1000
+POLLS_PER_WATERMARK = 10
+WATERMARK_TIMEOUT_S = 1.0
 FLUSH_TIMEOUT_S = 60.0
 PURGE_TIMEOUT_S = 10.0
 
@@ -222,6 +224,7 @@ class ConsumerThread(ClientThread):
         self.partitions = tuple(partitions)
         self._rewinds = rewinds
         self._next: dict[str, int] = {}
+        self._polls = 0
         self._settings: Settings = {
             "bootstrap.servers": bootstrap,
             "group.id": f"history-{self.process}",
@@ -268,10 +271,18 @@ class ConsumerThread(ClientThread):
             self._next[poll.partition] = poll.records[-1][0] + 1
 
     def _watermarks(self, consumer: Consumer, polls: Sequence[Poll]) -> list[Watermark]:
-        found = []
-        for poll in polls:
-            topic, _, number = poll.partition.rpartition("-")
-            watermarks = consumer.get_watermark_offsets(Position(topic, int(number)), cached=True)
-            if watermarks is not None and watermarks[1] >= 0:
-                found.append(Watermark(poll.partition, watermarks[1]))
-        return found
+        """Where a partition ends, asked for now and then.
+
+        It is asked for, not taken from beside the records: that is only what this leader knows, in Kafka as here, and
+        one that has just been elected may not have heard the last word of its predecessor. It says so when it is asked.
+        """
+        self._polls += 1
+        if not polls or self._polls % POLLS_PER_WATERMARK:
+            return []
+        topic, _, number = (name := polls[-1].partition).rpartition("-")
+        try:
+            _, high = consumer.get_watermark_offsets(Position(topic, int(number)), timeout=WATERMARK_TIMEOUT_S)
+        except KafkaException:
+            # Nobody leads it just now: nothing was seen.
+            return []
+        return [Watermark(name, high)]

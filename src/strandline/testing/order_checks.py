@@ -110,7 +110,7 @@ def send_order(ops: Sequence[tuple[int, Op]], logs: Mapping[str, ObservedLog]) -
 
 
 def watermark_order(ops: Sequence[tuple[int, Op]]) -> Iterator[Anomaly]:
-    """nonmonotonic-watermark: one client saw the high watermark go back."""
+    """nonmonotonic-watermark: one client that asked for the end of a partition was told of less than before."""
     highest: dict[tuple[int, str], tuple[int, int]] = {}
     for op_index, op in ops:
         if op.outcome != "ok":
