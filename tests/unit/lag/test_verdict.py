@@ -25,6 +25,8 @@ def test_markers_of_transactions_are_nothing_to_read() -> None:
     looks = [Sample(at * 10_000, 50, 0, 51, 0, 0, has_records=False) for at in range(20)]
     judgement = told(window_of(looks), is_read=False)
     assert (judgement.verdict, judgement.why) == (Verdict.OK, "caught up")
+    looks.append(Sample(200_000, 50, 0, 52, 1_000))
+    assert told(window_of(looks)).verdict is Verdict.OK, "it waits since now, not since the marker came"
 
 
 def test_what_a_commit_every_five_seconds_leaves_unread_is_ok() -> None:
@@ -126,6 +128,8 @@ def test_a_loss_that_is_far_is_only_a_figure() -> None:
 def test_who_keeps_up_is_not_told_of_a_short_retention() -> None:
     window = story(seconds=60, written_per_s=1_000, read_per_s=1_000, lag=5_000)
     assert told(window, retention=Retention(time_ms=60_000)).verdict is Verdict.OK
+    one_look = window_of([Sample(0, 50, 0, 52, 5_000)])
+    assert told(one_look, retention=Retention(time_ms=60_000)).verdict is Verdict.OK
 
 
 def test_what_is_lost_is_said_first() -> None:
