@@ -168,7 +168,7 @@ def test_a_static_member_keeps_its_place_for_a_while(seed: int) -> None:
             group.kill(old)
         new = group.add(old.instance_id)
         settled(play, group)
-        # Of one that is dead nobody knows before its session is over. Then all went to the other, and any half comes back.
+        # Of one that is dead nobody knows before its session is over. Then the other has all, and any half comes back.
         assert set(new.owned) == owned or not says_so
         wait_commits(play, group)
 
