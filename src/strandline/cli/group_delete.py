@@ -55,7 +55,7 @@ def refuse_if_live(group: GroupState, done: str) -> None:
     live = count(len(group.members), "live member")
     raise CommandFailed(
         f"group {group.group_id!r} cannot be {done} while it has {live}: {names_words(group.members)}",
-        hint="stop its consumers; a member that died is gone after its session timeout",
+        hint="stop its consumers; one that died, or is static, is gone when its session timeout is over",
     )
 
 

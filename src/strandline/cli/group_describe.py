@@ -162,6 +162,8 @@ def _nobody(group: GroupState) -> str:
 
 def _owns(member: GroupMember) -> str:
     words = partitions_words(member.owned)
+    if member.is_away:
+        return f"{words}, kept for it while it is away"
     return f"{words}, moving" if _is_moving(member) else words
 
 
@@ -177,7 +179,8 @@ def _member_lines(member: GroupMember, group: GroupState) -> list[str]:
     if member.rack:
         lines.append(f"rack        {member.rack}")
     if group.group_type == "consumer" and member.epoch is not None:
-        lines.append(f"protocol    {member.protocol}, epoch {member.epoch} of {group.epoch}")
+        away = "away, but its seat is kept" if member.is_away else f"epoch {member.epoch} of {group.epoch}"
+        lines.append(f"protocol    {member.protocol}, {away}")
     subscribed = ", ".join(member.topics or ())
     if member.pattern:
         subscribed += f"{' and ' if subscribed else ''}what matches {member.pattern}"

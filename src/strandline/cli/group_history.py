@@ -126,7 +126,7 @@ def _headline(seen: Seen) -> str:
     if not rebalance.is_rebalance:
         return "no rebalance was needed"
     if rebalance.ended_ms < 0:
-        return f"a rebalance is under way for {_span(seen.now_ms - rebalance.began_ms)}"
+        return f"a rebalance has been under way for {_span(seen.now_ms - rebalance.began_ms)}"
     word = "generation" if rebalance.group_type == "classic" else "epoch"
     return (
         f"rebalanced to {word} {rebalance.epoch} with {count(rebalance.members, 'member')} "

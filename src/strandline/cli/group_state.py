@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 NAMES_SHOWN = 5
+STATIC_LEAVE_EPOCH = -2
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -35,8 +36,15 @@ class GroupMember:
         return self.instance_id or self.client_id or self.member_id
 
     @property
+    def is_away(self) -> bool:
+        """Whether this is a static member that said it would be back."""
+        return self.epoch == STATIC_LEAVE_EPOCH
+
+    @property
     def described(self) -> str:
-        return f"{self.name} ({self.host.removeprefix('/')})" if self.host else self.name
+        facts = [self.host.removeprefix("/")] if self.host else []
+        facts += ["away, its seat is kept"] if self.is_away else []
+        return f"{self.name} ({', '.join(facts)})" if facts else self.name
 
 
 @dataclass(frozen=True)

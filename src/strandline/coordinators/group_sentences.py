@@ -67,9 +67,9 @@ def rebalance_told(rebalance: Rebalance) -> Tell:
     more = len(rebalance.notes) - len(told) + rebalance.notes_left_out
     why = "; ".join(told) + (f"; and {more} more" if more else "")
     word = "generation" if rebalance.group_type == "classic" else "epoch"
+    members = f"{rebalance.members} member{'' if rebalance.members == 1 else 's'}"
     return Tell(
-        f"group {rebalance.group_id}: rebalanced to {word} {rebalance.epoch} with {rebalance.members} members "
-        f"in {took_ms} ms: {why}",
+        f"group {rebalance.group_id}: rebalanced to {word} {rebalance.epoch} with {members} in {took_ms} ms: {why}",
         {
             "group": rebalance.group_id,
             "event": "rebalanced",

@@ -386,6 +386,6 @@ def test_the_log_is_told_of_rebalances_and_of_who_died() -> None:
     assert died.sentence == f"group orders: B timed out (not heard of for its session, {SESSION_MS} ms)"
     assert died.facts["event"] == "timed out"
     assert died.facts["client"] == "B"
-    assert rebalanced.sentence.startswith("group orders: rebalanced to generation 3 with 1 members in ")
+    assert rebalanced.sentence.startswith("group orders: rebalanced to generation 3 with 1 member in ")
     assert rebalanced.sentence.endswith(f"ms: B timed out (not heard of for its session, {SESSION_MS} ms)")
     assert rebalanced.facts["members"] == 1

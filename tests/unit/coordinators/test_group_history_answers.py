@@ -88,7 +88,7 @@ def test_the_log_has_sentences_with_their_facts(world: World, caplog: pytest.Log
     told = [(record.getMessage(), record.fields) for record in caplog.records]  # type: ignore[attr-defined]
     sentences = [sentence for sentence, _ in told]
     assert sentences == [
-        "group g: rebalanced to generation 1 with 1 members in 3000 ms: client joined",
+        "group g: rebalanced to generation 1 with 1 member in 3000 ms: client joined",
         "group g: client timed out (not heard of for its session, 10000 ms)",
         "group g: rebalanced to generation 2 with 0 members in 0 ms: "
         "client timed out (not heard of for its session, 10000 ms)",
