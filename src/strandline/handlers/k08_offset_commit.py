@@ -2,7 +2,8 @@
 
 Honoured: generation and member checks, leader epochs (6), static members (7), retention times of versions 2-4 as an
 expiry of the offset. Thousands of partitions are committed in parts, over several turns of the loop; each part is
-checked and written by itself. Member epochs of the newer consumer protocol come with that protocol.
+checked and written by itself. Members of the consumer protocol commit by their epoch (9+), also by an
+older one what they have owned since then (KIP-1251).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Null topics ask for all offsets of a group (2+). `require_stable` (7+) is always granted: an answer waits until every
 commit before it is below the high watermark, and no transactional commit can be open yet. Many groups are asked over
-several turns of the loop. Member epochs of the newer consumer protocol (9+) come with that protocol.
+several turns of the loop. A member of the consumer protocol must name its present epoch (9+).
 """
 
 from __future__ import annotations
