@@ -193,12 +193,14 @@ def test_a_group_that_is_deleted_is_no_longer_told_of(broker: EmbeddedBroker) ->
 
 
 def test_partitions_that_are_led_elsewhere() -> None:
-    """Each node coordinates some groups, and of a topic with one replica each it has a third."""
+    """Each node coordinates some groups. Of a topic with one replica each it has a third, of the other it has all."""
     with embedded(nodes=3, properties=LOOK_OFTEN) as cluster:
-        cluster.create_topic("spread", partitions=3, replication_factor=1)
-        places = [At(f"group-{number}", "spread", number % 3) for number in range(6)]
-        for partition in range(3):
-            write(cluster.bootstrap_servers, "spread", 10, age_ms=HOUR_MS, partition=partition)
+        places = []
+        for topic, replicas in (("spread", 1), ("copied", 3)):
+            cluster.create_topic(topic, partitions=3, replication_factor=replicas)
+            for partition in range(3):
+                write(cluster.bootstrap_servers, topic, 10, age_ms=HOUR_MS, partition=partition)
+            places += [At(f"group-{number}", topic, number % 3) for number in range(6)]
         for at in places:
             commit(cluster.bootstrap_servers, at.group, at.topic, 4, partition=at.partition)
         looks: dict[At, PositionLook] = {}
