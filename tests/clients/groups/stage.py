@@ -12,14 +12,24 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from bench.asking import Question
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.clients.groups.telling import Line, Place, Wanted
 from tests.clients.groups.verdict import Life, complaints, reads
 
+from strandline.codec.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
 WAIT_S_MAX = 90.0
 """How long anything may take on a busy machine; a JVM needs seconds for its first word."""
 LEAVE_S_MAX = 30.0
+PATIENT_SESSION_MS = 45_000
+SHORT_SESSION_MS = 6_000
+GROUP_RESOURCE = 32
 STDERR_SHOWN_MAX = 4_000
 
 
@@ -147,7 +157,6 @@ class Stage:
         *,
         protocol: str,
         assignor: str,
-        session_ms: int,
         replication: int = 1,
     ) -> None:
         self.bootstrap = bootstrap
@@ -156,7 +165,7 @@ class Stage:
         self.command = command
         self.protocol = protocol
         self.assignor = assignor
-        self.session_ms = session_ms
+        self.session_ms = PATIENT_SESSION_MS
         self.replication = replication
         self.members: list[MemberProcess] = []
         self.written: dict[Place, list[str]] = {}
@@ -176,6 +185,19 @@ class Stage:
             if error is not None and (words := member.last_words()):
                 error.add_note(f"{member.life.name} said on standard error:\n{words}")
             member.discard()
+
+    def notice_deaths_soon(self) -> None:
+        """Short sessions, for members that join from now on and, in the consumer protocol, for the whole group.
+
+        Only where somebody dies: on a busy machine a process may take longer than that to start again.
+        """
+        self.session_ms = SHORT_SESSION_MS
+        setting = AlterableConfig(name="consumer.session.timeout.ms", value=str(SHORT_SESSION_MS))
+        resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=self.group, configs=[setting])
+        host, _, port = self.bootstrap.split(",")[0].rpartition(":")
+        with Question(host, int(port), timeout_s=WAIT_S_MAX) as question:
+            answer = question.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert [each.error_code for each in answer.responses] == [0], answer.responses[0].error_message
 
     def reap(self) -> None:
         """Let go of the files of members that have ended, as they should: a long story has hundreds."""

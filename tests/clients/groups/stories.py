@@ -100,6 +100,7 @@ def static_successor(stage: Stage, incremental: bool) -> None:
 def kill(stage: Stage, incremental: bool) -> None:
     """What a member had that was killed goes to the others when its session is over."""
     stage.topic(PARTITIONS)
+    stage.notice_deaths_soon()
     first, second = stage.join("first"), stage.join("second")
     stage.until_shared((first, 3), (second, 3))
     stage.write()
@@ -113,6 +114,7 @@ def kill(stage: Stage, incremental: bool) -> None:
 def pause(stage: Stage, incremental: bool) -> None:
     """Who was silent past its session has lost its place, moves no position any more, and comes back as a new one."""
     stage.topic(PARTITIONS)
+    stage.notice_deaths_soon()
     first, second = stage.join("first"), stage.join("second")
     stage.until_shared((first, 3), (second, 3))
     stage.write()

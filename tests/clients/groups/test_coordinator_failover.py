@@ -6,7 +6,7 @@ import time
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from tests.clients.groups.conftest import GROUP_PROPERTIES, SESSION_MS
+from tests.clients.groups.conftest import GROUP_PROPERTIES
 from tests.clients.groups.stage import WAIT_S_MAX, Stage
 from tests.clients.groups.variants import VARIANTS
 
@@ -35,7 +35,6 @@ def test_a_rebalance_survives_its_coordinator(topic: str, variant_name: str) -> 
             topic,
             protocol=variant.protocol,
             assignor=variant.assignor,
-            session_ms=SESSION_MS,
             replication=3,
         ) as stage,
     ):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from bench.kafka_jars import KafkaUnavailable
-from tests.clients.groups.conftest import SESSION_MS
 from tests.clients.groups.matrix import matrix
 from tests.clients.groups.stage import Stage
 from tests.clients.groups.stories import ROWS
@@ -44,9 +43,7 @@ def test_story(bootstrap: str, topic: str, variant_name: str, row: str) -> None:
         command = variant.command()
     except (KafkaUnavailable, ClientUnavailable) as reason:
         pytest.skip(f"no {variant.client}: {reason}")
-    with Stage(
-        bootstrap, command, topic, protocol=variant.protocol, assignor=variant.assignor, session_ms=SESSION_MS
-    ) as stage:
+    with Stage(bootstrap, command, topic, protocol=variant.protocol, assignor=variant.assignor) as stage:
         ROWS[row].story(stage, variant.incremental)
 
 

@@ -12,15 +12,14 @@ import time
 from collections import Counter
 
 import pytest
-from tests.clients.groups.conftest import SESSION_MS
-from tests.clients.groups.stage import MemberProcess, Stage
+from tests.clients.groups.stage import SHORT_SESSION_MS, MemberProcess, Stage
 from tests.clients.groups.variants import VARIANTS
 from tests.crash.harness import new_seed
 
 PARTITIONS = 12
 SURVIVORS = 4
 FATES = {"kill": 5, "leave": 3, "pause": 2}
-PAUSE_S = SESSION_MS / 1000 + 1.0
+PAUSE_S = SHORT_SESSION_MS / 1000 + 1.0
 
 
 class Storm:
@@ -101,9 +100,9 @@ def storm(bootstrap: str, topic: str, variant_name: str, *, seats: int, seconds:
         topic,
         protocol=variant.protocol,
         assignor=variant.assignor,
-        session_ms=SESSION_MS,
     ) as stage:
         stage.topic(PARTITIONS)
+        stage.notice_deaths_soon()
         blowing = Storm(stage, random.Random(new_seed()), seats=seats, life_s=life_s)
         blowing.blow(seconds)
         survivors = blowing.calm()
