@@ -13,7 +13,7 @@ from tests.unit.coordinators.group_specs import Assigned, fresh_specs, held_pair
 from strandline.coordinators.assignors import Assignment, GroupSpec, MemberSpec, assign
 
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)
-FEW = settings(max_examples=40)
+FEW = settings(max_examples=40, deadline=None)
 
 
 def group(members: Iterable[str], topics: dict[uuid.UUID, int], held: Assigned | None = None) -> GroupSpec:
