@@ -78,6 +78,36 @@ TRAPS: dict[str, Trap] = {
         "KIP-516",
         "topic id in every path and directory; strays are removed",
     ),
+    "zombie-member": Trap(
+        "a member that was fenced commits offsets",
+        "KIP-447, KIP-848",
+        "a position is moved by a member of the present generation or epoch only, and by who sits in its seat",
+    ),
+    "coordinator-memory": Trap(
+        "the state of a coordinator was in its memory only when another was elected",
+        "Redpanda #6018",
+        "log first; answer when it is below the high watermark",
+    ),
+    "coordinator-fields": Trap(
+        "a field of the coordinator's state is lost on a failover",
+        "KAFKA-20310",
+        "every field survives being written and loaded",
+    ),
+    "owned-twice": Trap(
+        "a partition is given to a member while another still owns it",
+        "KIP-848",
+        "it is free when its owner has said so, or was fenced; not before",
+    ),
+    "holds-on": Trap(
+        "a member that was told to give up a partition never does, and nobody else gets it",
+        "KIP-848",
+        "it is fenced when its rebalance timeout is over, however much it says that it lives",
+    ),
+    "coordinator-sessions": Trap(
+        "a member dies with its coordinator, and nobody misses it",
+        "what Kafka does when it loads a group",
+        "whoever loads a group begins the sessions of its members anew",
+    ),
     "raft-vote": Trap(
         "a voter votes twice in one epoch, or for a candidate whose log is behind",
         "Raft 5.2, 5.4.1",
