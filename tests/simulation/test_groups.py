@@ -13,8 +13,9 @@ from tests.simulation.stage import ORDERS, Play, stage
 
 from strandline.testing.sim_classic_member import SimClassicMember
 from strandline.testing.sim_cluster import SimNode
+from strandline.testing.sim_consumer_member import SimConsumerMember
 from strandline.testing.sim_group import CLASSIC, CONSUMER, GroupOptions, SimGroup
-from strandline.testing.sim_group_truth import OFFSETS_TOPIC, LoggedConsumerGroup
+from strandline.testing.sim_group_truth import OFFSETS_TOPIC, LoggedClassicGroup, LoggedConsumerGroup
 from strandline.testing.sim_member import Manners, SimMember
 from strandline.testing.sim_options import GROUP_SETTINGS
 
@@ -223,6 +224,47 @@ def gives_up(group: SimGroup, member: SimMember) -> bool:
     logged = group.truth.groups.get(group.options.name)
     found = logged.members.get(member.member_id) if isinstance(logged, LoggedConsumerGroup) else None
     return found is not None and len(found.held) > len(found.told[found.epoch][-1])
+
+
+def test_who_never_lets_go_is_fenced_when_its_time_is_over() -> None:
+    """It says that it lives, and goes on to own what it was told to give up."""
+    with stage(4, FOUR, settings=QUICK) as play:
+        play.work()
+        group = group_of(play, CONSUMER, members=1)
+        wait_commits(play, group)
+        (owner,) = group.members
+        assert isinstance(owner, SimConsumerMember)
+        owner._reconcile = lambda: None  # type: ignore[method-assign]
+        new = group.add()
+        play.rest(group.options.manners.rebalance_timeout_s / 2)
+        assert not new.owned
+        play.until(lambda: new.owned, "it was fenced")
+        group.kill(owner)
+        settled(play, group)
+        wait_commits(play, group)
+
+
+# From one protocol to the other, and back, while everything goes on
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_live_group_moves_between_the_protocols(seed: int) -> None:
+    with stage(seed, FOUR, settings=QUICK) as play:
+        play.work()
+        group = group_of(play, CLASSIC, members=2, manners=dataclasses.replace(STUBBORN, zombie_share=0.3))
+        for protocol in (CONSUMER, CLASSIC) * len(turns(seed)):
+            before = list(group.members)
+            for member in before:
+                wait_commits(play, group)
+                group.add(protocol=protocol)
+                if play.random.random() < 0.5:
+                    play.rest(play.random.uniform(0.0, 3.0))
+                else:
+                    settled(play, group)
+                play.random.choice([group.kill, lambda member: member.leave()])(member)
+                play.until(lambda member=member: member not in group.members, "one has gone")
+            settled(play, group)
+        assert isinstance(group.truth.groups[group.options.name], LoggedClassicGroup)
 
 
 # Redpanda #6018: what only the memory of a coordinator knew
