@@ -15,16 +15,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from strandline.broker.lag_leaders import LagLeaders, Place, Range
-from strandline.coordinators.subscribed_topics import subscribed_topics
 from strandline.errors import StrandlineError
 from strandline.ids import ZERO_UUID
-from strandline.lag.figures import Figures, Retention, figures
 from strandline.lag.samples import UNKNOWN, Sample, Window
-from strandline.lag.verdict import Judgement, judge
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment import ColdRead
 from strandline.partition.standing import Standing, size_behind, stand, stand_in
@@ -37,6 +34,9 @@ if TYPE_CHECKING:
     from strandline.runtime import Runtime, TimerHandle
 
 log = logging.getLogger("strandline.groups")
+
+Waiting = dict[Place, list[tuple[str, int]]]
+"""By partition, the groups that have a position in it, and where."""
 
 POSITIONS_MAX: Final = 100_000
 """Positions that one node watches; those beyond are not judged."""
@@ -64,15 +64,9 @@ class Tracked(Window):
         self.standing_at = UNKNOWN
         """The offset for which `standing` was found."""
 
-
-class Judged(NamedTuple):
-    """A position with its figures, as `/metrics` shows it."""
-
-    group_id: str
-    topic: str
-    partition: int
-    figures: Figures
-    judgement: Judgement
+    def is_behind(self, committed: int, end: int) -> bool:
+        """Whether more was seen than this already."""
+        return bool(self.samples) and (committed < self.last.committed or end < self.last.end)
 
 
 class LagSampler:
@@ -106,21 +100,7 @@ class LagSampler:
             self._timer.cancel()
             self._timer = None
 
-    # What the page shows
-
-    def judged(self) -> Iterator[Judged]:
-        """Every position that was looked at, one by one; the lists are copied, so that a page may take its time."""
-        retentions: dict[str, Retention] = {}
-        for shard in self._node.groups.loaded_shards():
-            for group_id, group in list(shard.groups.items()):
-                windows = self.windows_of(group_id)
-                is_behind = any(tracked.last.lag for _, tracked in windows)
-                read_topics = subscribed_topics(group) if is_behind else ()
-                for (topic, index), tracked in windows:
-                    if topic not in retentions:
-                        retentions[topic] = self._retention(topic)
-                    seen = figures(tracked, retentions[topic])
-                    yield Judged(group_id, topic, index, seen, judge(seen, is_read=topic in read_topics))
+    # What was seen
 
     def windows_of(self, group_id: str) -> list[tuple[Place, Tracked]]:
         """The positions of a group that were looked at; none if this node does not coordinate it."""
@@ -130,17 +110,6 @@ class LagSampler:
         """Log start and high watermark of a partition as of the last look at it."""
         tracked = self._groups.get(group_id, {}).get(place)
         return None if tracked is None or not tracked.samples else (tracked.last.log_start, tracked.last.end)
-
-    def _retention(self, topic_name: str) -> Retention:
-        topic = self._node.image.topic_by_name(topic_name)
-        if topic is None:
-            return Retention()
-        config = self._node.config.topic_config_in_force(topic.config_overrides)
-        return Retention.of(
-            cleanup_policy=",".join(config.cleanup_policy),
-            retention_ms=config.retention_ms,
-            retention_bytes=config.retention_bytes,
-        )
 
     # Looking
 
@@ -156,17 +125,21 @@ class LagSampler:
         self._is_looking = True
         self._round += 1
         self._positions = self._cold_reads = self._times_asked = 0
-        absent: dict[int, dict[Place, list[tuple[str, int]]]] = {}
+        absent: dict[int, Waiting] = {}
         slowly(self._runtime, self._look_at_all(absent), lambda: self._end_look(absent))
 
-    def _look_at_all(self, absent: dict[int, dict[Place, list[tuple[str, int]]]]) -> Iterator[None]:
+    def _look_at_all(self, absent: dict[int, Waiting]) -> Iterator[None]:
         for shard in self._node.groups.loaded_shards():
             for group_id in list(shard.groups):
                 yield from self._look_at_group(shard, group_id, absent)
+        for group_id, places in list(self._groups.items()):
+            for place in [place for place, tracked in places.items() if tracked.round != self._round]:
+                del places[place]
+            if not places:
+                del self._groups[group_id]
+            yield
 
-    def _look_at_group(
-        self, shard: GroupShard, group_id: str, absent: dict[int, dict[Place, list[tuple[str, int]]]]
-    ) -> Iterator[None]:
+    def _look_at_group(self, shard: GroupShard, group_id: str, absent: dict[int, Waiting]) -> Iterator[None]:
         image = self._node.image
         for name, partitions in list(shard.offsets.of_group(group_id)):
             topic = image.topic_by_name(name)
@@ -208,20 +181,17 @@ class LagSampler:
             self._has_complained = True
             log.warning("more than %d positions of groups: the lag of the others is not watched", POSITIONS_MAX)
 
-    def _end_look(self, absent: dict[int, dict[Place, list[tuple[str, int]]]]) -> None:
+    def _end_look(self, absent: dict[int, Waiting]) -> None:
         self._is_looking = False
         self.rounds += 1
-        for group_id, places in list(self._groups.items()):
-            for place in [place for place, tracked in places.items() if tracked.round != self._round]:
-                del places[place]
-            if not places:
-                del self._groups[group_id]
         if self._is_closed:
             return
         self._leaders.keep(absent)
         for leader_id, waiting in absent.items():
             if leader_id >= 0:
-                self._leaders.ask_ranges(leader_id, list(waiting), partial(self._on_ranges, leader_id, waiting))
+                self._leaders.ask_ranges(
+                    leader_id, list(waiting), partial(self._on_ranges, self._round, leader_id, waiting)
+                )
 
     # Replicas of this node
 
@@ -271,19 +241,19 @@ class LagSampler:
 
     # Partitions of other nodes
 
-    def _on_ranges(
-        self, leader_id: int, waiting: dict[Place, list[tuple[str, int]]], ranges: dict[Place, Range]
-    ) -> None:
+    def _on_ranges(self, asked_in: int, leader_id: int, waiting: Waiting, ranges: dict[Place, Range]) -> None:
         if not self._is_closed:
-            slowly(self._runtime, self._note_ranges(leader_id, waiting, ranges), lambda: None)
+            slowly(self._runtime, self._note_ranges(asked_in, leader_id, waiting, ranges), lambda: None)
 
     def _note_ranges(
-        self, leader_id: int, waiting: dict[Place, list[tuple[str, int]]], ranges: dict[Place, Range]
+        self, asked_in: int, leader_id: int, waiting: Waiting, ranges: dict[Place, Range]
     ) -> Iterator[None]:
         for place, (start, end) in ranges.items():
             for group_id, committed in waiting[place]:
                 tracked = self._groups.get(group_id, {}).get(place)
-                if tracked is not None:
+                # An answer that comes late, after the next look, must not seem to take the group back.
+                is_late = asked_in != self._round and tracked is not None and tracked.is_behind(committed, end)
+                if tracked is not None and not is_late:
                     next_offset = max(committed, start)
                     age_ms = self._age_elsewhere_ms(leader_id, place, tracked, next_offset) if next_offset < end else 0
                     tracked.add(Sample(self.now_ms(), committed, start, end, age_ms))

@@ -12,7 +12,7 @@ from strandline.lag.figures import NEVER, Figures
 from strandline.observability.exposition import Metric, Sample, escaped
 
 if TYPE_CHECKING:
-    from strandline.broker.lag_sampler import Judged
+    from strandline.broker.lag_judging import Judged
 
 
 def _positions(scrape: Scrape) -> Iterator[tuple[str, str, int, int, int]]:

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from strandline.broker.lag_judging import Judged, judged
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC
 from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:
-    from strandline.broker.lag_sampler import Judged
     from strandline.broker.node import Node
     from strandline.coordinators.group_shard import GroupShard
 
@@ -70,8 +70,8 @@ class Scrape:
         if self._judged is not None:
             yield from self._judged
             return
-        judged = []
-        for each in self.node.lag.judged():
-            judged.append(each)
+        found = []
+        for each in judged(self.node):
+            found.append(each)
             yield each
-        self._judged = judged
+        self._judged = found

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.log.engine import batch_of
 
 from strandline.broker import lag_sampler
-from strandline.broker.lag_sampler import Judged
+from strandline.broker.lag_judging import Judged, judged
 from strandline.broker.main import node_on, stop
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.config import BrokerConfig
@@ -86,7 +86,7 @@ class Stage:
         before = self.node.lag.rounds
         self.node.lag.look()
         await self.until(lambda: self.node.lag.rounds > before)
-        return {(each.group_id, each.topic, each.partition): each for each in self.node.lag.judged()}
+        return {(each.group_id, each.topic, each.partition): each for each in judged(self.node)}
 
 
 @pytest.fixture

@@ -1,0 +1,50 @@
+"""What `/metrics` says of lag: figures and verdicts of all positions that the node's sampler has looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from strandline.coordinators.subscribed_topics import subscribed_topics
+from strandline.lag.figures import Figures, Retention, figures
+from strandline.lag.verdict import Judgement, judge
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+
+
+class Judged(NamedTuple):
+    """A position with its figures."""
+
+    group_id: str
+    topic: str
+    partition: int
+    figures: Figures
+    judgement: Judgement
+
+
+def judged(node: Node) -> Iterator[Judged]:
+    """One by one; lists are copied, for a page is written over many turns of the loop."""
+    retentions: dict[str, Retention] = {}
+    for shard in node.groups.loaded_shards():
+        for group_id, group in list(shard.groups.items()):
+            windows = node.lag.windows_of(group_id)
+            is_behind = any(window.last.lag for _, window in windows)
+            read_topics = subscribed_topics(group) if is_behind else ()
+            for (topic, index), window in windows:
+                if topic not in retentions:
+                    retentions[topic] = _retention(node, topic)
+                seen = figures(window, retentions[topic])
+                yield Judged(group_id, topic, index, seen, judge(seen, is_read=topic in read_topics))
+
+
+def _retention(node: Node, topic_name: str) -> Retention:
+    topic = node.image.topic_by_name(topic_name)
+    if topic is None:
+        return Retention()
+    config = node.config.topic_config_in_force(topic.config_overrides)
+    return Retention.of(
+        cleanup_policy=",".join(config.cleanup_policy),
+        retention_ms=config.retention_ms,
+        retention_bytes=config.retention_bytes,
+    )
