@@ -178,7 +178,7 @@ class GroupDriver:
     def close(self) -> None:
         self._closed = True
         for hosted in list(self._hosted.values()):
-            hosted.flush()
+            hosted.flush_all()
             hosted.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, keep_held=True)
 
     def _host(self, index: int) -> HostedShard | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Protocol
 
 from strandline.broker.group_log import GroupLog
@@ -54,6 +55,9 @@ log = logging.getLogger("strandline.groups")
 
 BATCH_BYTES_MAX = 512 * 1024
 """Payload after which a batch is closed. A single record may be larger; the partition then judges it."""
+
+RECORDS_PER_TURN_MAX = 2_000
+"""Records of one shard that are written in one turn of the loop; each costs it some microseconds."""
 
 LOAD_RECORDS_PER_TURN_MAX = 500
 """Records replayed before the loop may serve others; a shard can hold millions."""
@@ -122,6 +126,9 @@ class HostedShard:
         self._held: deque[tuple[int, Waiting, Response]] = deque()
         """Answers that wait until the append with this number is committed."""
         self._unwritten: list[Record] = []
+        """Asked for in this turn of the loop, under the present number."""
+        self._writing: deque[tuple[int, list[Record]]] = deque()
+        """Asked for in earlier turns, by number, and too much for one turn to write."""
         self._append_number = 0
         self._committed_number = 0
         self._events: deque[Event] = deque()
@@ -191,7 +198,9 @@ class HostedShard:
             case Append(records=records):
                 if not self._unwritten:
                     self._append_number += 1
-                    self._runtime.call_soon(self.flush)
+                    if not self._writing:
+                        # Else the next share of what is being written is due, and this comes behind.
+                        self._runtime.call_soon(self.flush)
                 self._unwritten.extend(records)
             case StartTimer(key=key, delay_ms=delay_ms):
                 self._start_timer(key, delay_ms / 1000)
@@ -211,24 +220,31 @@ class HostedShard:
 
     def flush(self) -> None:
         """Append what the shard asked for since the last turn of the loop."""
-        if self._closed or not self._unwritten:
+        if self._closed:
             return
-        records, self._unwritten = self._unwritten, []
-        number = self._append_number
-        now_ms = self._runtime.now_ms()
-        if len(records) == 1:
-            batches = [encode_record(records[0].value, records[0].key, (), now_ms)]
-        else:
-            batches = [
-                encode_batch([BatchRecord(timestamp_ms=now_ms, key=key, value=value) for key, value in part])
-                for part in _batches_of(records)
-            ]
+        if self._unwritten:
+            self._writing.append((self._append_number, self._unwritten))
+            self._unwritten = []
+        if not self._writing:
+            return
+        number, records = self._writing.popleft()
+        count = 1 if len(records) == 1 else _count_of_share(records)
+        on_committed: Callable[[Exception | None], None] = partial(self._on_committed, number)
+        if count < len(records):
+            # A deleted group may leave ten thousand tombstones: others are served before the rest is written.
+            self._writing.appendleft((number, records[count:]))
+            on_committed = self._on_part_committed
+        if self._writing:
+            self._runtime.call_soon(self.flush)
         try:
-            for batch in batches[:-1]:
-                self._partition.append_internal(batch, self._on_part_committed)
-            self._partition.append_internal(batches[-1], lambda error: self._on_committed(number, error))
+            self._partition.append_internal(_batch_of(records[:count], self._runtime.now_ms()), on_committed)
         except (StrandlineError, OSError) as error:
             self._fail(error)
+
+    def flush_all(self) -> None:
+        """Append all of it, now: nobody will come back to it."""
+        while (self._unwritten or self._writing) and not self._closed:
+            self.flush()
 
     def _on_part_committed(self, error: Exception | None) -> None:
         if error is not None:
@@ -315,15 +331,18 @@ def waiting_of(token: Token) -> Waiting:
     return waiting
 
 
-def _batches_of(records: list[Record]) -> Iterator[list[Record]]:
-    part: list[Record] = []
+def _count_of_share(records: list[Record]) -> int:
+    """How many of the records go into the next batch."""
     size = 0
-    for record in records:
-        record_size = len(record.key) + len(record.value or b"")
-        if part and size + record_size > BATCH_BYTES_MAX:
-            yield part
-            part, size = [], 0
-        part.append(record)
-        size += record_size
-    if part:
-        yield part
+    for count, (key, value) in enumerate(records[:RECORDS_PER_TURN_MAX]):
+        size += len(key) + len(value or b"")
+        if count and size > BATCH_BYTES_MAX:
+            return count
+    return min(len(records), RECORDS_PER_TURN_MAX)
+
+
+def _batch_of(records: list[Record], now_ms: int) -> bytes:
+    if len(records) == 1:
+        key, value = records[0]
+        return encode_record(value, key, (), now_ms)
+    return encode_batch([BatchRecord(timestamp_ms=now_ms, key=key, value=value) for key, value in records])

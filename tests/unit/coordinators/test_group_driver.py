@@ -200,6 +200,40 @@ def test_a_large_turn_is_cut_into_batches(world: World, monkeypatch: pytest.Monk
     assert {code(each) for each in asked} == {E.NONE}
 
 
+def test_a_very_large_turn_is_written_over_several(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosted_shard, "RECORDS_PER_TURN_MAX", 3)
+    partition = world.partition_of("g")
+    partition.commits_at_once = False
+    first = [commit(world, offset) for offset in range(7)]
+    world.clock.turn()
+    assert partition.record_counts == [3]
+    # What is asked meanwhile comes behind, and waits for its own records.
+    second = commit(world, 7)
+    world.clock.turn()
+    assert partition.record_counts == [3, 3]
+    partition.commit()
+    world.clock.run()
+    assert partition.record_counts == [3, 3, 1, 1]
+    assert not any(each.is_answered for each in first)
+    on_first, on_second = partition.uncommitted
+    on_first(None)
+    assert {code(each) for each in first} == {E.NONE}
+    assert not second.is_answered
+    on_second(None)
+    assert code(second) is E.NONE
+    assert committed(world) == 7
+
+
+def test_a_driver_that_is_closed_writes_all_that_it_was_asked_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosted_shard, "RECORDS_PER_TURN_MAX", 3)
+    asked = [commit(world, offset) for offset in range(7)]
+    world.groups.close()
+    assert world.partition_of("g").record_counts == [3, 3, 1]
+    assert {code(each) for each in asked} == {E.NONE}
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [
