@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from strandline.coordinators.classic_group import ClassicGroup
+from strandline.coordinators.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.consumer_group import ConsumerGroupState
 from strandline.coordinators.group_holdings import Group, Held, Holding, Who, holdings, is_same, size_bytes
 
@@ -162,7 +162,7 @@ class GroupHistory:
     def settle(self, group: Group, now_ms: int) -> Rebalance | None:
         """The group may be at rest: if it is, the rebalance that is open ends. Tells which one did."""
         observed = self._groups.get(group.group_id)
-        if observed is None or observed.open is None or not _is_at_rest(group):
+        if observed is None or observed.open is None or not is_at_rest(group):
             return None
         rebalance, observed.open = observed.open, None
         rebalance.ended_ms = now_ms
@@ -277,9 +277,10 @@ def _flaps(observed: _Observed, what: Happening, who: Who, now_ms: int) -> int:
     return len(lives) if len(lives) >= FLAPS_MIN else 0
 
 
-def _is_at_rest(group: Group) -> bool:
-    # A classic group says itself when it is: it settles where it becomes stable or empty.
-    return isinstance(group, ClassicGroup) or group.state in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY)
+def is_at_rest(group: Group) -> bool:
+    if isinstance(group, ClassicGroup):
+        return group.state in (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
+    return group.state in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 
 
 def _epoch_of(group: Group) -> int:

@@ -52,7 +52,7 @@ from strandline.coordinators.events import (
 )
 from strandline.coordinators.expiry import Expiry
 from strandline.coordinators.group_config import GroupConfig
-from strandline.coordinators.group_history import GroupHistory, Happening
+from strandline.coordinators.group_history import GroupHistory, Happening, is_at_rest
 from strandline.coordinators.group_records import group_from_metadata
 from strandline.coordinators.offsets import CommittedOffsets
 from strandline.coordinators.topics import FixedTopics, Topics
@@ -61,6 +61,9 @@ from strandline.errors import ErrorCode
 
 if TYPE_CHECKING:
     from random import Random
+
+
+TAKEN_OVER = "another coordinator took over before all had their assignment"
 
 
 class GroupShard:
@@ -277,13 +280,15 @@ class GroupShard:
         for group in self.groups.values():
             self.history.begin_anew(group.group_id)
             if isinstance(group, ConsumerGroup):
+                if not is_at_rest(group):
+                    turn.note(group, Happening.ASSIGNED, reason=TAKEN_OVER)
                 consumer_fencing.on_loaded(group, turn)
                 continue
             # How long a member was silent before we took over is unknown, so each gets a whole session.
             for member in group.members.values():
                 rebalance.restart_session(group, member, turn)
             if len(group.members) > self.config.group_size_max or not group.is_agreed:
-                turn.note(group, Happening.ASSIGNED, reason="its coordinator took over between two generations")
+                turn.note(group, Happening.ASSIGNED, reason=TAKEN_OVER)
                 rebalance.prepare_rebalance(group, turn)
 
     def _settle(self, group: ClassicGroup, pending_before: int) -> None:
