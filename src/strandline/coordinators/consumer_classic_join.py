@@ -151,9 +151,7 @@ def take_over(
     if subscription_changed:
         if member.classic is not None:
             turn.note(group, Happening.SUBSCRIBED, member)
-        member.subscribed_topic_names = names
-        member.subscribed_topic_regex = ""
-        group.subscription_changed()
+        group.subscribe(member, names, "")
     member.client_id = event.client_id
     member.client_host = event.client_host
     member.rack_id = subscription.rack_id or member.rack_id

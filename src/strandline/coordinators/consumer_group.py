@@ -131,6 +131,8 @@ class ConsumerGroup:
         self.has_partition_metadata_record = False
         """A coordinator before Kafka 4.1 left a ConsumerGroupPartitionMetadata record, to be cleared away."""
         self._subscribed: frozenset[str] | None = None
+        self._subscriptions: dict[frozenset[str], frozenset[str]] = {}
+        """Each once, however many members have it: most members of a group subscribe to the same."""
 
     # ---- questions
 
@@ -152,7 +154,12 @@ class ConsumerGroup:
     def subscribed_topic_names(self) -> frozenset[str]:
         """Every topic that some member subscribes to, by name or by pattern, whether it exists or not."""
         if self._subscribed is None:
-            self._subscribed = frozenset().union(*(self.topics_of(member) for member in self.members.values()))
+            self._subscriptions = {
+                each.subscribed_topic_names: each.subscribed_topic_names for each in self.members.values()
+            }
+            patterns = dict.fromkeys(each.subscribed_topic_regex for each in self.members.values())
+            matched = (self.regexes[pattern].topics for pattern in patterns if pattern in self.regexes)
+            self._subscribed = frozenset().union(*self._subscriptions, *matched)
         return self._subscribed
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
@@ -217,8 +224,13 @@ class ConsumerGroup:
         if instance_id is not None:
             self.static_members[instance_id] = member.member_id
 
-    def subscription_changed(self) -> None:
-        """To be called when names or pattern of a member, or what a pattern matches, are not the same any more."""
+    def subscribe(self, member: ConsumerMember, names: frozenset[str], pattern: str) -> None:
+        member.subscribed_topic_names = self._subscriptions.setdefault(names, names)
+        member.subscribed_topic_regex = pattern
+        self._subscribed = None
+
+    def patterns_changed(self) -> None:
+        """To be called when what a pattern matches is not the same any more."""
         self._subscribed = None
 
     def set_partitions(self, member: ConsumerMember, *, assigned: Partitions, pending_revocation: Partitions) -> None:

@@ -187,9 +187,7 @@ def take_over(group: ConsumerGroup, member: ConsumerMember, event: ConsumerHeart
     if subscription_changed:
         if member.member_epoch != JOIN_EPOCH:
             turn.note(group, Happening.SUBSCRIBED, member)
-        member.subscribed_topic_names = names
-        member.subscribed_topic_regex = pattern
-        group.subscription_changed()
+        group.subscribe(member, names, pattern)
     facts = (
         event.client_id,
         event.client_host,

@@ -122,8 +122,7 @@ def _load_member(groups: MutableMapping[str, Group], group_id: str, member_id: s
     member.rack_id = value.rack_id
     member.client_id = value.client_id
     member.client_host = value.client_host
-    member.subscribed_topic_names = frozenset(value.subscribed_topic_names)
-    member.subscribed_topic_regex = value.subscribed_topic_regex or ""
+    group.subscribe(member, frozenset(value.subscribed_topic_names), value.subscribed_topic_regex or "")
     member.rebalance_timeout_ms = value.rebalance_timeout_ms
     member.server_assignor = value.server_assignor
     classic = value.classic_member_metadata
@@ -135,7 +134,6 @@ def _load_member(groups: MutableMapping[str, Group], group_id: str, member_id: s
             tuple(Protocol(protocol.name, protocol.metadata) for protocol in classic.supported_protocols),
         )
     )
-    group.subscription_changed()
 
 
 def _load_current(groups: MutableMapping[str, Group], group_id: str, member_id: str, value: Message | None) -> None:
@@ -193,4 +191,4 @@ def _load_regex(groups: MutableMapping[str, Group], group_id: str, pattern: str,
     else:
         assert isinstance(value, ConsumerGroupRegularExpressionValue)
         group.regexes[pattern] = regex_subscriptions.from_value(value)
-    group.subscription_changed()
+    group.patterns_changed()

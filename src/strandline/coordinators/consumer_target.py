@@ -69,7 +69,7 @@ def resolve_patterns(group: ConsumerGroup, turn: Turn) -> list[Record]:
     group.patterns_are_resolved = True
     group.regexes.update(changed)
     if unused or changed:
-        group.subscription_changed()
+        group.patterns_changed()
     return [
         *(regex_subscriptions.regex_tombstone(group.group_id, pattern) for pattern in unused),
         *(regex_subscriptions.regex_record(group.group_id, pattern, resolved) for pattern, resolved in changed.items()),
@@ -99,13 +99,13 @@ def spec_of(group: ConsumerGroup, turn: Turn) -> GroupSpec:
     facts = [found for name in sorted(group.subscribed_topic_names) if (found := turn.topics.named(name)) is not None]
     id_of = {topic.name: topic.id for topic in facts}
     # Most members of a group subscribe to the same, and so share one set.
-    ids_of: dict[frozenset[str], frozenset[UUID]] = {}
+    ids_of: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
 
     def spec(member: ConsumerMember) -> MemberSpec:
-        names = group.topics_of(member)
-        ids = ids_of.get(names)
+        subscription = member.subscribed_topic_names, member.subscribed_topic_regex
+        ids = ids_of.get(subscription)
         if ids is None:
-            ids = ids_of[names] = frozenset(id_of[name] for name in names if name in id_of)
+            ids = ids_of[subscription] = frozenset(id_of[name] for name in group.topics_of(member) if name in id_of)
         return MemberSpec(
             topic_ids=ids,
             assigned=group.target.get(member.member_id, {}),
