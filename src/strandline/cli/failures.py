@@ -116,7 +116,7 @@ def from_kafka_error(error: Any, *, bootstrap: str, doing: str) -> CommandFailed
         return no_answer(bootstrap, error.str())
     message = f"{doing}: {error.str()} ({name})"
     if name in _MISSING:
-        return NotFound(message, hint="see `strandline topic list`")
+        return NotFound(message, hint=f"see `strandline {'group' if name.startswith('GROUP') else 'topic'} list`")
     return CommandFailed(message, hint=HINTS.get(name, ""))
 
 
