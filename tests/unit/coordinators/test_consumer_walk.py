@@ -49,7 +49,7 @@ class Consumer:
                 owned.setdefault(name, []).append(partition)
         return owned
 
-    def beat(self) -> None:
+    def beat(self, *, is_heard: bool = True) -> None:
         is_full = self.epoch == 0 or self.is_unsure
         if is_full:
             # Who says that it owns nothing of what it was told must not take it afterwards. It will be told again.
@@ -68,7 +68,7 @@ class Consumer:
             rebalance_ms=REBALANCE_MS if is_full else -1,
             instance_id=self.instance_id,
         )
-        if not self.is_calm and self.random.random() < 0.15:
+        if not is_heard or (not self.is_calm and self.random.random() < 0.15):
             self.is_unsure = True
         else:
             self.hear(answer)
@@ -111,7 +111,8 @@ class World:
     def act(self) -> None:
         random, story = self.random, self.story
         match random.choices(
-            ("beat", "come", "go", "die", "pass", "restart", "grow", "subscribe"), (60, 6, 3, 3, 12, 3, 1, 4)
+            ("beat", "come", "go", "die", "pass", "restart", "lose", "grow", "subscribe"),
+            (60, 6, 3, 3, 12, 3, 3, 1, 4),
         )[0]:
             case "come" if len(self.consumers) < 5:
                 self.come()
@@ -124,6 +125,8 @@ class World:
                 story.pass_ms(random.choice((100, 1_000, 5_000, 20_000, 50_000)))
             case "restart":
                 story.restart()
+            case "lose" if self.consumers:
+                self.lose(random.choice(self.consumers))
             case "grow":
                 facts = story.topics.facts["t"]
                 story.topics.grow("t", min(facts.partitions + 1, 9))
@@ -136,6 +139,13 @@ class World:
                 if self.consumers:
                     random.choice(self.consumers).beat()
         self.check()
+
+    def lose(self, consumer: Consumer) -> None:
+        """The coordinator dies before what it wrote was committed: nobody was told, and the next one does not know."""
+        committed = len(self.story.records)
+        consumer.beat(is_heard=False)
+        del self.story.records[committed:]
+        self.story.restart()
 
     def come(self) -> None:
         self.made += 1
