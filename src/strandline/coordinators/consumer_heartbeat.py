@@ -43,9 +43,10 @@ from strandline.coordinators.consumer_static import keep_seat, replace_static_me
 from strandline.coordinators.consumer_target import maybe_assign, move_epoch
 from strandline.coordinators.events import ConsumerHeartbeat, Record
 from strandline.coordinators.group_history import Happening
+from strandline.coordinators.group_holdings import Who
 from strandline.coordinators.group_records import group_tombstone
 from strandline.coordinators.turn import Turn
-from strandline.errors import RequestError
+from strandline.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
     from random import Random
@@ -62,6 +63,9 @@ def heartbeat(groups: MutableMapping[str, Group], event: ConsumerHeartbeat, turn
         else:
             response = live_on(groups, event, turn)
     except RequestError as refused:
+        if refused.code in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID):
+            who = Who(request.member_id, request.instance_id, event.client_id, event.client_host)
+            turn.note_fenced(groups[request.group_id], who)
         response = ConsumerGroupHeartbeatResponse(error_code=refused.code, error_message=str(refused) or None)
     turn.reply(event.token, response)
 
@@ -109,8 +113,14 @@ def joinable_group(found: Group | None, group_id: str, records: list[Record], tu
         return found
     if found is None:
         return ConsumerGroup(group_id)
-    # If its members are gone for good, a new group begins. Its offsets are the group's, whatever protocol it speaks.
-    group = ConsumerGroup(group_id) if found.state is GroupState.EMPTY else migration.upgraded(found, turn)
+    if found.state is GroupState.EMPTY:
+        # Its members are gone for good, and a new group begins. Its offsets are the group's, whatever protocol it speaks.
+        group = ConsumerGroup(group_id)
+        # The epochs go on, though: a commit that was under way since the group last had members of this protocol must
+        # not pass for one of an epoch that has come once more.
+        group.group_epoch = found.generation_id
+    else:
+        group = migration.upgraded(found, turn)
     records.append(group_tombstone(group_id))
     if group.members:
         records += consumer_group_records(group)

@@ -67,7 +67,7 @@ class Happening(StrEnum):
     """The assignment is computed anew for another reason, which is said."""
 
 
-ENDINGS = frozenset({Happening.LEFT, Happening.REMOVED, Happening.TIMED_OUT, Happening.LATE, Happening.FENCED})
+ENDINGS = frozenset({Happening.LEFT, Happening.REMOVED, Happening.TIMED_OUT, Happening.LATE})
 
 
 class Note(NamedTuple):
@@ -153,11 +153,25 @@ class GroupHistory:
             observed.open = _opened(group, now_ms)
             observed.open.add(note)
         else:
-            alone = Rebalance(
-                group.group_id, _type_of(group), now_ms, False, now_ms, _epoch_of(group), len(group.members), [note]
-            )
-            self._keep(observed, alone)
+            self._note_alone(observed, group, note)
         return note
+
+    def _note_alone(self, observed: _Observed, group: Group, note: Note) -> None:
+        """What moves nothing is gathered in one entry: a process that is fenced for ever must not push out the rest."""
+        alone = observed.past.pop() if observed.past and not observed.past[-1].is_rebalance else None
+        if alone is None:
+            alone = Rebalance(group.group_id, _type_of(group), note.at_ms, is_rebalance=False)
+        else:
+            del self._ended[alone]
+            self._size_bytes -= alone.size_bytes
+        if len(alone.notes) >= NOTES_MAX:
+            del alone.notes[0]
+            alone.notes_left_out += 1
+        alone.notes.append(note)
+        alone.ended_ms = note.at_ms
+        alone.epoch = _epoch_of(group)
+        alone.members = len(group.members)
+        self._keep(observed, alone)
 
     def settle(self, group: Group, now_ms: int) -> Rebalance | None:
         """The group may be at rest: if it is, the rebalance that is open ends. Tells which one did."""

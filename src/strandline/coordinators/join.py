@@ -11,6 +11,7 @@ from strandline.coordinators.classic_group import ClassicGroup, GroupState, Memb
 from strandline.coordinators.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from strandline.coordinators.events import JoinGroup
 from strandline.coordinators.group_history import Happening
+from strandline.coordinators.group_holdings import Who, who_is
 from strandline.coordinators.group_records import group_metadata_record
 from strandline.coordinators.rebalance import (
     answer_waiting,
@@ -35,7 +36,6 @@ SKIP_ASSIGNMENT_FROM_VERSION = 9
 
 COMPARED_BYTES_MAX = 65_536
 """Of a subscription; whether a longer one names other topics than before is not looked at."""
-TAKEN_OVER = "another process joined with its instance id"
 
 
 def request_error(request: JoinGroupRequest, turn: Turn) -> ErrorCode:
@@ -122,6 +122,10 @@ def join_as_known(group: ClassicGroup, event: JoinGroup, turn: Turn) -> None:
         return
     code = group.member_error(request.member_id, request.group_instance_id)
     if code is not ErrorCode.NONE:
+        if code is ErrorCode.FENCED_INSTANCE_ID:
+            turn.note_fenced(
+                group, Who(request.member_id, request.group_instance_id, event.client_id, event.client_host)
+            )
         refuse(event, code, turn)
         return
     member = group.members[request.member_id]
@@ -191,7 +195,7 @@ def replace_static_member(group: ClassicGroup, event: JoinGroup, new_id: str, tu
     old_leader = group.leader_id
     # Two processes with one instance id: the later one wins, and the earlier one hears it at once if it waits.
     if old_id in group.awaiting_join or old_id in group.awaiting_sync:
-        turn.note(group, Happening.FENCED, group.members[old_id], reason=TAKEN_OVER, opens=False)
+        turn.note_fenced(group, who_is(group.members[old_id]))
     answer_waiting(group, old_id, ErrorCode.FENCED_INSTANCE_ID, turn, told_id=old_id)
     turn.cancel_timer(session_key(group, old_id))
     member = group.replace_static(old_id, new_id)

@@ -10,6 +10,7 @@ from strandline.codec.messages.sync_group_response import SyncGroupResponse
 from strandline.coordinators.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.events import Heartbeat, LeaveGroup, SyncGroup
 from strandline.coordinators.group_history import Happening
+from strandline.coordinators.group_holdings import Who
 from strandline.coordinators.group_records import group_metadata_record
 from strandline.coordinators.rebalance import (
     maybe_complete_join,
@@ -27,6 +28,8 @@ def sync(group: ClassicGroup | None, event: SyncGroup, turn: Turn) -> None:
     request = event.request
     code = sync_error(group, request)
     if group is None or code is not ErrorCode.NONE:
+        if group is not None and code is ErrorCode.FENCED_INSTANCE_ID:
+            turn.note_fenced(group, Who(request.member_id, request.group_instance_id))
         turn.reply(event.token, SyncGroupResponse(error_code=code))
         return
     # A client that repeats its SyncGroup has given up on the first one.
@@ -87,6 +90,8 @@ def heartbeat(group: ClassicGroup | None, event: Heartbeat, turn: Turn) -> None:
             restart_session(group, group.members[request.member_id], turn)
             if group.state is GroupState.PREPARING_REBALANCE:
                 code = ErrorCode.REBALANCE_IN_PROGRESS
+        elif code is ErrorCode.FENCED_INSTANCE_ID:
+            turn.note_fenced(group, Who(request.member_id, request.group_instance_id))
     turn.reply(event.token, HeartbeatResponse(error_code=code))
 
 

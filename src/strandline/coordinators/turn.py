@@ -17,7 +17,7 @@ from strandline.coordinators.events import (
 )
 from strandline.coordinators.group_config import GroupConfig
 from strandline.coordinators.group_history import GroupHistory, Happening
-from strandline.coordinators.group_holdings import Group, who_is
+from strandline.coordinators.group_holdings import Group, Who, who_is
 from strandline.coordinators.group_sentences import note_told, rebalance_told
 from strandline.coordinators.topics import Topics
 
@@ -50,17 +50,21 @@ class Turn:
         self,
         group: Group,
         what: Happening,
-        member: Member | ConsumerMember | None = None,
+        member: Member | ConsumerMember | Who | None = None,
         *,
         reason: str = "",
         opens: bool = True,
     ) -> None:
         """Remember what happens to the group, before it is changed. Unless a rebalance is open, this `opens` one."""
-        who = None if member is None else who_is(member)
+        who = member if member is None or isinstance(member, Who) else who_is(member)
         note = self.history.note(group, what, who, self.now_ms, reason=reason, opens=opens)
         told = note_told(group.group_id, note)
         if told is not None:
             self.effects.append(told)
+
+    def note_fenced(self, group: Group, who: Who) -> None:
+        """A process speaks for an instance id that another one has taken, and is told so."""
+        self.note(group, Happening.FENCED, who, reason="another process has its instance id", opens=False)
 
     def settle(self, group: Group) -> None:
         """The group may be at rest now. If it is, the rebalance that was open has ended."""

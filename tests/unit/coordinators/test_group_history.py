@@ -32,6 +32,7 @@ from strandline.coordinators.group_history import (
 )
 from strandline.coordinators.group_holdings import HELD_BYTES_MAX, Who, moved
 from strandline.coordinators.group_sentences import note_words, rebalance_told
+from strandline.errors import ErrorCode
 
 NOBODY_ELSE = {"t": 4}
 
@@ -264,9 +265,34 @@ def test_a_static_member_of_the_consumer_protocol_that_is_away_for_a_while() -> 
     told = [(whys(each), each.is_rebalance) for each in history(story)]
     assert told == [
         (["seat joined"], True),
-        (["seat went away for a while"], False),
-        (["seat came back to its seat"], False),
+        (["seat went away for a while", "seat came back to its seat"], False),
     ]
+
+
+def test_who_speaks_for_an_instance_that_another_process_has_is_fenced() -> None:
+    story = ConsumerStory(topics=NOBODY_ELSE)
+    story.join("a", client_id="A", instance_id="seat")
+    assert story.join("a2", client_id="A2", instance_id="seat").error_code == ErrorCode.UNRELEASED_INSTANCE_ID
+    story.say("a3", 2, client_id="A3", instance_id="seat")
+    last = history(story)[-1]
+    assert (last.is_rebalance, [note.who.client_id for note in last.notes if note.who]) == (False, ["A2", "A3"])
+    assert whys(last)[0] == "seat was fenced (another process has its instance id)"
+
+    classic = Story(initial_rebalance_delay_ms=0)
+    classic.client("A", instance_id="seat")
+    classic.enter("A", protocols=topics("t"))
+    classic.pass_ms(1)
+    classic.sync("A", {"A": owns(0, 1)})
+    classic.client("B", instance_id="seat")
+    classic.join("B", protocols=topics("t"))
+    assert classic.heartbeat("A") is ErrorCode.FENCED_INSTANCE_ID
+    classic.sync("A")
+    classic.join("A", protocols=topics("t"))
+    last = history(classic)[-1]
+    assert (last.is_rebalance, whys(last)) == (
+        False,
+        ["seat came back to its seat", *["seat was fenced (another process has its instance id)"] * 3],
+    )
 
 
 # ---- whatever happens
@@ -385,6 +411,19 @@ def test_one_rebalance_is_bounded() -> None:
     told = rebalance_told(ended)
     assert "and 193 more" in told.sentence
     assert told.facts["changed"] == CHANGES_MAX + 7
+
+
+def test_one_that_is_fenced_for_ever_pushes_nothing_out() -> None:
+    history = GroupHistory()
+    history.note(group_of(), Happening.JOINED, Who("a"), 1)
+    history.settle(group_of("a"), 2)
+    for number in range(NOTES_MAX * 3):
+        history.note(group_of("a"), Happening.FENCED, Who(f"z{number}", "seat"), 10 + number, opens=False)
+    joined, fenced = history.of("orders")
+    assert joined.notes[0].who == Who("a")
+    assert (len(fenced.notes), fenced.notes_left_out) == (NOTES_MAX, NOTES_MAX * 2)
+    assert fenced.notes[-1].at_ms == fenced.ended_ms == 9 + NOTES_MAX * 3
+    assert history.size_bytes == joined.size_bytes + fenced.size_bytes
 
 
 def test_a_huge_assignment_is_not_kept() -> None:
