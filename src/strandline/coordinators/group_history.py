@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from strandline.coordinators.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.consumer_group import ConsumerGroupState
+from strandline.coordinators.group_flaps import Lives
 from strandline.coordinators.group_holdings import Group, Held, Holding, Who, holdings, is_same, size_bytes
 
 REBALANCES_PER_GROUP_MAX = 100
@@ -27,13 +28,6 @@ NOTES_MAX = 200
 CHANGES_MAX = 1_000
 """Members of which one rebalance tells what they lost and got; more are counted only."""
 REASON_CHARACTERS_MAX = 255
-FLAPPERS_MAX = 1_000
-"""Clients of one group that are watched for flapping."""
-
-FLAP_WINDOW_MS = 600_000
-SHORT_LIFE_MS = 300_000
-FLAPS_MIN = 3
-"""So many short lives of a client within the window, and it is said to flap."""
 
 ENTRY_BYTES = 1_000
 NOTE_BYTES = 300
@@ -67,6 +61,7 @@ class Happening(StrEnum):
     """The assignment is computed anew for another reason, which is said."""
 
 
+BEGINNINGS = frozenset({Happening.JOINED, Happening.RETURNED})
 ENDINGS = frozenset({Happening.LEFT, Happening.REMOVED, Happening.TIMED_OUT, Happening.LATE})
 
 
@@ -116,16 +111,13 @@ class Rebalance:
 class _Observed:
     """What is remembered of one group."""
 
-    __slots__ = ("joined_ms", "open", "past", "short_lives")
+    __slots__ = ("lives", "open", "past")
 
     def __init__(self) -> None:
         self.open: Rebalance | None = None
         # A list, although the first goes first: it is short, and thousands of groups have one.
         self.past: list[Rebalance] = []
-        self.joined_ms: dict[str, int] = {}
-        """Of the members that joined while we looked, by instance id or else by member id."""
-        self.short_lives: dict[tuple[str, str], list[int]] = {}
-        """When the lives ended that ended soon, by client."""
+        self.lives = Lives()
 
 
 class GroupHistory:
@@ -145,7 +137,7 @@ class GroupHistory:
         observed = self._groups.get(group.group_id)
         if observed is None:
             observed = self._groups[group.group_id] = _Observed()
-        flaps = 0 if who is None else _flaps(observed, what, who, now_ms)
+        flaps = 0 if who is None else _flaps(observed.lives, what, who, now_ms)
         note = Note(now_ms, what, who, reason[:REASON_CHARACTERS_MAX], flaps)
         if observed.open is not None:
             observed.open.add(note)
@@ -183,11 +175,7 @@ class GroupHistory:
         rebalance.epoch = _epoch_of(group)
         rebalance.group_type = _type_of(group)
         rebalance.members = len(group.members)
-        observed.joined_ms = {
-            seat: at_ms
-            for seat, at_ms in observed.joined_ms.items()
-            if seat in group.members or seat in group.static_members
-        }
+        observed.lives.forget_all_but(group.members, group.static_members)
         changes = _changes(rebalance.before or {}, holdings(group))
         rebalance.before = None
         rebalance.changes = tuple(changes[:CHANGES_MAX])
@@ -204,7 +192,7 @@ class GroupHistory:
         observed = self._groups.get(group_id)
         if observed is not None:
             observed.open = None
-            observed.joined_ms.clear()
+            observed.lives.begin_anew()
             self._maybe_forget(group_id, observed)
 
     # ---- what is told
@@ -241,7 +229,7 @@ class GroupHistory:
         self._size_bytes -= oldest.size_bytes
 
     def _maybe_forget(self, group_id: str, observed: _Observed) -> None:
-        if not observed.past and observed.open is None and not observed.joined_ms:
+        if not observed.past and observed.open is None and not observed.lives:
             del self._groups[group_id]
 
 
@@ -268,27 +256,12 @@ def _changes(before: dict[str, Holding], after: dict[str, Holding]) -> list[Chan
     return changes
 
 
-def _flaps(observed: _Observed, what: Happening, who: Who, now_ms: int) -> int:
-    """How often the client came and was soon gone lately, this time included; 0 while that is nothing to speak of."""
-    # Clients of one service often share a client id, and each restart gives a new member id: so the host counts too.
-    client = ("", who.instance_id) if who.instance_id is not None else (who.client_id, who.client_host)
-    lives = [at_ms for at_ms in observed.short_lives.get(client, ()) if at_ms > now_ms - FLAP_WINDOW_MS]
-    seat = who.instance_id or who.member_id
-    joins = what is Happening.JOINED or what is Happening.RETURNED
-    if joins or what in ENDINGS:
-        # Of a static member nobody hears that it died, only that another process took its seat.
-        joined_ms = observed.joined_ms.pop(seat, None)
-        if joined_ms is not None and now_ms - joined_ms < SHORT_LIFE_MS:
-            lives.append(now_ms)
-    if joins:
-        observed.joined_ms[seat] = now_ms
-    if client not in observed.short_lives and len(observed.short_lives) >= FLAPPERS_MAX:
-        del observed.short_lives[next(iter(observed.short_lives))]
-    if lives:
-        observed.short_lives[client] = lives[-REBALANCES_PER_GROUP_MAX:]
-    else:
-        observed.short_lives.pop(client, None)
-    return len(lives) if len(lives) >= FLAPS_MIN else 0
+def _flaps(lives: Lives, what: Happening, who: Who, now_ms: int) -> int:
+    if what in BEGINNINGS:
+        lives.begin(who, now_ms)
+    elif what in ENDINGS:
+        lives.end(who, now_ms)
+    return lives.flaps(who, now_ms)
 
 
 def is_at_rest(group: Group) -> bool:

@@ -17,14 +17,13 @@ from strandline.coordinators.classic_group import ClassicGroup, Member, Protocol
 from strandline.coordinators.consumer_group import ConsumerMember
 from strandline.coordinators.consumer_protocol import encode_assignment, encode_subscription
 from strandline.coordinators.events import Tell
+from strandline.coordinators.group_flaps import FLAP_WINDOW_MS, FLAPPERS_MAX, LIVES_MAX, SHORT_LIFE_MS, Lives
 from strandline.coordinators.group_history import (
     CHANGES_MAX,
-    FLAP_WINDOW_MS,
     HISTORY_BYTES_MAX,
     NOTES_MAX,
     REASON_CHARACTERS_MAX,
     REBALANCES_PER_GROUP_MAX,
-    SHORT_LIFE_MS,
     GroupHistory,
     Happening,
     Rebalance,
@@ -374,6 +373,21 @@ def test_an_instance_that_is_started_again_and_again_flaps_though_nobody_sees_it
 
 
 # ---- within limits
+
+
+def test_who_flaps_is_counted_within_limits() -> None:
+    lives = Lives()
+    for number in range(FLAPPERS_MAX * 2):
+        for _ in range(4):
+            who = Who(f"m{number}", None, f"client-{number}", "/10.0.0.7")
+            lives.begin(who, 1)
+            lives.end(who, 1)
+    assert lives.flaps(Who("m0", None, "client-0", "/10.0.0.7"), 2) == 0, "the first were forgotten"
+    assert lives.flaps(Who("x", None, f"client-{FLAPPERS_MAX * 2 - 1}", "/10.0.0.7"), 2) == 4
+    seat = Who("m", "seat")
+    for _ in range(LIVES_MAX * 2):
+        lives.begin(seat, 1)
+    assert lives.flaps(seat, 2) == LIVES_MAX
 
 
 def test_each_group_and_all_of_them_together_are_bounded() -> None:
