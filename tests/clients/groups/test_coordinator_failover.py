@@ -43,12 +43,12 @@ def test_a_rebalance_survives_its_coordinator(topic: str, variant_name: str) -> 
         stage.until_shared((first, 3), (second, 3))
         stage.write()
         stage.until_read()
+        coordinator = coordinator_of(cluster.bootstrap, stage.group)
         marks = len(first.life.lines), len(second.life.lines)
         third = stage.join("third")
         stage.until(
             "the rebalance is under way", lambda: bool(first.taken_away(marks[0]) or second.taken_away(marks[1]))
         )
-        coordinator = coordinator_of(cluster.bootstrap, stage.group)
         cluster.kill(coordinator)
         killed = time.monotonic()
         stage.until_shared((first, 2), (second, 2), (third, 2))
