@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError
 from tests.clients.groups.member_main import run
 from tests.clients.groups.telling import Place, Teller, Wanted
 
-_POLL_MS = 100
+_IDLE_S = 0.05
 _ASSIGNORS = {"range": RangePartitionAssignor, "sticky": StickyPartitionAssignor}
 
 
@@ -48,13 +48,17 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]
         while not stopping.is_set():
             # A lock of asyncio is fair: a rebalance that waits for it comes before the next poll.
             async with self._processing:
-                await self._poll()
+                has_read = await self._poll()
+            if not has_read:
+                await asyncio.sleep(_IDLE_S)
         self._teller.closing()
         await self._consumer.stop()
         self._teller.closed()
 
-    async def _poll(self) -> None:
-        batches = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=500)
+    async def _poll(self) -> bool:
+        # It must not wait in here: when a rebalance begins meanwhile, it waits for the next assignment, and that waits
+        # for our lock.
+        batches = await self._consumer.getmany(timeout_ms=0, max_records=500)
         records = [
             (record.topic, record.partition, record.offset, record.value)
             for batch in batches.values()
@@ -65,6 +69,7 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]
             self._due |= {(topic, number): offset + 1 for topic, number, offset, _ in records}
         if self._due:
             await self._commit(dict(self._due))
+        return bool(records)
 
     async def _commit(self, positions: dict[Place, int]) -> None:
         asked_ns = time.monotonic_ns()
