@@ -9,7 +9,11 @@ from typing import Any
 
 from tests.differential.group_log import GROUP, PARTITIONS, PATTERNS, TOPIC, Log, recorded, story
 
-from strandline.codec.internal_records import decode_coordinator_record
+from strandline.codec.internal_records import (
+    decode_coordinator_record,
+    encode_coordinator_key,
+    encode_coordinator_value,
+)
 from strandline.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from strandline.codec.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from strandline.coordinators.consumer_group import ConsumerGroup
@@ -101,3 +105,12 @@ def test_groups_that_kafka_wrote_can_be_loaded() -> None:
     assert orders.owners == {topic_id: dict.fromkeys(range(PARTITIONS), "c")}
     assert (patterns.state, patterns.regexes["t.*"].topics) == ("Stable", (TOPIC,))
     assert patterns.subscribed_topic_names == {TOPIC}
+
+
+def test_what_kafka_wrote_is_written_again_byte_for_byte() -> None:
+    for key_bytes, value_bytes in recorded()[1]:
+        key, value = decode_coordinator_record(key_bytes, value_bytes)
+        assert encode_coordinator_key(key) == key_bytes
+        if value is not None and value_bytes is not None:
+            version = int.from_bytes(value_bytes[:2], "big")
+            assert encode_coordinator_value(value, version) == value_bytes
