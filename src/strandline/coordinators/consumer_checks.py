@@ -1,4 +1,9 @@
-"""What is wrong with a ConsumerGroupHeartbeat: each check raises what the member is told, with Kafka's codes."""
+"""What is wrong with a ConsumerGroupHeartbeat: each check raises what the member is told, with Kafka's codes.
+
+Milder than Kafka in two places. A static member that was fenced may join again under its own member id, where Kafka
+says UNRELEASED_INSTANCE_ID until its session is over. And a static member that comes back to a full group is let in:
+it takes its seat and no other.
+"""
 
 from __future__ import annotations
 
