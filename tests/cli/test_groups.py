@@ -232,6 +232,28 @@ def test_deleting_needs_a_yes(cli: CommandLine, read_topic: str, group: str) -> 
     assert cli.run("group", "describe", group).status == 3
 
 
+def test_positions_in_a_topic_can_be_forgotten(cli: CommandLine, read_topic: str, group: str) -> None:
+    command = ("group", "delete", group, "--topic", f"{read_topic}:0,2")
+    refused = cli.run(*command)
+    assert refused.status == 2
+    assert f"delete 2 positions of group {group}, for good: {read_topic}-0, {read_topic}-2" in refused.stderr
+    told = cli.ok(*command, "--yes", "--json").objects
+    assert [(each["partition"], each["deleted"]) for each in told] == [(0, True), (2, True)]
+    assert positions(cli, group) == {1: 4}
+    assert cli.run("group", "delete", group, "--topic", f"{read_topic}-other", "--yes").status == 1
+    assert cli.run("group", "delete", group, "--topic", f"{read_topic}:x", "--yes").status == 2
+
+
+def test_positions_that_members_use_stay(cli: CommandLine, read_topic: str, group: str) -> None:
+    assert cli.bootstrap is not None
+    with GroupReader(cli.bootstrap, group, read_topic) as reader:
+        settle([reader], until=lambda: shared([reader], PARTITIONS))
+        refused = cli.run("group", "delete", group, "--topic", read_topic, "--yes")
+        assert refused.status == 1
+        assert "GROUP_SUBSCRIBED_TO_TOPIC" in refused.stderr
+        assert positions(cli, group) == {0: 4, 1: 4, 2: 4}
+
+
 def test_a_topic_that_is_deleted_is_left_alone(cli: CommandLine, read_topic: str, group: str) -> None:
     other = f"{read_topic}-other"
     cli.ok("topic", "create", other, "--partitions", "1")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from strandline.cli import completion
 from strandline.cli.client import TIMEOUT_S_DEFAULT, Cluster, connect, kafka_api
 from strandline.cli.failures import CommandFailed, from_kafka_error
+from strandline.cli.group_forget import forget_positions
 from strandline.cli.group_offsets import committed_offsets
 from strandline.cli.group_reading import read_group
 from strandline.cli.group_state import GroupState, names_words
@@ -27,6 +31,16 @@ HINTS = {"NON_EMPTY_GROUP": "members came meanwhile: stop its consumers, and try
 
 def delete(
     names: GroupNames,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="TOPIC[:P,P]",
+            help="Only the positions in this topic, or in these partitions of it. May be repeated.",
+            autocompletion=completion.topic_names,
+        ),
+    ] = None,
     yes: Yes = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     as_json: AsJson = False,
@@ -35,12 +49,15 @@ def delete(
 ) -> None:
     """Delete groups and their positions; no record is touched. Shows what would go, and asks.
 
-    Refused while a group has live members.
+    Refused while a group has live members. With --topic only positions go, in topics that no member reads.
     """
     cluster = connect(bootstrap, properties, timeout)
     admin, output = cluster.admin(), Output(as_json=as_json)
     # All are looked at before anything is deleted: a typing mistake must not leave half of the work done.
     groups = [read_group(cluster, name) for name in dict.fromkeys(names)]
+    if topics:
+        forget_positions(cluster, admin, output, [group.group_id for group in groups], topics, yes=yes)
+        return
     for group in groups:
         refuse_if_live(group, "deleted")
     plan = [_plan_line(cluster, admin, group) for group in groups]

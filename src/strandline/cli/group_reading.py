@@ -77,15 +77,23 @@ def find_group(cluster: Cluster, group_id: str) -> GroupState | None:
     if not is_plain(cluster):
         return _described_by_librdkafka(cluster, [group_id]).get(group_id)
 
-    def ask() -> GroupState | None:
-        node_id, host, port = _coordinator(cluster, group_id)
-        with Conversation(host, port, cluster.timeout_s) as conversation:
-            # Its type is not known yet: it is asked for as either.
-            asked = GroupState(group_id, "", DEAD, node_id)
-            (group,) = _described(conversation, [asked])
+    def ask(conversation: Conversation, node_id: int) -> GroupState | None:
+        # Its type is not known yet: it is asked for as either.
+        (group,) = _described(conversation, [GroupState(group_id, "", DEAD, node_id)])
         return None if group.state == DEAD else group
 
-    return _asked_again(ask, cluster.timeout_s, f"cannot describe group {group_id!r}")
+    return ask_coordinator(cluster, group_id, ask, doing=f"cannot describe group {group_id!r}")
+
+
+def ask_coordinator(cluster: Cluster, group_id: str, ask: Callable[[Conversation, int], T], *, doing: str) -> T:
+    """What the coordinator of the group answers, over a plain listener; asked again while it moves."""
+
+    def find_and_ask() -> T:
+        node_id, host, port = _coordinator(cluster, group_id)
+        with Conversation(host, port, cluster.timeout_s) as conversation:
+            return ask(conversation, node_id)
+
+    return _asked_again(find_and_ask, cluster.timeout_s, doing)
 
 
 def group_not_found(cluster: Cluster, group_id: str) -> NotFound:
@@ -118,7 +126,8 @@ def _asked_again(ask: Callable[[], T], timeout_s: float, doing: str) -> T:
         time.sleep(LOOK_AGAIN_S)
 
 
-def _check(code: int, doing: str) -> None:
+def check(code: int, doing: str) -> None:
+    """Raise what an error code means; while the coordinator moves, that it shall be asked again."""
     if code in _MOVING:
         raise _Moving(code)
     if code:
@@ -142,7 +151,7 @@ def _coordinator(cluster: Cluster, group_id: str) -> tuple[int, str, int]:
     if answer is None:
         raise CommandFailed("this cluster does not offer FindCoordinator, so it has no groups")
     found = answer.coordinators[0] if keyed else answer
-    _check(found.error_code, f"cannot find the coordinator of group {group_id!r}")
+    check(found.error_code, f"cannot find the coordinator of group {group_id!r}")
     return found.node_id, found.host, found.port
 
 
@@ -151,7 +160,7 @@ def _list(conversation: Conversation, broker_id: int, timeout_s: float) -> list[
         answer = conversation.ask(ListGroupsRequest(), ListGroupsResponse)
         if answer is None:
             raise CommandFailed("this cluster does not offer ListGroups")
-        _check(answer.error_code, f"cannot list the groups of broker {broker_id}")
+        check(answer.error_code, f"cannot list the groups of broker {broker_id}")
         return [
             GroupState(
                 each.group_id,
@@ -191,7 +200,7 @@ def _told(
             continue
         if not group.group_type:
             # It is the one that was asked about, so what went wrong matters.
-            _check(each.error_code, f"cannot describe group {each.group_id!r}")
+            check(each.error_code, f"cannot describe group {each.group_id!r}")
         if not each.error_code:
             told[each.group_id] = read(each, group)
     return told
