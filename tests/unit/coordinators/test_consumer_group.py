@@ -204,6 +204,27 @@ def test_a_seat_that_is_taken_is_not_given_away() -> None:
     assert list(story.group.members) == ["a"]
 
 
+def test_a_seat_is_free_for_who_comes_back_also_in_a_full_group() -> None:
+    story = ConsumerStory(consumer_group_size_max=1)
+    story.join("a", instance_id="i")
+    story.say("a", -2, instance_id="i")
+    assert code(story.join("b")) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert told(story.join("a2", instance_id="i")) == ALL
+
+
+def test_a_static_member_that_goes_while_it_gives_up_has_given_up() -> None:
+    story = ConsumerStory()
+    story.join("a", instance_id="i")
+    story.join("b")
+    story.say("a", 2, instance_id="i")
+    story.say("a", -2, instance_id="i")
+    assert told(story.say("b", 3)) == {"1": [2, 3]}
+    story.restart()
+    back = story.join("a2", instance_id="i")
+    assert (back.member_epoch, told(back)) == (3, {"1": [0, 1]})
+    assert story.group.state == "Stable"
+
+
 def test_instance_ids_that_nobody_has() -> None:
     story = ConsumerStory()
     story.join("a", instance_id="i")
