@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,7 @@ from strandline.errors import ErrorCode
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 TOPICS_MANY = 10_000
+MOVED_S_MAX = 90.0
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +42,16 @@ def admin(log: EmbeddedBroker) -> AdminClient:
     return AdminClient({"bootstrap.servers": log.bootstrap})
 
 
-def commit(log: EmbeddedBroker, group: str, offset: int = 4) -> None:
+def commit(bootstrap: str, group: str, offset: int = 4) -> None:
     """Somebody keeps a position without being a member."""
-    consumer = Consumer({"bootstrap.servers": log.bootstrap, "group.id": group})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     consumer.commit(offsets=[TopicPartition("orders", 0, offset)], asynchronous=False)
     consumer.close()
 
 
-def found(admin: AdminClient, **filters: Any) -> dict[str, tuple[str, str]]:
+def found(admin: AdminClient, *, strict: bool = True, **filters: Any) -> dict[str, tuple[str, str]]:
     listing = admin.list_consumer_groups(request_timeout=30, **filters).result()
-    assert not listing.errors
+    assert not strict or not listing.errors
     return {each.group_id: (each.state.name, each.type.name) for each in listing.valid}
 
 
@@ -66,7 +68,7 @@ def delete(admin: AdminClient, group: str) -> ErrorCode:
 
 
 def test_groups_are_listed_described_and_deleted(log: EmbeddedBroker, admin: AdminClient) -> None:
-    commit(log, "job")
+    commit(log.bootstrap, "job")
     assert found(admin)["job"] == ("EMPTY", "CLASSIC")
     assert "job" in found(admin, states={ConsumerGroupState.EMPTY}, types={ConsumerGroupType.CLASSIC})
     assert "job" not in found(admin, states={ConsumerGroupState.STABLE})
@@ -133,3 +135,22 @@ def test_ten_thousand_topics_may_be_subscribed(log: EmbeddedBroker) -> None:
         topic = OffsetDeleteRequestTopic(name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
         (answered,) = peer.ask(OffsetDeleteRequest(group_id="many", topics=[topic]), 0).topics
         assert answered.partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+
+
+@pytest.mark.slow
+def test_groups_of_a_cluster_are_listed_wherever_they_live() -> None:
+    """Each broker lists its own; those of a broker that died, another."""
+    groups = {f"job-{number}" for number in range(20)}
+    with strandline.embedded(nodes=3, properties={"offsets.topic.num.partitions": "6"}) as cluster:
+        cluster.create_topic("orders", 2)
+        for group in sorted(groups):
+            commit(cluster.bootstrap_servers, group)
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        assert found(admin).keys() >= groups
+        cluster.wait_in_sync("__consumer_offsets")
+        cluster.kill(cluster.leader_of("__consumer_offsets"))
+        deadline = time.monotonic() + MOVED_S_MAX
+        while not found(AdminClient({"bootstrap.servers": cluster.bootstrap_servers}), strict=False).keys() >= groups:
+            assert time.monotonic() < deadline, "groups of a dead broker are listed nowhere"
+        for group in sorted(groups):
+            assert delete(admin, group) is ErrorCode.NONE
