@@ -52,6 +52,19 @@ def test_who_came_and_went(cli: CommandLine, topic: str, group: str, protocol: s
     assert len(cli.ok("group", "history", group, "--last", "1", "--json").objects) == 1
 
 
+def test_a_client_that_comes_and_goes_flaps(cli: CommandLine, topic: str, group: str) -> None:
+    assert cli.bootstrap is not None
+    for _ in range(3):
+        with GroupReader(cli.bootstrap, group, topic, client_id="moody") as reader:
+            settle([reader], until=lambda reader=reader: shared([reader], PARTITIONS))  # type: ignore[misc]
+    lines = cli.ok("group", "history", group).lines
+    assert any(
+        line.strip().startswith("moody flaps: 3 times within minutes it joined and was soon gone") for line in lines
+    )
+    flaps = [note["flaps"] for each in cli.ok("group", "history", group, "--json").objects for note in each["why"]]
+    assert flaps == [0, 0, 0, 0, 0, 3]
+
+
 def test_nothing_happened_yet_and_no_such_group(cli: CommandLine, topic: str, group: str) -> None:
     cli.ok("group", "reset", group, "--topic", topic, "--to-latest", "--yes")
     ended = cli.ok("group", "history", group)

@@ -79,7 +79,9 @@ def reset(
     ] = None,
     by_duration: Annotated[
         str | None,
-        typer.Option("--by-duration", metavar="DURATION", help="To where it was so long ago: 2h30m, or PT2H30M."),
+        typer.Option(
+            "--by-duration", metavar="DURATION", help="To the first record of so long ago: 2h30m, or PT2H30M."
+        ),
     ] = None,
     shift_by: Annotated[
         int | None,
