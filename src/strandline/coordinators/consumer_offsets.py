@@ -2,6 +2,10 @@
 
 A position is moved by a member in its present epoch. An older epoch is let pass for a partition that the member was
 given in that epoch or before: it owns the partition since, only the news of the new epoch has not reached it.
+
+Narrower than Kafka in one place: nobody moves the position in a partition that another member owns. A member can give
+up a partition and stay in its epoch, because it has to give up more. A commit of it that was under way meanwhile would
+take the position back under the hands of the new owner.
 """
 
 from __future__ import annotations
@@ -23,11 +27,24 @@ def commit_error(group: ConsumerGroup, request: OffsetCommitRequest, api_version
         return ErrorCode.UNKNOWN_MEMBER_ID
     if member.classic is None and api_version < MEMBER_EPOCH_FROM_VERSION:
         return ErrorCode.UNSUPPORTED_VERSION
-    if member_epoch == member.member_epoch or (
-        member_epoch < member.member_epoch and owned_since(member, request, member_epoch)
-    ):
+    if member_epoch == member.member_epoch:
+        is_allowed = not is_owned_by_another(group, member, request)
+    else:
+        is_allowed = member_epoch < member.member_epoch and owned_since(member, request, member_epoch)
+    if is_allowed:
         return ErrorCode.NONE
     return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+
+
+def is_owned_by_another(group: ConsumerGroup, member: ConsumerMember, request: OffsetCommitRequest) -> bool:
+    """Whether some partition of the commit is another member's. What is nobody's may be committed by any of them."""
+    for topic in request.topics:
+        owners = group.owners.get(topic.topic_id)
+        if owners is not None:
+            for partition in topic.partitions:
+                if owners.get(partition.partition_index, member.member_id) != member.member_id:
+                    return True
+    return False
 
 
 def owned_since(member: ConsumerMember, request: OffsetCommitRequest, member_epoch: int) -> bool:

@@ -455,6 +455,29 @@ def test_who_has_not_heard_of_its_new_epoch_may_commit_what_it_has_owned_since_b
     assert story.commit("b", 3, 6, partition=2) is ErrorCode.NONE
 
 
+def test_a_commit_that_was_under_way_when_its_partition_went_to_another_is_refused() -> None:
+    """The member stays in its epoch, because it has to give up more, so the epoch alone would not tell."""
+    story = ConsumerStory()
+    story.join("a")
+    story.join("b")
+    story.say("a", 2)
+    story.join("c")
+    story.join("d")
+    still = story.say("a", 2, owns={"t": [0, 1]})
+    assert (still.member_epoch, told(still)) == (2, {"1": [0]})
+    got = story.say("b", 3)
+    (given,) = told(got)["1"]  # type: ignore[index]
+    assert story.commit("a", 2, 5, partition=given) is ErrorCode.STALE_MEMBER_EPOCH
+    assert story.commit("a", 2, 5, partition=1) is ErrorCode.NONE, "that one it is still giving up"
+    assert story.commit("b", got.member_epoch, 5, partition=given) is ErrorCode.NONE
+
+
+def test_what_nobody_owns_may_be_committed_by_any_member() -> None:
+    story = ConsumerStory(topics={"t": 2, "u": 1})
+    story.join("a")
+    assert story.commit("a", 2, 5, topic="u") is ErrorCode.NONE
+
+
 def test_anybody_moves_the_positions_of_an_empty_group() -> None:
     story = ConsumerStory()
     story.join("a")
