@@ -22,7 +22,7 @@ from strandline.coordinators.events import Record, TimerKey, TimerKind
 from strandline.coordinators.group_admin import group_tombstones
 from strandline.coordinators.group_records import offset_tombstone
 from strandline.coordinators.offsets import CommittedOffsets
-from strandline.coordinators.subscribed_topics import EVERYTHING, subscribed_topics, uses_consumer_protocol
+from strandline.coordinators.subscribed_topics import subscribed_topics, uses_consumer_protocol
 from strandline.coordinators.turn import Turn
 
 EXPIRY_KEY = TimerKey(TimerKind.EXPIRY, "")
@@ -76,8 +76,6 @@ def expired_offsets(group: Group, offsets: CommittedOffsets, turn: Turn) -> list
     if not offsets.has_any(group.group_id) or (since_ms := retained_since(group)) is None:
         return []
     subscribed = subscribed_topics(group)
-    if subscribed is EVERYTHING:
-        return []
     doomed = [
         (topic, partition)
         for topic, partitions in offsets.of_group(group.group_id)

@@ -115,6 +115,16 @@ def test_a_list_is_not_told_before_it_is_committed(world: World) -> None:
     assert ids(asked) == sorted(GROUPS)
 
 
+def test_groups_that_move_while_they_are_listed_are_left_to_their_next_coordinator(world: World) -> None:
+    moved = world.groups.partition_index("job-0")
+    world.partition_of("job-0").commits_at_once = False
+    commit(world, 5, group_id="job-0")
+    asked = list_groups(world)
+    world.clock.run()
+    world.groups.stop_leading(moved)
+    assert ids(asked) == sorted(g for g in GROUPS if world.groups.partition_index(g) != moved)
+
+
 @pytest.mark.parametrize("version", range(7))
 def test_many_groups_are_described_in_their_order_and_each_once(world: World, version: int) -> None:
     join(world)
