@@ -6,9 +6,14 @@ import pytest
 from tests.unit.coordinators.story import Story
 from tests.unit.coordinators.test_group_admin import reading, stable
 
+from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.coordinators import expiry
 from strandline.coordinators.classic_group import ClassicGroup, GroupState
-from strandline.coordinators.expiry import retained_since
+from strandline.coordinators.consumer_group import ConsumerGroup, ConsumerMember
+from strandline.coordinators.consumer_records import consumer_group_tombstones
+from strandline.coordinators.events import Append, StartTimer, TimerFired
+from strandline.coordinators.expiry import EXPIRY_KEY, retained_since
+from strandline.coordinators.group_records import offset_tombstone
 from strandline.errors import ErrorCode
 
 RETENTION_MS = 3_600_000
@@ -27,7 +32,7 @@ def stay_ms(story: Story, duration_ms: int) -> None:
         assert story.heartbeat("A") is ErrorCode.NONE
 
 
-def commit_alone(story: Story, **more: int) -> None:
+def commit_alone(story: Story, **more: int | str) -> None:
     story.commit("job", 4, generation_id=-1, member_id="", **more)  # type: ignore[arg-type]
 
 
@@ -151,3 +156,19 @@ def test_a_round_goes_on_in_steps(story: Story, monkeypatch: pytest.MonkeyPatch)
     assert list(story.shard.groups) == ["late"]
     (due_ms,) = (due_ms for key, due_ms in story.timers.items() if key.kind == "expiry")
     assert 0 < due_ms - story.now_ms <= CHECK_MS
+
+
+def test_a_group_of_the_consumer_protocol_keeps_what_it_reads(story: Story) -> None:
+    group = ConsumerGroup("modern")
+    group.add(ConsumerMember("me", subscribed_topic_names=frozenset({"t"})))
+    shard, look = story.shard, TimerFired(EXPIRY_KEY)
+    shard.groups["modern"] = group
+    for topic in ("t", "u"):
+        shard.offsets.put("modern", topic, 0, OffsetCommitValue(offset=4, commit_timestamp=story.now_ms))
+    assert [type(effect) for effect in shard.step(look, story.now_ms + RETENTION_MS - 1)] == [StartTimer]
+    appended, _ = shard.step(look, story.now_ms + RETENTION_MS)
+    assert appended == Append((offset_tombstone("modern", "u", 0),))
+    group.remove("me")
+    appended, _ = shard.step(look, story.now_ms + RETENTION_MS)
+    assert appended == Append((offset_tombstone("modern", "t", 0), *consumer_group_tombstones(group)))
+    assert not shard.groups
