@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError
 from tests.clients.groups.member_main import run
 from tests.clients.groups.telling import Place, Teller, Wanted
 
-_IDLE_S = 0.05
+_POLL_MS = 100
 _ASSIGNORS = {"range": RangePartitionAssignor, "sticky": StickyPartitionAssignor}
 
 
@@ -23,8 +23,6 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, wanted: Wanted, teller: Teller) -> None:
         self._teller = teller
         self._due: dict[Place, int] = {}
-        # Rebalances come between two awaits: they wait until what was fetched is processed and committed.
-        self._processing = asyncio.Lock()
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=wanted.bootstrap,
             group_id=wanted.group,
@@ -46,19 +44,14 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]
     async def work(self, stopping: threading.Event) -> None:
         await self._consumer.start()
         while not stopping.is_set():
-            # A lock of asyncio is fair: a rebalance that waits for it comes before the next poll.
-            async with self._processing:
-                has_read = await self._poll()
-            if not has_read:
-                await asyncio.sleep(_IDLE_S)
+            await self._poll()
         self._teller.closing()
         await self._consumer.stop()
         self._teller.closed()
 
-    async def _poll(self) -> bool:
-        # It must not wait in here: when a rebalance begins meanwhile, it waits for the next assignment, and that waits
-        # for our lock.
-        batches = await self._consumer.getmany(timeout_ms=0, max_records=500)
+    async def _poll(self) -> None:
+        # Nothing is awaited between what was fetched and what is said of it, so no rebalance comes in between.
+        batches = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=500)
         records = [
             (record.topic, record.partition, record.offset, record.value)
             for batch in batches.values()
@@ -69,7 +62,6 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]
             self._due |= {(topic, number): offset + 1 for topic, number, offset, _ in records}
         if self._due:
             await self._commit(dict(self._due))
-        return bool(records)
 
     async def _commit(self, positions: dict[Place, int]) -> None:
         asked_ns = time.monotonic_ns()
@@ -85,11 +77,11 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]
         self._teller.assigned([(each.topic, each.partition) for each in assigned])
 
     async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-        async with self._processing:
-            places = [(each.topic, each.partition) for each in revoked]
-            for place in places:
-                self._due.pop(place, None)
-            self._teller.revoked(places)
+        # A commit or a fetch may be under way. It must not wait for them: they may wait for the rebalance.
+        places = [(each.topic, each.partition) for each in revoked]
+        for place in places:
+            self._due.pop(place, None)
+        self._teller.revoked(places)
 
 
 def be_member(wanted: Wanted, teller: Teller, stopping: threading.Event) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -14,7 +15,9 @@ def run(member: Callable[[Wanted, Teller, threading.Event], None]) -> None:
     stopping = threading.Event()
 
     def listen() -> None:
-        sys.stdin.buffer.read()
+        # Past the buffer of `sys.stdin`, whose lock a thread must not hold when the interpreter ends.
+        while os.read(sys.stdin.fileno(), 1024):
+            pass
         stopping.set()
 
     threading.Thread(target=listen, daemon=True).start()
