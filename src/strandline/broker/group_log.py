@@ -7,6 +7,7 @@ how many it left out, and goes on; the history has its own limits.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 from strandline.coordinators.events import Tell
@@ -26,6 +27,12 @@ class GroupLog:
         self._second = -1
         self._lines = 0
         self._left_out = 0
+
+    def interrupt(self, group_ids: Iterable[str]) -> None:
+        """This node does not coordinate these groups any more."""
+        now_ms = self._runtime.now_ms()
+        for group_id in group_ids:
+            self.history.interrupt(group_id, now_ms)
 
     def tell(self, told: Tell) -> None:
         second = int(self._runtime.monotonic())

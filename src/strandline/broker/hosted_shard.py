@@ -270,6 +270,7 @@ class HostedShard:
             return
         self._closed = True
         self._on_closed()
+        self._group_log.interrupt(self.shard.groups)
         for key in list(self._timers):
             self._cancel_timer(key)
         parked, self._parked = list(self._parked), {}

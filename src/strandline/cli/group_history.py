@@ -127,6 +127,8 @@ def _headline(seen: Seen) -> str:
         return "no rebalance was needed"
     if rebalance.ended_ms < 0:
         return f"a rebalance has been under way for {_span(seen.now_ms - rebalance.began_ms)}"
+    if rebalance.epoch < 0:
+        return f"node {seen.node_id} stopped coordinating the group in the midst of a rebalance"
     word = "generation" if rebalance.group_type == "classic" else "epoch"
     return (
         f"rebalanced to {word} {rebalance.epoch} with {count(rebalance.members, 'member')} "
@@ -149,7 +151,7 @@ def _change_lines(rebalance: Any, *, every_member: bool) -> list[str]:
     hidden = len(changes) - len(shown) + rebalance.changes_left_out
     if hidden:
         lines.append(f"  ... and {count(hidden, 'more member')}{'' if every_member else ': see --all'}")
-    if not changes and rebalance.is_rebalance and rebalance.ended_ms >= 0:
+    if not changes and rebalance.is_rebalance and rebalance.epoch >= 0:
         lines.append("  no partition moved")
     return lines
 
@@ -181,8 +183,8 @@ def _object(group_id: str, seen: Seen) -> dict[str, Any]:
         "began_ms": rebalance.began_ms,
         "ended_ms": rebalance.ended_ms if has_ended else None,
         "took_ms": rebalance.ended_ms - rebalance.began_ms if has_ended else None,
-        "epoch": rebalance.epoch if has_ended else None,
-        "members": rebalance.members if has_ended else None,
+        "epoch": rebalance.epoch if rebalance.epoch >= 0 else None,
+        "members": rebalance.members if rebalance.epoch >= 0 else None,
         "why": [_note_object(note) for note in rebalance.notes],
         "why_left_out": rebalance.notes_left_out,
         "changes": [

@@ -91,7 +91,7 @@ class Rebalance:
     """False for a happening that moved nothing."""
     ended_ms: int = -1
     epoch: int = -1
-    """The generation or group epoch that came out of it."""
+    """The generation or group epoch that came out of it; -1 if it did not end while we looked."""
     members: int = 0
     notes: list[Note] = field(default_factory=list)
     notes_left_out: int = 0
@@ -186,6 +186,15 @@ class GroupHistory:
     def is_open(self, group_id: str) -> bool:
         observed = self._groups.get(group_id)
         return observed is not None and observed.open is not None
+
+    def interrupt(self, group_id: str, now_ms: int) -> None:
+        """We do not coordinate the group any more. Whoever goes on with a rebalance that is open tells how it ended."""
+        observed = self._groups.get(group_id)
+        if observed is not None and observed.open is not None:
+            rebalance, observed.open = observed.open, None
+            rebalance.ended_ms = now_ms
+            rebalance.before = None
+            self._keep(observed, rebalance)
 
     def begin_anew(self, group_id: str) -> None:
         """The group was loaded from its records: what was seen half before does not count, and who lives is new."""

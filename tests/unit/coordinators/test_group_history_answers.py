@@ -57,6 +57,16 @@ def test_what_is_under_way(world: World) -> None:
     assert under_way.ended_ms == -1
 
 
+def test_what_another_coordinator_goes_on_with(world: World) -> None:
+    required = join(world).response
+    join(world, required.member_id)
+    world.groups.stop_leading(world.groups.partition_index("g"))
+    (interrupted,) = ask(world).rebalances
+    assert interrupted.ended_ms >= interrupted.began_ms
+    assert (interrupted.epoch, interrupted.is_rebalance) == (-1, True)
+    assert [note.what for note in interrupted.notes] == ["joined"]
+
+
 def test_a_group_that_nobody_knows_has_no_history(world: World) -> None:
     answer = ask(world, "unknown")
     assert (answer.error_code, answer.rebalances) == (0, [])
