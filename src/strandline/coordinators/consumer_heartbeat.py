@@ -114,7 +114,7 @@ def joinable_group(found: Group | None, group_id: str, records: list[Record], tu
     if found is None:
         return ConsumerGroup(group_id)
     if found.state is GroupState.EMPTY:
-        # Its members are gone for good, and a new group begins. Its offsets are the group's, whatever protocol it speaks.
+        # Its members are gone for good, and a new group begins. The offsets are its own, whatever protocol it speaks.
         group = ConsumerGroup(group_id)
         # The epochs go on, though: a commit that was under way since the group last had members of this protocol must
         # not pass for one of an epoch that has come once more.

@@ -189,10 +189,13 @@ class GroupShard:
             return
         if code is ErrorCode.NONE and not isinstance(group, ClassicGroup):
             if request.member_id == join.UNKNOWN_MEMBER_ID:
+                made = ClassicGroup(request.group_id, now_ms=turn.now_ms)
                 if group is not None:
-                    # Its members are gone for good, so it makes way.
+                    # Its members are gone for good, so it makes way. Generations go on where its epochs end: what was
+                    # said in one of them must not pass for something of today.
+                    made.generation_id = group.group_epoch
                     turn.append(*consumer_records.consumer_group_tombstones(group))
-                group = self.groups[request.group_id] = ClassicGroup(request.group_id, now_ms=turn.now_ms)
+                group = self.groups[request.group_id] = made
             else:
                 code = ErrorCode.UNKNOWN_MEMBER_ID
         if not isinstance(group, ClassicGroup) or code is not ErrorCode.NONE:

@@ -635,10 +635,31 @@ def test_the_last_member_leaves_a_consumer_group_empty() -> None:
     new.leave()
     assert isinstance(table.group, ConsumerGroup)
     assert table.group.state is ConsumerGroupState.EMPTY
+    epoch = table.group.group_epoch
     again = ClassicClient(table, "E")
     table.rounds(6)
     assert isinstance(table.group, ClassicGroup), "an empty group is whatever its next member speaks"
     assert again.owned == EVERYTHING
+    assert table.group.generation_id > epoch, "what was said in an epoch must not pass for something of today"
+
+
+def test_the_epochs_of_a_consumer_group_go_on_from_the_generations_of_an_empty_classic_one() -> None:
+    """Members keep their ids. Did the epochs begin anew, an old commit would pass for one of today."""
+    table = Table()
+    client = ClassicClient(table, "A")
+    classic_group_of(table, client)
+    client.leave()
+    table.rounds(3)
+    assert isinstance(table.group, ClassicGroup)
+    assert table.group.state is GroupState.EMPTY
+    generation = table.group.generation_id
+    ConsumerClient(table, "B")
+    table.rounds(5)
+    assert isinstance(table.group, ConsumerGroup)
+    assert table.group.group_epoch > generation
+    table.restart()
+    assert isinstance(table.group, ConsumerGroup)
+    assert table.group.group_epoch > generation
 
 
 def test_new_partitions_are_seen_by_classic_members_alone_too() -> None:
