@@ -7,6 +7,7 @@ group speaks the protocol that its members speak.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import Random
 
 import pytest
@@ -19,27 +20,37 @@ CLIENTS_MAX = 5
 STEPS = 150
 
 
-def newcomer(table: Table, choice: Random, *, cooperative: bool) -> Client:
+@dataclass(frozen=True)
+class Mood:
+    """What kind of newcomers there are in one run."""
+
+    cooperative: bool
+    """Classic members agree on one protocol, and it is the one or the other."""
+    consumers: float
+    """The share of those that speak the consumer protocol."""
+
+
+def newcomer(table: Table, choice: Random, mood: Mood) -> Client:
     name = f"c{len(table.clients)}"
     instance_id = choice.choice((None, None, None, "s1", "s2"))
-    if choice.random() < 0.5:
+    if choice.random() < mood.consumers:
         return ConsumerClient(table, name, instance_id=instance_id)
     return ClassicClient(
         table,
         name,
         instance_id=instance_id,
-        cooperative=cooperative,
-        metadata_version=choice.choice((1, 3) if cooperative else (0, 1, 3)),
+        cooperative=mood.cooperative,
+        metadata_version=choice.choice((1, 3) if mood.cooperative else (0, 1, 3)),
         join_version=choice.choice((3, 5, 9)),
     )
 
 
-def disturb(table: Table, choice: Random, *, cooperative: bool) -> None:
+def disturb(table: Table, choice: Random, mood: Mood) -> None:
     living = [client for client in table.clients if client.is_alive]
     client = choice.choice(living) if living else None
     match choice.randrange(24):
         case 0 | 1 if len(living) < CLIENTS_MAX:
-            newcomer(table, choice, cooperative=cooperative)
+            newcomer(table, choice, mood)
         case 2 if client is not None:
             client.die()
         case 3 if client is not None:
@@ -57,10 +68,22 @@ def disturb(table: Table, choice: Random, *, cooperative: bool) -> None:
         case 10 if client is not None and client.instance_id is None:
             # The successor of a static member has to subscribe to the same: a classic group is not rebalanced for it.
             client.topics = choice.choice((("t", "u"), ("t", "u"), ("t",)))
+        case 11 | 12:
+            visit(table, choice)
         case _:
             if client is not None and not client.is_paused:
                 client.act()
             table.pass_ms(choice.choice((1, 300, 1_500)))
+
+
+def visit(table: Table, choice: Random) -> None:
+    """A consumer looks in, changes the protocol of the group perhaps, and is gone before the others notice."""
+    visitor = ConsumerClient(table, f"c{len(table.clients)}")
+    for _ in range(choice.choice((1, 1, 3))):
+        visitor.act()
+    visitor.leave()
+    if choice.random() < 0.4:
+        table.restart()
 
 
 def settle(table: Table) -> None:
@@ -73,15 +96,14 @@ def settle(table: Table) -> None:
 
 def run(seed: int, steps: int = STEPS) -> Table:
     choice = Random(seed)
-    # Classic members agree on one protocol, and it is the one or the other.
-    cooperative = choice.random() < 0.5
+    mood = Mood(cooperative=choice.random() < 0.5, consumers=choice.choice((0.0, 0.2, 0.5)))
     table = Table(seed)
     for _ in range(2):
-        newcomer(table, choice, cooperative=cooperative)
+        newcomer(table, choice, mood)
     for _ in range(steps):
-        disturb(table, choice, cooperative=cooperative)
+        disturb(table, choice, mood)
     if not any(client.is_alive for client in table.clients):
-        newcomer(table, choice, cooperative=cooperative)
+        newcomer(table, choice, mood)
     settle(table)
     return table
 
