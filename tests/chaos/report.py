@@ -77,8 +77,11 @@ class Outcome:
             "acknowledged": sum(each.acknowledged for each in self.rounds),
             "unknown": sum(each.report.sends["info"] for each in self.rounds),
             "records_read": sum(each.report.reads for each in self.rounds),
+            "commits": sum(each.commits["ok"] for each in self.rounds),
+            "commits_refused": sum(each.commits["fail"] for each in self.rounds),
             "anomalies": dict(sum((each.report.counts for each in self.rounds), Counter())),
             "producers_given_up": [error for each in self.rounds for error in each.fatal_errors],
+            "groups_behind": [group for each in self.rounds for group in each.groups_behind],
             "unexpected_exits": nemesis.unexpected_exits,
             "unavailable_s": self.unavailability(),
             "remarks": [f"{fault.kind}: {fault.remark}" for fault in faults if fault.remark],
@@ -131,10 +134,13 @@ def show(outcome: Outcome, result: dict[str, Any], console: Console) -> None:
         "acknowledged",
         "unknown",
         "records_read",
+        "commits",
+        "commits_refused",
         "loop_stalls",
     ):
         console.print(f"{name.replace('_', ' '):26} {result[name]:,}", highlight=False)
-    for each in (*outcome.missing, *result["remarks"], *result["unexpected_exits"], *result["producers_given_up"]):
+    wrong = (*result["unexpected_exits"], *result["producers_given_up"], *result["groups_behind"])
+    for each in (*outcome.missing, *result["remarks"], *wrong):
         console.print(f"- {each}", style="yellow", markup=False)
     for line, count in outcome.complaints.most_common(COMPLAINTS_SHOWN):
         console.print(f"- logged {count} times: {line}", style="dim", markup=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -52,7 +53,10 @@ class Round:
     silences_s: list[float]
     """Per fault, how long some partition acknowledged nothing."""
     fatal_errors: list[str] = field(default_factory=list)
-    """Producers that gave up, and groups that did not reach the end."""
+    groups_behind: list[str] = field(default_factory=list)
+    """Groups that did not reach the end, though nothing was wrong any more that could keep them from it."""
+    commits: Counter[str] = field(default_factory=Counter)
+    """By outcome."""
     seconds: float = 0.0
 
     @property
@@ -61,7 +65,8 @@ class Round:
 
     @property
     def is_clean(self) -> bool:
-        return self.report.ok and not self.report.without_final_read and not self.fatal_errors
+        is_complete = not self.report.without_final_read and not self.fatal_errors and not self.groups_behind
+        return self.report.ok and is_complete
 
 
 def play(
@@ -107,8 +112,9 @@ def play(
     ops = recorder.ops()
     report = check(ops)
     fatal = [f"process {each.process}: {each.fatal_error.str()}" for each in producers if each.fatal_error is not None]
-    fatal += behind
-    played = Round(topic, ops, report, faults, _silences(ops, faults), fatal, time.monotonic() - began)
+    commits = Counter(op.outcome for op in ops if op.f == "commit")
+    silences_s = _silences(ops, faults)
+    played = Round(topic, ops, report, faults, silences_s, fatal, behind, commits, time.monotonic() - began)
     # The topic has been judged; deleting it under way is one more thing that must not disturb the next round.
     with contextlib.suppress(BrokerFailed, ServerRefused):
         cluster.delete_topic(topic)
@@ -117,7 +123,7 @@ def play(
 
 
 def _groups_behind(watchers: list[PositionWatcher], ops: list[Op]) -> list[str]:
-    """The groups that do not reach what was acknowledged: nothing is wrong any more that could keep them from it."""
+    """The groups that do not reach what was acknowledged."""
     ends: dict[str, int] = {}
     for op in ops:
         for mop in op.mops:
@@ -127,7 +133,11 @@ def _groups_behind(watchers: list[PositionWatcher], ops: list[Op]) -> list[str]:
 
 
 def _verdict(played: Round) -> str:
-    return "clean" if played.is_clean else f"NOT CLEAN: {dict(played.report.counts)} {played.fatal_errors}"
+    return (
+        "clean"
+        if played.is_clean
+        else f"NOT CLEAN: {dict(played.report.counts)} {played.fatal_errors + played.groups_behind}"
+    )
 
 
 def _silences(ops: list[Op], faults: list[Inflicted]) -> list[float]:
