@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.clients.groups.conftest import GROUP_PROPERTIES
 from tests.clients.groups.stage import MemberProcess, Stage
+from tests.clients.groups.test_coordinator_failover import QUICK_FAILURES, coordinator_of
 from tests.clients.groups.variants import VARIANTS
+
+from strandline.testing import embedded
 
 PARTITIONS = 6
 
@@ -16,7 +20,7 @@ def comes(stage: Stage, variant_name: str, *, instance: str | None = None) -> Me
     return stage.join(name, speaks=(variant.protocol, variant.assignor), instance=instance)
 
 
-def staged(bootstrap: str, topic: str) -> Stage:
+def staged(bootstrap: str, topic: str, *, replication: int = 1) -> Stage:
     variant = VARIANTS["librdkafka range"]
     return Stage(
         bootstrap,
@@ -24,6 +28,7 @@ def staged(bootstrap: str, topic: str) -> Stage:
         topic,
         protocol=variant.protocol,
         assignor=variant.assignor,
+        replication=replication,
     )
 
 
@@ -86,5 +91,34 @@ def test_static_members_go_over_one_by_one_and_back(bootstrap: str, topic: str) 
                 sitting[number] = comes(stage, speaks, instance=seat)
                 stage.write()
                 stage.until_shared(*((member, 3) for member in sitting))
+        stage.write()
+        stage.judge()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("classic", ["librdkafka range", "librdkafka cooperative"])
+def test_the_coordinator_dies_while_the_group_goes_over_and_back(topic: str, classic: str) -> None:
+    with (
+        embedded(nodes=3, properties=GROUP_PROPERTIES | QUICK_FAILURES) as cluster,
+        staged(cluster.bootstrap, topic, replication=3) as stage,
+    ):
+        stage.topic(PARTITIONS)
+        first, second = comes(stage, classic), comes(stage, classic)
+        stage.until_shared((first, 3), (second, 3))
+        stage.write()
+        third = comes(stage, "librdkafka consumer")
+        coordinator = coordinator_of(cluster.bootstrap, stage.group)
+        stage.until("somebody gives up partitions", lambda: len(first.owned | second.owned) < PARTITIONS)
+        cluster.kill(coordinator)
+        stage.write()
+        stage.until_shared((first, 2), (second, 2), (third, 2))
+        cluster.start(coordinator)
+        stage.write()
+        coordinator = coordinator_of(cluster.bootstrap, stage.group)
+        third.leave()
+        cluster.kill(coordinator)
+        stage.write()
+        stage.until_shared((first, 3), (second, 3))
+        cluster.start(coordinator)
         stage.write()
         stage.judge()
