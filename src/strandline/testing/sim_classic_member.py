@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from strandline.codec.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
-from strandline.codec.messages.consumer_protocol_assignment import TopicPartition as AssignedTopic
-from strandline.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from strandline.codec.messages.heartbeat_request import HeartbeatRequest
 from strandline.codec.messages.heartbeat_response import HeartbeatResponse
 from strandline.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
@@ -20,21 +17,21 @@ from strandline.codec.messages.leave_group_request import LeaveGroupRequest, Mem
 from strandline.codec.messages.leave_group_response import LeaveGroupResponse
 from strandline.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from strandline.codec.messages.sync_group_response import SyncGroupResponse
-from strandline.coordinators.consumer_protocol import (
-    PROTOCOL_TYPE,
-    decode_assignment,
-    encode_assignment,
-    encode_subscription,
-)
 from strandline.errors import ErrorCode
 from strandline.ids import TopicPartition
+from strandline.testing.sim_consumer_protocol import (
+    PROTOCOL_TYPE,
+    assignment_of,
+    partitions_in,
+    range_assignment,
+    subscription_of,
+)
 from strandline.testing.sim_member import SimMember
 
 JOIN_VERSION: Final = 9
 SYNC_VERSION: Final = 5
 HEARTBEAT_VERSION: Final = 4
 LEAVE_VERSION: Final = 5
-CONSUMER_PROTOCOL_VERSION: Final = 1
 ANSWER_S: Final = 5.0
 """How much longer than the others may take to join an answer to a JoinGroup is waited for."""
 
@@ -83,7 +80,6 @@ class SimClassicMember(SimMember):
         self.give_up()
         self._assigned = ()
         self.claim(())
-        subscription = ConsumerProtocolSubscription(topics=list(self.topics))
         request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=int(self.manners.session_timeout_s * 1000),
@@ -91,7 +87,7 @@ class SimClassicMember(SimMember):
             member_id=self.member_id,
             group_instance_id=self.instance_id,
             protocol_type=PROTOCOL_TYPE,
-            protocols=[JoinGroupRequestProtocol("range", encode_subscription(subscription, CONSUMER_PROTOCOL_VERSION))],
+            protocols=[JoinGroupRequestProtocol("range", subscription_of(self.topics))],
         )
         timeout_s = self.manners.rebalance_timeout_s + ANSWER_S
         self.ask_coordinator(request, JOIN_VERSION, JoinGroupResponse, self._on_joined, timeout_s=timeout_s)
@@ -120,7 +116,7 @@ class SimClassicMember(SimMember):
             group_instance_id=self.instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocol_name=self._protocol,
-            assignments=[SyncGroupRequestAssignment(name, _encode(share)) for name, share in shares.items()],
+            assignments=[SyncGroupRequestAssignment(name, assignment_of(share)) for name, share in shares.items()],
         )
         self.ask_coordinator(
             request,
@@ -141,7 +137,7 @@ class SimClassicMember(SimMember):
             self.truth.on_classic_assignment(self.group, self.member_id, self.generation, assignment)
             self.is_rejoining = False
             self.send_late()
-            self._assigned = tuple(_decode(assignment))
+            self._assigned = tuple(partitions_in(assignment))
             self.claim(self._assigned)
             self.take(self._assigned)
             self._in_term(self.manners.heartbeat_s * self.random.random(), self._heartbeat)
@@ -177,34 +173,3 @@ class SimClassicMember(SimMember):
         request = LeaveGroupRequest(group_id=self.group, members=[identity])
         self.give_up()
         self.ask_coordinator(request, LEAVE_VERSION, LeaveGroupResponse, lambda _: self.end())
-
-
-def range_assignment(partitions: Sequence[TopicPartition], members: Sequence[str]) -> dict[str, list[TopicPartition]]:
-    """Of each topic a range of partitions to each member; the first ones get one more where it does not come out."""
-    shares: dict[str, list[TopicPartition]] = {member: [] for member in members}
-    topics: dict[str, list[TopicPartition]] = {}
-    for partition in partitions:
-        topics.setdefault(partition.topic, []).append(partition)
-    for owned in topics.values() if members else ():
-        size, extra = divmod(len(owned), len(members))
-        at = 0
-        for number, member in enumerate(members):
-            count = size + (number < extra)
-            shares[member] += owned[at : at + count]
-            at += count
-    return shares
-
-
-def _encode(partitions: Sequence[TopicPartition]) -> bytes:
-    topics: dict[str, AssignedTopic] = {}
-    for name, index in partitions:
-        topics.setdefault(name, AssignedTopic(topic=name)).partitions.append(index)
-    assignment = ConsumerProtocolAssignment(assigned_partitions=list(topics.values()))
-    return encode_assignment(assignment, CONSUMER_PROTOCOL_VERSION)
-
-
-def _decode(assignment: bytes) -> list[TopicPartition]:
-    if not assignment:
-        return []
-    topics = decode_assignment(assignment).assigned_partitions
-    return [TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions]

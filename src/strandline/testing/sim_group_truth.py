@@ -27,7 +27,7 @@ from strandline.codec.messages.consumer_group_member_metadata_key import Consume
 from strandline.codec.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from strandline.codec.messages.group_metadata_key import GroupMetadataKey
 from strandline.codec.messages.offset_commit_key import OffsetCommitKey
-from strandline.coordinators.consumer_protocol import decode_assignment
+from strandline.testing.sim_consumer_protocol import partitions_in
 from strandline.testing.sim_invariants import Invariants, Violation
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -233,9 +233,8 @@ class GroupTruth:
     def on_classic_assignment(self, group_id: str, member_id: str, generation: int, assignment: bytes) -> None:
         if isinstance(self.groups.get(group_id), LoggedConsumerGroup):
             # Of a classic member in a consumer group the log knows what it owns, and not in which words it was told.
-            topics = decode_assignment(assignment).assigned_partitions
-            ids = {topic.topic: self._invariants.image.topics[topic.topic].id for topic in topics}
-            told_of = frozenset((ids[topic.topic], each) for topic in topics for each in topic.partitions)
+            topics = self._invariants.image.topics
+            told_of = frozenset((topics[each.topic].id, each.partition) for each in partitions_in(assignment))
             self.on_assignment(group_id, member_id, generation, told_of)
             return
         known = self.generations.get((group_id, member_id, generation))
