@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from tests.clients.groups.conftest import GROUP_PROPERTIES
-from tests.clients.groups.stage import WAIT_S_MAX, Stage
+from tests.clients.groups.clusters import CLUSTER_PROPERTIES, coordinator_of
+from tests.clients.groups.stage import Stage
 from tests.clients.groups.variants import VARIANTS
 
 from strandline.testing import embedded
 
 PARTITIONS = 6
-QUICK_FAILURES = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "200", "http.listener": "off"}
 
 
 @pytest.mark.timeout(300)
@@ -28,7 +26,7 @@ QUICK_FAILURES = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interva
 def test_a_rebalance_survives_its_coordinator(topic: str, variant_name: str) -> None:
     variant = VARIANTS[variant_name]
     with (
-        embedded(nodes=3, properties=GROUP_PROPERTIES | QUICK_FAILURES) as cluster,
+        embedded(nodes=3, properties=CLUSTER_PROPERTIES) as cluster,
         Stage(
             cluster.bootstrap,
             variant.command(),
@@ -60,9 +58,3 @@ def test_a_rebalance_survives_its_coordinator(topic: str, variant_name: str) -> 
         cluster.start(coordinator)
         stage.write()
         stage.judge()
-
-
-def coordinator_of(bootstrap: str, group: str) -> int:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    described = admin.describe_consumer_groups([group], request_timeout=WAIT_S_MAX)[group].result(WAIT_S_MAX)
-    return int(described.coordinator.id)

@@ -12,9 +12,12 @@ import time
 from collections import Counter
 
 import pytest
+from tests.clients.groups.clusters import CLUSTER_PROPERTIES, coordinator_of
 from tests.clients.groups.stage import SHORT_SESSION_MS, MemberProcess, Stage
 from tests.clients.groups.variants import VARIANTS
 from tests.crash.harness import new_seed
+
+from strandline.testing import embedded
 
 PARTITIONS = 12
 SURVIVORS = 4
@@ -92,38 +95,69 @@ class Storm:
         return self.rng.uniform(0.2, 2.0) * self.life_s
 
 
-def storm(bootstrap: str, topic: str, variant_name: str, *, seats: int, seconds: float, life_s: float) -> None:
+def staged(bootstrap: str, topic: str, variant_name: str, *, replication: int = 1) -> Stage:
     variant = VARIANTS[variant_name]
-    with Stage(
+    return Stage(
         bootstrap,
         variant.command(),
         topic,
         protocol=variant.protocol,
         assignor=variant.assignor,
-    ) as stage:
-        stage.topic(PARTITIONS)
-        stage.notice_deaths_soon()
-        blowing = Storm(stage, random.Random(new_seed()), seats=seats, life_s=life_s)
-        blowing.blow(seconds)
-        survivors = blowing.calm()
-        stage.until_shared(*((member, PARTITIONS // SURVIVORS) for member in survivors))
-        stage.write()
-        stage.judge()
-        marks = [len(member.life.lines) for member in survivors]
-        stage.write()
-        stage.judge()
-        for member, mark in zip(survivors, marks, strict=True):
-            assert not member.taken_away(mark), "the group was not stable"
-    print(f"{len(stage.members)} members, {dict(blowing.fates)}")
+        replication=replication,
+    )
+
+
+def begun(stage: Stage, *, seats: int, life_s: float) -> Storm:
+    stage.topic(PARTITIONS)
+    stage.notice_deaths_soon()
+    return Storm(stage, random.Random(new_seed()), seats=seats, life_s=life_s)
+
+
+def ended(storm: Storm) -> None:
+    """Some stay: they share everything, all was read, and from then on nothing moves any more."""
+    stage, survivors = storm.stage, storm.calm()
+    stage.until_shared(*((member, PARTITIONS // SURVIVORS) for member in survivors))
+    stage.write()
+    stage.judge()
+    marks = [len(member.life.lines) for member in survivors]
+    stage.write()
+    stage.judge()
+    for member, mark in zip(survivors, marks, strict=True):
+        assert not member.taken_away(mark), "the group was not stable"
+    print(f"{len(stage.members)} members, {dict(storm.fates)}")
 
 
 @pytest.mark.timeout(200)
 def test_a_short_storm_ends_stable(bootstrap: str, topic: str) -> None:
-    storm(bootstrap, topic, "librdkafka consumer", seats=6, seconds=5, life_s=3)
+    with staged(bootstrap, topic, "librdkafka consumer") as stage:
+        storm = begun(stage, seats=6, life_s=2)
+        storm.blow(3)
+        ended(storm)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("variant_name", ["librdkafka range", "librdkafka cooperative", "librdkafka consumer"])
 def test_fifty_clients_that_come_and_die_end_in_a_stable_group(bootstrap: str, topic: str, variant_name: str) -> None:
-    storm(bootstrap, topic, variant_name, seats=50, seconds=120, life_s=15)
+    with staged(bootstrap, topic, variant_name) as stage:
+        storm = begun(stage, seats=50, life_s=15)
+        storm.blow(120)
+        ended(storm)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("variant_name", ["librdkafka cooperative", "librdkafka consumer"])
+def test_a_storm_in_which_coordinators_die_too_ends_stable(topic: str, variant_name: str) -> None:
+    with (
+        embedded(nodes=3, properties=CLUSTER_PROPERTIES) as cluster,
+        staged(cluster.bootstrap, topic, variant_name, replication=3) as stage,
+    ):
+        storm = begun(stage, seats=8, life_s=5)
+        for _ in range(3):
+            storm.blow(8)
+            coordinator = coordinator_of(cluster.bootstrap, stage.group)
+            cluster.kill(coordinator)
+            storm.blow(8)
+            cluster.start(coordinator)
+        ended(storm)
