@@ -335,8 +335,8 @@ def waiting_of(token: Token) -> Waiting:
 def _count_of_share(records: list[Record]) -> int:
     """How many of the records go into the next batch."""
     size = 0
-    for count, (key, value) in enumerate(records[:RECORDS_PER_TURN_MAX]):
-        size += len(key) + len(value or b"")
+    for count, record in enumerate(records[:RECORDS_PER_TURN_MAX]):
+        size += record.size_bytes
         if count and size > BATCH_BYTES_MAX:
             return count
     return min(len(records), RECORDS_PER_TURN_MAX)

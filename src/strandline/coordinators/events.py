@@ -56,6 +56,10 @@ class Record(NamedTuple):
     key: bytes
     value: bytes | None
 
+    @property
+    def size_bytes(self) -> int:
+        return len(self.key) + len(self.value or b"")
+
 
 class TimerKind(StrEnum):
     SESSION = "session"

@@ -62,6 +62,9 @@ class GroupConfig:
     """`offsets.retention.check.interval.ms`"""
     new_member_join_timeout_ms: int = 300_000
     """A new member does not know its id yet and cannot send heartbeats, so its JoinGroup is given this long."""
+    group_record_bytes_max: int = 8 * 1024 * 1024
+    """What all members of a classic group say of themselves, with their assignments, is one record. Kafka's limit is
+    `max.message.bytes`, a megabyte."""
     pending_members_max: int = 100_000
     """Member ids that one shard has handed out (MEMBER_ID_REQUIRED) and nobody has joined with yet."""
 

@@ -203,11 +203,14 @@ def replace_static_member(group: ClassicGroup, event: JoinGroup, new_id: str, tu
     update_and_wait(group, member, event, turn)
     restart_session(group, member, turn)
     if group.state is GroupState.STABLE:
-        if group.select_protocol() == group.protocol_name:
-            keep_generation(group, event, member, turn, old_leader=old_leader)
-        else:
+        if group.select_protocol() != group.protocol_name:
             turn.note(group, Happening.ASKED, member, reason="the protocol that all support is another one now")
             prepare_rebalance(group, turn)
+        elif group_metadata_record(group).size_bytes > turn.config.group_record_bytes_max:
+            # With its assignment it is told that it says too much.
+            prepare_rebalance(group, turn)
+        else:
+            keep_generation(group, event, member, turn, old_leader=old_leader)
     elif group.state is GroupState.COMPLETING_REBALANCE:
         # The leader may already compute an assignment for the old member id, which nobody answers to any more.
         prepare_rebalance(group, turn)

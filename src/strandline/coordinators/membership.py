@@ -71,9 +71,21 @@ def assign(group: ClassicGroup, request: SyncGroupRequest, turn: Turn) -> None:
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
     group.transition_to(GroupState.STABLE, now_ms=turn.now_ms)
+    record = group_metadata_record(group)
+    if record.size_bytes > turn.config.group_record_bytes_max:
+        refuse_assignment(group, turn)
+        return
     # Before the answers: a member must not work on partitions by an assignment that a crash could take back.
-    turn.append(group_metadata_record(group))
+    turn.append(record)
     turn.settle(group)
+
+
+def refuse_assignment(group: ClassicGroup, turn: Turn) -> None:
+    """What the members say of themselves is too much to be kept. It fails again until they say less, as in Kafka."""
+    for member in group.members.values():
+        member.assignment = b""
+    propagate_assignment(group, turn, error=ErrorCode.UNKNOWN_SERVER_ERROR)
+    prepare_rebalance(group, turn)
 
 
 def heartbeat(group: ClassicGroup | None, event: Heartbeat, turn: Turn) -> None:

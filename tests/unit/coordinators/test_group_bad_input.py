@@ -252,3 +252,33 @@ def test_a_member_that_leaves_while_it_waits_is_answered() -> None:
     story.leave("S")
     assert story.clients["S"].errors[-1] is E.UNKNOWN_MEMBER_ID
     assert story.unanswered == set()
+
+
+def test_members_that_say_more_than_a_record_may_hold_get_no_assignment() -> None:
+    story = Story(group_record_bytes_max=1_000)
+    story.enter("A", protocols=(("range", b"m" * 2_000),))
+    story.enter("B")
+    story.pass_ms(6_000)
+    story.sync("B")
+    story.sync("A", {"A": b"p0", "B": b"p1"})
+    assert story.client("A").errors[-1] is story.client("B").errors[-1] is E.UNKNOWN_SERVER_ERROR
+    assert not story.records
+    # It says less, and all is well.
+    story.join("A")
+    story.join("B")
+    story.sync("A", {"A": b"p0", "B": b"p1"})
+    story.sync("B")
+    assert (story.client("A").assignment, story.client("B").assignment) == (b"p0", b"p1")
+
+
+def test_a_static_member_that_returns_with_too_much_makes_its_group_rebalance() -> None:
+    story = Story(group_record_bytes_max=1_000)
+    story.client("A", instance_id="till")
+    story.enter("A")
+    story.pass_ms(3_000)
+    story.sync("A", {"A": b"p0"})
+    logged = len(story.records)
+    story.join("A", member_id="", protocols=(("range", b"m" * 2_000),))
+    story.sync("A", {"A": b"p0"})
+    assert story.client("A").errors[-1] is E.UNKNOWN_SERVER_ERROR
+    assert len(story.records) == logged
