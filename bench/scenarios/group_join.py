@@ -6,6 +6,8 @@ second, on both servers: a member hears of a change with its next heartbeat, and
 
 from __future__ import annotations
 
+from functools import partial
+
 from bench.brokers import Broker
 from bench.client_process import run_measured
 from bench.figures import Figure, at_most
@@ -49,7 +51,7 @@ def run(stage: Stage) -> list[Figure]:
             return {"cpu_s": cpu_s, **result}
 
         for protocol in PROTOCOLS:
-            samples = stage.take_turns(brokers, lambda broker, protocol=protocol: work(broker, protocol))
+            samples = stage.take_turns(brokers, partial(work, protocol=protocol))
             words = f"{members} members, {partitions} partitions, heartbeats every {HEARTBEAT_S:g} s"
             figures += [
                 beside_kafka(
