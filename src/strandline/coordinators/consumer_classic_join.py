@@ -15,6 +15,7 @@ from strandline.codec.messages.join_group_request import JoinGroupRequest
 from strandline.codec.messages.join_group_response import JoinGroupResponse
 from strandline.coordinators import join as classic_join
 from strandline.coordinators import migration
+from strandline.coordinators.classic_group import ClassicGroup
 from strandline.coordinators.consumer_classic_members import join_key, known_member, sync_key
 from strandline.coordinators.consumer_fencing import restart_session
 from strandline.coordinators.consumer_group import ClassicMember, ConsumerGroup, ConsumerMember, Group
@@ -50,8 +51,10 @@ def join(
     records: list[Record] = []
     member = seat(group, event, records, turn, random)
     proceed(group, member, event, subscription, records, turn)
-    if migration.may_downgrade(group, turn.config, without=()):
-        become_classic(groups, group, member, event, turn)
+    classic = migration.downgrade(group, turn)
+    if classic is not None:
+        groups[group.group_id] = classic
+        go_on_in_classic(group, classic, member, event, turn)
         return
     turn.settle(group)
     if member.is_to_join:
@@ -195,15 +198,13 @@ def joined(member: ConsumerMember) -> JoinGroupResponse:
     )
 
 
-def become_classic(
-    groups: MutableMapping[str, Group], group: ConsumerGroup, member: ConsumerMember, event: JoinGroup, turn: Turn
+def go_on_in_classic(
+    group: ConsumerGroup, classic: ClassicGroup, member: ConsumerMember, event: JoinGroup, turn: Turn
 ) -> None:
     """The last member of the consumer protocol was replaced by this one."""
     turn.note(group, Happening.CONVERTED, reason="only members of the classic protocol are left")
-    is_agreed = migration.is_agreed(group)
-    classic = groups[group.group_id] = migration.downgrade(group, turn)
     seated = classic.members[member.member_id]
-    if is_agreed:
+    if migration.is_agreed(group):
         classic.awaiting_join[member.member_id] = event.token
         classic_join.keep_generation(classic, event, seated, turn, old_leader=None)
         turn.settle(classic)

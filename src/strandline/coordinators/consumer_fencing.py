@@ -85,9 +85,10 @@ def remove_members(
     If only members of the classic protocol are left, the group may become a classic one again.
     """
     gone = {member.member_id: None for member in members}
-    if migration.may_downgrade(group, turn.config, without=gone):
+    classic = migration.downgrade(group, turn, without=gone)
+    if classic is not None:
         turn.note(group, Happening.CONVERTED, reason="only members of the classic protocol are left")
-        classic = groups[group.group_id] = migration.downgrade(group, turn, without=gone)
+        groups[group.group_id] = classic
         prepare_rebalance(classic, turn)
         return
     for member in members:

@@ -190,16 +190,31 @@ def common_protocols(members: Iterable[ConsumerMember]) -> set[str]:
     return set.intersection(*offers) if offers else set()
 
 
-def downgrade(group: ConsumerGroup, turn: Turn, *, without: Collection[str] = ()) -> ClassicGroup:
+def downgrade(group: ConsumerGroup, turn: Turn, *, without: Collection[str] = ()) -> ClassicGroup | None:
     """The classic group of the members that stay, stable in the generation that has the number of the group's epoch.
 
-    The caller then has it rebalance unless it `is_agreed`.
+    The caller then has it rebalance unless it `is_agreed`. None if the group stays as it is, and nothing has changed.
     """
+    if not may_downgrade(group, turn.config, without=without):
+        return None
+    classic = _as_classic_group(group, turn, without=without)
+    metadata = group_metadata_record(classic, is_agreed=is_agreed(group, without=without))
+    if metadata.size_bytes > turn.config.group_record_bytes_max:
+        # Here each member has records of its own, there all are in one. It could not be written.
+        return None
+    for member in group.members.values():
+        _cancel_timers(group, member, turn)
+    for joined in classic.members.values():
+        restart_session(classic, joined, turn)
+    turn.append(*consumer_group_tombstones(group), metadata)
+    return classic
+
+
+def _as_classic_group(group: ConsumerGroup, turn: Turn, *, without: Collection[str]) -> ClassicGroup:
     classic = ClassicGroup(group.group_id, now_ms=turn.now_ms)
     classic.state = GroupState.STABLE
     classic.generation_id = group.group_epoch
     for member in group.members.values():
-        _cancel_timers(group, member, turn)
         if member.member_id not in without:
             assert member.classic is not None
             classic.add(_as_classic_member(member, member.classic), PROTOCOL_TYPE)
@@ -209,9 +224,6 @@ def downgrade(group: ConsumerGroup, turn: Turn, *, without: Collection[str] = ()
         # not be given what this one still reads.
         owned = _owned(group.members[joined.member_id])
         joined.assignment = assignment_of(owned, turn.topics, joined.metadata_of(classic.protocol_name))
-        restart_session(classic, joined, turn)
-    metadata = group_metadata_record(classic, is_agreed=is_agreed(group, without=without))
-    turn.append(*consumer_group_tombstones(group), metadata)
     return classic
 
 

@@ -712,3 +712,15 @@ def test_the_history_tells_why_and_what_came_of_it() -> None:
     assert (back.group_type, back.members) == ("classic", 2)
     assert back.ended_ms > back.began_ms, "it ends with the generation that the classic members agreed on"
     assert back.epoch > there.epoch
+
+
+def test_a_group_whose_members_do_not_fit_into_one_record_stays_a_consumer_group() -> None:
+    table = Table(group_record_bytes_max=100)
+    new = ConsumerClient(table, "N")
+    table.rounds(3)
+    old = ClassicClient(table, "O")
+    table.rounds(8)
+    new.leave()
+    table.rounds(8)
+    assert isinstance(table.group, ConsumerGroup)
+    assert old.owned == EVERYTHING
