@@ -1,6 +1,7 @@
 """Kafka's own tools that make topics and move records, with what they print.
 
-Tools of groups, quorums, reassignment, ACLs and transactions are not here: their APIs are not served yet.
+Tools of groups are in test_kafka_group_tools.py. Those of ACLs and transactions are not here: their APIs are not served
+yet.
 """
 
 from __future__ import annotations

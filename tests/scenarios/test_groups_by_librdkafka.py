@@ -15,6 +15,11 @@ import strandline
 from strandline.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from strandline.codec.messages.describe_groups_request import DescribeGroupsRequest
 from strandline.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from strandline.codec.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from strandline.codec.messages.offset_delete_request import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -26,12 +31,16 @@ from strandline.errors import ErrorCode
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 TOPICS_MANY = 10_000
-MOVED_S_MAX = 90.0
+PATIENCE_S = 90.0
 
 
 @pytest.fixture(scope="module")
 def log() -> Iterator[EmbeddedBroker]:
-    properties = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
+    properties = {
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "3",
+        "offsets.retention.check.interval.ms": "100",
+    }
     with strandline.embedded(properties=properties) as log:
         log.create_topic("orders", 2)
         yield log
@@ -137,6 +146,20 @@ def test_ten_thousand_topics_may_be_subscribed(log: EmbeddedBroker) -> None:
         assert answered.partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
 
 
+def test_an_offset_that_was_given_a_time_is_forgotten_with_its_group(log: EmbeddedBroker, admin: AdminClient) -> None:
+    """As clients of long ago do (OffsetCommit 2-4); nobody else can make one expire within a test."""
+    commit(log.bootstrap, "kept")
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=4)
+    topics = [OffsetCommitRequestTopic(name="orders", partitions=[partition])]
+    with Peer(log.port) as peer:
+        answer = peer.ask(OffsetCommitRequest(group_id="brief", retention_time_ms=300, topics=topics), 2)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    deadline = time.monotonic() + PATIENCE_S
+    while "brief" in found(admin):
+        assert time.monotonic() < deadline, "the offset did not expire"
+    assert "kept" in found(admin)
+
+
 @pytest.mark.slow
 def test_groups_of_a_cluster_are_listed_wherever_they_live() -> None:
     """Each broker lists its own; those of a broker that died, another."""
@@ -149,7 +172,7 @@ def test_groups_of_a_cluster_are_listed_wherever_they_live() -> None:
         assert found(admin).keys() >= groups
         cluster.wait_in_sync("__consumer_offsets")
         cluster.kill(cluster.leader_of("__consumer_offsets"))
-        deadline = time.monotonic() + MOVED_S_MAX
+        deadline = time.monotonic() + PATIENCE_S
         while not found(AdminClient({"bootstrap.servers": cluster.bootstrap_servers}), strict=False).keys() >= groups:
             assert time.monotonic() < deadline, "groups of a dead broker are listed nowhere"
         for group in sorted(groups):
