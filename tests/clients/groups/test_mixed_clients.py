@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.clients.groups.conftest import GROUP_PROPERTIES
+from tests.clients.groups.clusters import CLUSTER_PROPERTIES, coordinator_of
 from tests.clients.groups.stage import MemberProcess, Stage
-from tests.clients.groups.test_coordinator_failover import QUICK_FAILURES, coordinator_of
 from tests.clients.groups.variants import VARIANTS
 
 from strandline.testing import embedded
@@ -99,7 +98,7 @@ def test_static_members_go_over_one_by_one_and_back(bootstrap: str, topic: str) 
 @pytest.mark.parametrize("classic", ["librdkafka range", "librdkafka cooperative"])
 def test_the_coordinator_dies_while_the_group_goes_over_and_back(topic: str, classic: str) -> None:
     with (
-        embedded(nodes=3, properties=GROUP_PROPERTIES | QUICK_FAILURES) as cluster,
+        embedded(nodes=3, properties=CLUSTER_PROPERTIES) as cluster,
         staged(cluster.bootstrap, topic, replication=3) as stage,
     ):
         stage.topic(PARTITIONS)
