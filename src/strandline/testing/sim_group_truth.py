@@ -215,7 +215,10 @@ class GroupTruth:
         if tag.generation > member.epoch:
             return f"whose epoch is {member.epoch}"
         if topic is not None and since is None:
-            return "who does not own the partition"
+            # What is nobody's may be committed by any member in its present epoch.
+            place = topic.id, key.partition
+            is_taken = any(place in other.held for other in group.members.values())
+            return "who does not own the partition" if is_taken or tag.generation < member.epoch else ""
         if since is not None and tag.generation < since:
             return f"who owns the partition since epoch {since}"
         return ""
