@@ -92,6 +92,18 @@ def test_what_a_stopped_member_believes_does_not_count() -> None:
     assert [each.partition(":")[0] for each in complaints([a, b], WRITTEN, {P: 10})] == ["two owners"]
 
 
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_who_was_fenced_had_a_partition_until_its_last_commit_for_certain(is_killed: bool) -> None:
+    a, b = handover()
+    a.lines[3] = Line(20, "lost", places=(P,))
+    if is_killed:
+        del a.lines[3]
+        a.ended_ns = 20
+    assert complaints([a, b], WRITTEN, {P: 10}) == []
+    a.lines[2] = committed(7, 8, 4)
+    assert [each.partition(":")[0] for each in complaints([a, b], WRITTEN, {P: 10})] == ["two owners"]
+
+
 def test_who_owns_what() -> None:
     heard = Life("A")
     heard.hear(assigned(1))
