@@ -286,12 +286,13 @@ def test_a_coordinator_that_is_cut_off_tells_nothing_that_its_successor_does_not
                     play.network.block(old.name, other.name)
                     play.network.block(other.name, old.name)
             play.rest(play.random.uniform(0.0, 0.5))
-            group.add()
+            added = group.add()
             play.until(lambda epoch=epoch: play.image_of(OFFSETS_TOPIC).leader_epoch > epoch, "another coordinates")
             play.rest(play.random.uniform(0.0, 2.0))
             play.network.heal()
             play.wait_whole()
             settled(play, group)
+            group.kill(added)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
