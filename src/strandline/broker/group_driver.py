@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from strandline.broker.group_log import GroupLog
 from strandline.broker.group_topics import TopicsOfNode, overrides_of_node
-from strandline.broker.hosted_shard import HostedShard, InternalPartition, Request, waiting_of
+from strandline.broker.hosted_shard import HostedShard, InternalPartition, waiting_of
 from strandline.broker_settings import BrokerSettings
-from strandline.coordinators.events import TopicDeleted, TopicsChanged
+from strandline.coordinators.events import Request, TopicDeleted, TopicsChanged
 from strandline.coordinators.group_config import ConsumerSettings, GroupConfig, MigrationPolicy, Overrides, no_overrides
 from strandline.coordinators.group_history import GroupHistory
 from strandline.coordinators.group_shard import GroupShard

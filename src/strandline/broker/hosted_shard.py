@@ -20,25 +20,14 @@ from strandline.coordinators.call import Waiting
 from strandline.coordinators.events import (
     Append,
     CancelTimer,
-    CommitOffsets,
-    ConsumerHeartbeat,
-    DeleteGroup,
-    DeleteOffsets,
-    DescribeConsumerGroup,
-    DescribeGroup,
     Effect,
     Event,
-    FetchOffsets,
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    ListGroups,
     Loaded,
     Record,
     Reply,
+    Request,
     Response,
     StartTimer,
-    SyncGroup,
     Tell,
     TimerFired,
     TimerKey,
@@ -64,22 +53,6 @@ LOAD_RECORDS_PER_TURN_MAX = 500
 
 COMMITTED_LOOK_S = 0.02
 """How soon it is looked again whether all that was loaded is committed; with followers that fetch, it is at once."""
-
-Request = (
-    JoinGroup
-    | SyncGroup
-    | Heartbeat
-    | LeaveGroup
-    | CommitOffsets
-    | FetchOffsets
-    | ConsumerHeartbeat
-    | DescribeConsumerGroup
-    | DescribeGroup
-    | ListGroups
-    | DeleteGroup
-    | DeleteOffsets
-)
-"""The events that somebody waits for."""
 
 
 class InternalPartition(Protocol):

@@ -199,7 +199,7 @@ class Loaded:
     """Every record has been through `load`; the shard now serves, and its members' sessions begin anew."""
 
 
-Event = (
+Request = (
     JoinGroup
     | SyncGroup
     | Heartbeat
@@ -212,11 +212,10 @@ Event = (
     | ListGroups
     | DeleteGroup
     | DeleteOffsets
-    | TopicDeleted
-    | TopicsChanged
-    | TimerFired
-    | Loaded
 )
+"""The events that somebody waits for."""
+
+Event = Request | TopicDeleted | TopicsChanged | TimerFired | Loaded
 
 
 class Append(NamedTuple):
