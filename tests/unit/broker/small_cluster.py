@@ -58,6 +58,10 @@ class MetadataOfMember:
     def next_offset(self) -> int:
         return len(self._member.cluster.log)
 
+    @property
+    def voter_ids(self) -> tuple[int, ...]:
+        return tuple(member.node_id for member in self._member.cluster.members)
+
     def leader_address(self) -> tuple[str, int] | None:
         leader = self._member.cluster.leader
         return None if leader is None else (leader.host_name, CONTROLLER_PORT)

@@ -148,6 +148,10 @@ HELD_COPIES: dict[str, tuple[str, Callable[[Node], int]]] = {
     "connection.first.request.timeout.ms": ("81", lambda node: node.dispatcher.deadlines.first_request_timeout_ms),
     "connection.partial.request.timeout.ms": ("82", lambda node: node.dispatcher.deadlines.partial_request_timeout_ms),
     "open.files.max": ("83", lambda node: node.directory.open_files.open_files_max),
+    "group.consumer.assignment.interval.ms": (
+        "85",
+        lambda node: node.groups._config.consumer_settings("any").assignment_interval_ms,
+    ),
     "producer.id.expiration.ms": ("84", lambda node: node.config.producer_id_expiration_ms),
 }
 

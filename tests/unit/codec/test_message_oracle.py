@@ -73,9 +73,13 @@ def inner_entity(hint: Any) -> Any:
     return found[0] if found else None
 
 
+OUR_OWN = {f"{name}{kind}" for name in ("GroupHistory", "GroupLag") for kind in ("Request", "Response")}
+"""Kafka has nothing of the kind."""
+
+
 def test_every_request_and_response_has_an_oracle() -> None:
     compared = {case.values[0] for case in CASES}
-    alone = {cls.__name__ for cls, _ in every_class_and_version() if cls not in compared}
+    alone = {cls.__name__ for cls, _ in every_class_and_version() if cls not in compared} - OUR_OWN
     assert not [name for name in alone if name.endswith(("Request", "Response"))]
     assert {"RequestHeader", "ResponseHeader", "VotersRecord", "LeaderChangeMessage"}.isdisjoint(alone)
 
