@@ -23,6 +23,7 @@ from strandline.coordinators.events import CommitOffsets
 from strandline.coordinators.offsets import refuse_commit
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
+from strandline.handlers.gathering import Gathering
 from strandline.handlers.shares import gradually
 
 API_KEY = 8
@@ -64,12 +65,13 @@ def is_small(topics: list[OffsetCommitRequestTopic]) -> bool:
 
 
 def commit_in_parts(context: RequestContext, request: OffsetCommitRequest, call: Call) -> None:
-    gathering = Gathering(call)
+    gathering = Gathering(lambda answers: call.answer(one_answer(answers)))
 
     def submit(part: OffsetCommitRequest) -> None:
-        context.node.groups.submit(part.group_id, CommitOffsets(gathering.token(part), part, context.api_version))
+        token = gathering.token(refusal=partial(refuse_commit, part))
+        context.node.groups.submit(part.group_id, CommitOffsets(token, part, context.api_version))
 
-    gradually(context.node.runtime, map(submit, parts_of(request)), lambda _: gathering.maybe_finish())
+    gradually(context.node.runtime, map(submit, parts_of(request)), gathering.end)
 
 
 def parts_of(request: OffsetCommitRequest) -> Iterator[OffsetCommitRequest]:
@@ -101,41 +103,15 @@ def parts_of(request: OffsetCommitRequest) -> Iterator[OffsetCommitRequest]:
         yield part(topics)
 
 
-class Gathering:
-    """The answers to the parts of one commit, in their order; the whole leaves when the last of them is there."""
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-        self._answers: list[OffsetCommitResponse | None] = []
-        self._missing = 0
-        self._is_asking = True
-
-    def token(self, part: OffsetCommitRequest) -> Call:
-        index = len(self._answers)
-        self._answers.append(None)
-        self._missing += 1
-        token = Call(lambda answer: self._put(index, answer), refusal=lambda code: refuse_commit(part, code))
-        token.collect()
-        return token
-
-    def _put(self, index: int, answer: OffsetCommitResponse) -> None:
-        self._answers[index] = answer
-        self._missing -= 1
-        if not self._is_asking:
-            self.maybe_finish()
-
-    def maybe_finish(self) -> None:
-        self._is_asking = False
-        if self._missing:
-            return
-        topics: dict[tuple[str, UUID], OffsetCommitResponseTopic] = {}
-        for answer in self._answers:
-            assert answer is not None
-            for topic in answer.topics:
-                same = topics.setdefault((topic.name, topic.topic_id), topic)
-                if same is not topic:
-                    same.partitions += topic.partitions
-        self._call.answer(OffsetCommitResponse(topics=list(topics.values())))
+def one_answer(answers: list[OffsetCommitResponse]) -> OffsetCommitResponse:
+    """The answers to all parts, in their order, with one entry per topic."""
+    topics: dict[tuple[str, UUID], OffsetCommitResponseTopic] = {}
+    for answer in answers:
+        for topic in answer.topics:
+            same = topics.setdefault((topic.name, topic.topic_id), topic)
+            if same is not topic:
+                same.partitions += topic.partitions
+    return OffsetCommitResponse(topics=list(topics.values()))
 
 
 def resolve(
