@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -79,7 +80,7 @@ class Stage:
         wanted = {**((settings or {}) if starter is start_strandline else {}), **(both or {})}
         broker = starter(root, settings=wanted, open_files_max=open_files_max, name=name, wait=wait)
         self._alive.append(broker)
-        self.commands.setdefault(name, " ".join(broker.command).replace(str(CACHE.parent.parent), "."))
+        self.commands.setdefault(name, _as_told(broker.command))
         return broker
 
     def start_cluster(self, name: str, *, settings: Mapping[str, str] | None = None) -> Cluster:
@@ -89,7 +90,7 @@ class Stage:
         root = Path(tempfile.mkdtemp(prefix=f"{name}-cluster-", dir=self.root))
         cluster = local_cluster(system, root, name=name, settings=settings)
         self._alive.append(cluster)
-        self.commands.setdefault(f"{name} cluster", " ".join(cluster.command).replace(str(CACHE.parent.parent), "."))
+        self.commands.setdefault(f"{name} cluster", _as_told(cluster.command))
         cluster.start()
         return cluster
 
@@ -195,3 +196,8 @@ def beside_kafka(samples: Samples, metric: str, name: str, unit: str, target: Ta
 
 def _in_words(measured: dict[str, float]) -> str:
     return "  ".join(f"{metric} {number:.4g}" for metric, number in measured.items())
+
+
+def _as_told(command: Sequence[str]) -> str:
+    """A command for the results, without the paths of this machine."""
+    return " ".join(command).replace(sys.executable, "python").replace(str(CACHE.parent.parent), ".")
