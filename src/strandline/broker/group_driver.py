@@ -19,6 +19,7 @@ from strandline.coordinators.group_config import ConsumerSettings, GroupConfig, 
 from strandline.coordinators.group_history import GroupHistory
 from strandline.coordinators.group_shard import GroupShard
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
+from strandline.coordinators.replay import Replay
 from strandline.coordinators.topics import FixedTopics, Topics
 from strandline.errors import ErrorCode
 from strandline.handlers.auto_creation import create_missing
@@ -91,7 +92,7 @@ class GroupDriver:
         self._topic = topic
         self._topics = FixedTopics() if topics is None else topics
         self._group_log = GroupLog(runtime)
-        self._hosted: dict[int, HostedShard] = {}
+        self._hosted: dict[int, HostedShard[GroupShard]] = {}
         self._closed = False
 
     def configure(self, settings: BrokerSettings) -> None:
@@ -181,22 +182,33 @@ class GroupDriver:
             hosted.flush_all()
             hosted.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, keep_held=True)
 
-    def _host(self, index: int) -> HostedShard | None:
+    def _host(self, index: int) -> HostedShard[GroupShard] | None:
         partition = self._topic.partition(index)
         if partition is None:
             return None
+        shard = GroupShard(self._config, self._runtime.random, self._topics, self._group_log.history)
+
+        def on_closed() -> None:
+            self._hosted.pop(index, None)
+            self._group_log.interrupt(shard.groups)
+
         hosted = HostedShard(
             f"{CONSUMER_OFFSETS_TOPIC}-{index}",
             self._runtime,
-            self._config,
-            self._topics,
-            self._group_log,
+            shard,
+            Replay().records_of,
             partition,
-            on_closed=lambda: self._hosted.pop(index, None),
+            tell=self._group_log.tell,
+            on_effect=_perform_nothing,
+            on_closed=on_closed,
         )
         self._hosted[index] = hosted
         hosted.load_more()
         return self._hosted.get(index)
+
+
+def _perform_nothing(effect: object) -> None:
+    raise AssertionError(f"groups have no effect such as {effect!r}")
 
 
 class OffsetsTopicOfNode:

@@ -3,40 +3,33 @@
 Records that the shard asks for within one turn of the loop go into one batch, and a reply leaves when every batch
 before it is committed. When an append fails, the shard knows more than the log does: all who wait are refused, and
 the driver lets go of the shard.
+
+Groups and transactions are run alike. Effects that only one of them has go to the driver's `on_effect`, which is called
+like a reply: when everything that the shard asked to append before is committed.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
-from strandline.broker.group_log import GroupLog
+from strandline.codec.columns import Columns, decode_batch, encode_batch, encode_record
 from strandline.codec.columns import Record as BatchRecord
-from strandline.codec.columns import decode_batch, encode_batch, encode_record
 from strandline.coordinators.call import Waiting
 from strandline.coordinators.events import (
     Append,
     CancelTimer,
-    Effect,
-    Event,
     Loaded,
     Record,
     Reply,
-    Request,
-    Response,
     StartTimer,
     Tell,
     TimerFired,
-    TimerKey,
     Token,
 )
-from strandline.coordinators.group_config import GroupConfig
-from strandline.coordinators.group_shard import GroupShard
-from strandline.coordinators.replay import Replay
-from strandline.coordinators.topics import Topics
 from strandline.errors import BatchTooLarge, DiskFailed, ErrorCode, NotLeader, StrandlineError
 from strandline.runtime import Runtime, TimerHandle
 
@@ -68,35 +61,52 @@ class InternalPartition(Protocol):
         """Whether everything in the log is below the high watermark."""
 
 
-class HostedShard:
+class Shard(Protocol):
+    """A state machine on one partition of an internal topic."""
+
+    def load(self, records: Iterable[Record]) -> None:
+        """Take records of the log as they were written, before the first event."""
+
+    def step(self, event: Any, now_ms: int) -> list[Any]:
+        """Take an event; the effects, to be performed in order."""
+
+
+ShardT = TypeVar("ShardT", bound=Shard)
+
+
+class HostedShard(Generic[ShardT]):
     """One shard with everything it waits for: appends under way, replies held for them, timers, parked requests."""
 
     def __init__(
         self,
         name: str,
         runtime: Runtime,
-        config: GroupConfig,
-        topics: Topics,
-        group_log: GroupLog,
+        shard: ShardT,
+        records_of: Callable[[Columns], Iterable[Record]],
         partition: InternalPartition,
         *,
+        tell: Callable[[Tell], object],
+        on_effect: Callable[[Any], object],
         on_closed: Callable[[], object],
     ) -> None:
+        """`records_of` gives the records of a batch that count; effects that only this kind of shard has go to
+        `on_effect`, as soon as everything that was to be appended before them is committed."""
         self.name = name
-        self.shard = GroupShard(config, runtime.random, topics, group_log.history)
+        self.shard = shard
         self.is_loading = True
         self._runtime = runtime
-        self._group_log = group_log
+        self._tell = tell
+        self._on_effect = _Deferred(on_effect)
         self._partition = partition
         self._on_closed = on_closed
         self._closed = False
         self._when_loaded: list[Callable[[bool], object]] = []
         self._batches = partition.read_all()
-        self._replay = Replay()
-        self._timers: dict[TimerKey, _Timer] = {}
+        self._records_of = records_of
+        self._timers: dict[Any, _Timer] = {}
         self._parked: dict[Token, None] = {}
         """Requests that the shard has not answered yet."""
-        self._held: deque[tuple[int, Waiting, Response]] = deque()
+        self._held: deque[tuple[int, Waiting, Any]] = deque()
         """Answers that wait until the append with this number is committed."""
         self._unwritten: list[Record] = []
         """Asked for in this turn of the loop, under the present number."""
@@ -104,7 +114,7 @@ class HostedShard:
         """Asked for in earlier turns, by number, and too much for one turn to write."""
         self._append_number = 0
         self._committed_number = 0
-        self._events: deque[Event] = deque()
+        self._events: deque[Any] = deque()
         self._is_stepping = False
 
     # ---- events in
@@ -116,13 +126,13 @@ class HostedShard:
         try:
             for batch in self._batches:
                 columns = decode_batch(batch)
-                self.shard.load(self._replay.records_of(columns))
+                self.shard.load(self._records_of(columns))
                 loaded += columns.count
                 if loaded >= LOAD_RECORDS_PER_TURN_MAX:
                     self._runtime.call_soon(self.load_more)
                     return
         except (StrandlineError, OSError) as error:
-            log.error("%s cannot be loaded, its groups are not served: %s", self.name, error)
+            log.error("%s cannot be loaded and is not served: %s", self.name, error)
             self.close(ErrorCode.NOT_COORDINATOR)
             return
         if not self._partition.is_committed():
@@ -146,11 +156,11 @@ class HostedShard:
         for then in waiting:
             then(is_loaded)
 
-    def submit(self, event: Request) -> None:
+    def submit(self, event: _Submitted) -> None:
         self._parked[event.token] = None
         self.step(event)
 
-    def step(self, event: Event) -> None:
+    def step(self, event: Any) -> None:
         # An answer can make its connection hand us the next request at once. Its turn comes when the effects of this
         # event are all done, for the shard has counted on that.
         self._events.append(event)
@@ -164,7 +174,7 @@ class HostedShard:
         finally:
             self._is_stepping = False
 
-    def _perform(self, effect: Effect) -> None:
+    def _perform(self, effect: Any) -> None:
         match effect:
             case Reply(token=token, response=response):
                 self._reply(token, response)
@@ -180,16 +190,24 @@ class HostedShard:
             case CancelTimer(key=key):
                 self._cancel_timer(key)
             case Tell():
-                self._group_log.tell(effect)
+                self._tell(effect)
+            case _:
+                self._hold(self._on_effect, effect)
 
     # ---- appends and the replies that wait for them
 
-    def _reply(self, token: Token, response: Response) -> None:
+    def _reply(self, token: Token, response: Any) -> None:
         del self._parked[token]
         if self._append_number == self._committed_number:
             waiting_of(token).answer(response)
         else:
             self._held.append((self._append_number, waiting_of(token), response))
+
+    def _hold(self, deferred: _Deferred, effect: Any) -> None:
+        if self._append_number == self._committed_number:
+            deferred.answer(effect)
+        else:
+            self._held.append((self._append_number, deferred, effect))
 
     def flush(self) -> None:
         """Append what the shard asked for since the last turn of the loop."""
@@ -234,7 +252,7 @@ class HostedShard:
 
     def _fail(self, error: Exception) -> None:
         if not self._closed:
-            log.warning("%s: an append failed, its groups are loaded anew: %s", self.name, error)
+            log.warning("%s: an append failed, it is loaded anew: %s", self.name, error)
             self.close(refusal_for(error))
 
     def close(self, code: ErrorCode, *, keep_held: bool = False) -> None:
@@ -243,7 +261,6 @@ class HostedShard:
             return
         self._closed = True
         self._on_closed()
-        self._group_log.interrupt(self.shard.groups)
         for key in list(self._timers):
             self._cancel_timer(key)
         parked, self._parked = list(self._parked), {}
@@ -257,7 +274,7 @@ class HostedShard:
 
     # ---- timers
 
-    def _start_timer(self, key: TimerKey, delay_s: float) -> None:
+    def _start_timer(self, key: Any, delay_s: float) -> None:
         due = self._runtime.monotonic() + delay_s
         timer = self._timers.get(key)
         if timer is not None and timer.wakes <= due:
@@ -268,18 +285,38 @@ class HostedShard:
         self._cancel_timer(key)
         self._timers[key] = _Timer(due, self._runtime.call_later(delay_s, self._wake, key))
 
-    def _cancel_timer(self, key: TimerKey) -> None:
+    def _cancel_timer(self, key: Any) -> None:
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.handle.cancel()
 
-    def _wake(self, key: TimerKey) -> None:
+    def _wake(self, key: Any) -> None:
         timer = self._timers.pop(key)
         remaining_s = timer.due - timer.wakes
         if remaining_s > 0:
             self._start_timer(key, max(timer.due - self._runtime.monotonic(), 0.0))
         else:
             self.step(TimerFired(key))
+
+
+class _Submitted(Protocol):
+    @property
+    def token(self) -> Token: ...
+
+
+class _Deferred:
+    """An effect in the place of a waiting request: performed when its turn comes, forgotten if the shard is let go."""
+
+    __slots__ = ("_perform",)
+
+    def __init__(self, perform: Callable[[Any], object]) -> None:
+        self._perform = perform
+
+    def answer(self, effect: Any) -> None:
+        self._perform(effect)
+
+    def refuse(self, code: ErrorCode) -> None:
+        """What the log did not keep never was."""
 
 
 class _Timer:
