@@ -19,6 +19,7 @@ from strandline.codec.messages.offset_delete_request import (
 )
 from strandline.errors import ErrorCode
 from strandline.handlers import (
+    group_descriptions,
     k15_describe_groups,
     k16_list_groups,
     k42_delete_groups,
@@ -141,7 +142,7 @@ def test_many_groups_are_described_in_their_order_and_each_once(world: World, ve
     assert [group.error_code for group in groups] == [E.NONE, unknown, E.NONE]
     assert world.errors == ([(15, unknown)] if unknown else [])
     if version >= 3:
-        assert groups[0].authorized_operations == k15_describe_groups.GROUP_OPERATIONS
+        assert groups[0].authorized_operations == group_descriptions.GROUP_OPERATIONS
 
 
 def test_who_does_not_lead_does_not_describe(world: World) -> None:
