@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from strandline.codec.messages.consumer_group_describe_response import DescribedGroup as DescribedConsumerGroup
 from strandline.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -33,6 +33,10 @@ from strandline.codec.messages.sync_group_response import SyncGroupResponse
 
 Token = object
 """Names one waiting request. Only the driver knows what is behind it."""
+
+KeyT = TypeVar("KeyT")
+"""What names a timer; transactions have names of their own."""
+ResponseT = TypeVar("ResponseT")
 
 Response = (
     JoinGroupResponse
@@ -117,12 +121,38 @@ class CommitOffsets(NamedTuple):
     api_version: int
 
 
+class CommitTransactionalOffsets(NamedTuple):
+    """As `CommitOffsets`, but within the open transaction of a producer: counts from the marker that commits it.
+
+    The request stands for a TxnOffsetCommit, and its answer for the answer. `verified` says for the partition that the
+    transaction is open; only the driver knows what is behind it.
+    """
+
+    token: Token
+    request: OffsetCommitRequest
+    producer_id: int
+    producer_epoch: int
+    verified: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnded:
+    """The marker of the producer's transaction was appended to the partition of this shard."""
+
+    producer_id: int
+    is_commit: bool
+
+
 @dataclass(frozen=True, slots=True)
 class FetchOffsets:
-    """One group of an OffsetFetch; topics of None asks for every offset of the group. Topics carry name and id."""
+    """One group of an OffsetFetch; topics of None asks for every offset of the group. Topics carry name and id.
+
+    With `require_stable` the offset of a partition that an open transaction is about to move is not told.
+    """
 
     token: Token
     request: OffsetFetchRequestGroup
+    require_stable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +220,8 @@ class TopicsChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class TimerFired:
-    key: TimerKey
+class TimerFired(Generic[KeyT]):
+    key: KeyT
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +235,7 @@ Request = (
     | Heartbeat
     | LeaveGroup
     | CommitOffsets
+    | CommitTransactionalOffsets
     | FetchOffsets
     | ConsumerHeartbeat
     | DescribeConsumerGroup
@@ -215,27 +246,36 @@ Request = (
 )
 """The events that somebody waits for."""
 
-Event = Request | TopicDeleted | TopicsChanged | TimerFired | Loaded
+Event = Request | TransactionEnded | TopicDeleted | TopicsChanged | TimerFired[TimerKey] | Loaded
 
 
 class Append(NamedTuple):
     records: tuple[Record, ...]
 
 
-class Reply(NamedTuple):
+class AppendTransactional(NamedTuple):
+    """Records within the open transaction of a producer, in one batch of their own; replies wait as for `Append`."""
+
+    records: tuple[Record, ...]
+    producer_id: int
+    producer_epoch: int
+    verified: object
+
+
+class Reply(NamedTuple, Generic[ResponseT]):
     token: Token
-    response: Response
+    response: ResponseT
 
 
-class StartTimer(NamedTuple):
+class StartTimer(NamedTuple, Generic[KeyT]):
     """Fire once after `delay_ms`; a timer that already runs under the key starts again."""
 
-    key: TimerKey
+    key: KeyT
     delay_ms: int
 
 
-class CancelTimer(NamedTuple):
-    key: TimerKey
+class CancelTimer(NamedTuple, Generic[KeyT]):
+    key: KeyT
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,4 +286,4 @@ class Tell:
     facts: dict[str, object]
 
 
-Effect = Append | Reply | StartTimer | CancelTimer | Tell
+Effect = Append | AppendTransactional | Reply[Response] | StartTimer[TimerKey] | CancelTimer[TimerKey] | Tell

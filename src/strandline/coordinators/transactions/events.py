@@ -1,0 +1,164 @@
+"""What can happen to a shard of transactions (events), and what the shard asks its driver to do (effects).
+
+The driver performs effects in order. `Reply`, `SendMarkers` and `AllocateProducerId` are performed only when every
+`Append` that the shard asked for earlier is below the high watermark: nobody is told of a decision, and no partition
+gets a marker of it, that a crash or an election could take back. `Append`, `Reply`, the timers, `Loaded` and
+`TimerFired` are those of the groups (`coordinators.events`).
+
+Error codes are those of the newest version. A handler of an old version turns PRODUCER_FENCED into
+INVALID_PRODUCER_EPOCH: InitProducerId below 4, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn below 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from re import Pattern
+from typing import NamedTuple
+
+from strandline.codec.messages.describe_transactions_response import TransactionState as DescribedTransaction
+from strandline.codec.messages.end_txn_response import EndTxnResponse
+from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
+from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
+from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
+from strandline.coordinators.events import Append, Loaded, Reply, StartTimer, TimerFired, Token
+from strandline.errors import ErrorCode
+from strandline.ids import TopicPartition
+
+
+class TransactionTimerKind(StrEnum):
+    TIMEOUT = "timeout"
+    """The transaction has been open for its timeout."""
+    PARKED = "parked"
+    """Requests have waited long enough for the markers of the transaction before."""
+    EXPIRY = "expiry"
+    """Ids that nobody uses any more are looked for: one timer for the shard, its transactional id is empty."""
+
+
+class TransactionTimer(NamedTuple):
+    """The key of a timer."""
+
+    kind: TransactionTimerKind
+    transactional_id: str
+
+
+# ---- events
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerId:
+    """An InitProducerId that names a transactional id; an `InitProducerIdResponse` is the answer."""
+
+    token: Token
+    request: InitProducerIdRequest
+    client_id: str = ""
+    client_host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """Make partitions part of the transaction, or look whether they are; a code for each of them is the answer.
+
+    One transaction of an AddPartitionsToTxn. An AddOffsetsToTxn asks for the partition of `__consumer_offsets` that
+    holds the group. The handler has seen to it that the partitions exist.
+    """
+
+    token: Token
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+    verify_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransaction:
+    """Commit or abort; an `EndTxnResponse` is the answer, with the id and the epoch to go on with if version 2.
+
+    `transaction_version` is what the client speaks: 2 from version 5 of EndTxn on, else 0.
+    """
+
+    token: Token
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    transaction_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeTransaction:
+    """What a transactional id is at; a `DescribedTransaction` is the answer, also for an id that is unknown."""
+
+    token: Token
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListTransactions:
+    """Which of these transactional ids pass the filters; a `ListTransactionsResponse` is the answer.
+
+    Empty `states` or `producer_ids`, a negative `duration_ms` and no `pattern` let all pass. Names of states are
+    Kafka's (`Ongoing`); unknown ones are named in the answer.
+    """
+
+    token: Token
+    transactional_ids: tuple[str, ...]
+    states: tuple[str, ...] = ()
+    producer_ids: frozenset[int] = frozenset()
+    duration_ms: int = -1
+    pattern: Pattern[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersWritten:
+    """These partitions have the marker of `SendMarkers`, or are gone. It may come in parts, late and twice."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdAllocated:
+    """Answers `AllocateProducerId`, once: an id, or why there is none (COORDINATOR_LOAD_IN_PROGRESS in Kafka)."""
+
+    token: Token
+    producer_id: int
+    error: ErrorCode = ErrorCode.NONE
+
+
+Request = InitProducerId | AddPartitions | EndTransaction | DescribeTransaction | ListTransactions
+"""The events that somebody waits for."""
+
+Event = Request | MarkersWritten | ProducerIdAllocated | TimerFired[TransactionTimer] | Loaded
+
+
+# ---- effects
+
+PartitionCodes = dict[TopicPartition, ErrorCode]
+"""The answer to `AddPartitions`."""
+
+Response = InitProducerIdResponse | PartitionCodes | EndTxnResponse | DescribedTransaction | ListTransactionsResponse
+
+
+class SendMarkers(NamedTuple):
+    """Have a marker written to each of the partitions, again and again until it is, and say `MarkersWritten`."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    partitions: tuple[TopicPartition, ...]
+    transaction_version: int
+
+
+class AllocateProducerId(NamedTuple):
+    """Get a producer id that nobody had before, and say `ProducerIdAllocated` with the token."""
+
+    token: Token
+
+
+Effect = Append | Reply[Response] | StartTimer[TransactionTimer] | SendMarkers | AllocateProducerId
