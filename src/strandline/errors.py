@@ -269,6 +269,14 @@ def error_code(error: BaseException) -> int:
     return int(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
+def named(code: int) -> ErrorCode:
+    """A code that a peer sent: one that Kafka got after us is an error like any other."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def error_message(error: BaseException) -> str:
     """The sentence beside the code, cut where it gets long."""
     text = str(error)

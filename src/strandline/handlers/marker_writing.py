@@ -1,0 +1,57 @@
+"""The marker that ends a transaction on one partition: written where the partition is led, whoever asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from strandline.errors import ErrorCode, StrandlineError, error_code, named
+from strandline.handlers.context import Node
+from strandline.ids import TopicPartition
+from strandline.quorum.topic_names import CONSUMER_OFFSETS
+
+OnWritten = Callable[[ErrorCode], object]
+
+
+class Marker(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    transaction_version: int
+
+
+def write_marker(node: Node, place: TopicPartition, marker: Marker, then: OnWritten) -> None:
+    """Append the marker and call `then` once: with NONE when it is committed, or with why it is not, or not yet."""
+    partition = node.partition(*place)
+    if partition is None:
+        # Deleted, or moved away: which of the two it is the coordinator knows by its own image.
+        then(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return
+    if not partition.is_leader:
+        then(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return
+
+    def on_committed(error: Exception | None) -> None:
+        then(ErrorCode.NONE if error is None else named(error_code(error)))
+
+    if place.topic == CONSUMER_OFFSETS:
+        # Offsets that the coordinator has taken and not written yet belong before the marker: behind it they would begin
+        # a transaction that nobody ends.
+        node.groups.flush(place.partition)
+    try:
+        partition.append_marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            is_commit=marker.is_commit,
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=marker.transaction_version,
+            now_ms=node.runtime.now_ms(),
+            on_committed=on_committed,
+        )
+    except StrandlineError as error:
+        then(named(error_code(error)))
+        return
+    if place.topic == CONSUMER_OFFSETS:
+        # Offsets that were committed within the transaction count from here on, or never.
+        node.groups.on_marker(place.partition, marker.producer_id, is_commit=marker.is_commit)
