@@ -38,6 +38,7 @@ class TransactionLogValue(Message):
     transaction_last_update_timestamp_ms: int = 0
     transaction_start_timestamp_ms: int = 0
     client_transaction_version: int = 0
+    last_producer_epoch: int = -1
 
     API_KEY = 0
     VERSION_MIN = 0
@@ -55,4 +56,5 @@ class TransactionLogValue(Message):
         Field("transaction_last_update_timestamp_ms", "int64", 0),
         Field("transaction_start_timestamp_ms", "int64", 0),
         Field("client_transaction_version", "int16", 1, tag=2),
+        Field("last_producer_epoch", "int16", 1, default=-1, tag=4),
     )

@@ -21,7 +21,7 @@ from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
 from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
-from strandline.coordinators.events import Append, Loaded, Reply, StartTimer, TimerFired, Token
+from strandline.coordinators.events import Append, Loaded, Reply, StartTimer, Tell, TimerFired, Token
 from strandline.errors import ErrorCode
 from strandline.ids import TopicPartition
 
@@ -33,6 +33,8 @@ class TransactionTimerKind(StrEnum):
     """Requests have waited long enough for the markers of the transaction before."""
     EXPIRY = "expiry"
     """Ids that nobody uses any more are looked for: one timer for the shard, its transactional id is empty."""
+    RESUME = "resume"
+    """There are more transactions that another coordinator left unfinished: one timer for the shard, too."""
 
 
 class TransactionTimer(NamedTuple):
@@ -118,6 +120,7 @@ class MarkersWritten:
     producer_id: int
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
+    decision: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,9 @@ class SendMarkers(NamedTuple):
     is_commit: bool
     partitions: tuple[TopicPartition, ...]
     transaction_version: int
+    decision: int
+    """To be said again in `MarkersWritten`. Before version 2 the next transaction has the same epoch, and late news of
+    this one must not pass for news of that."""
 
 
 class AllocateProducerId(NamedTuple):
@@ -161,4 +167,4 @@ class AllocateProducerId(NamedTuple):
     token: Token
 
 
-Effect = Append | Reply[Response] | StartTimer[TransactionTimer] | SendMarkers | AllocateProducerId
+Effect = Append | Reply[Response] | StartTimer[TransactionTimer] | Tell | SendMarkers | AllocateProducerId

@@ -3,9 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import assert_never
 
-from strandline.coordinators.transactions.events import Effect, Event
+from strandline.codec.internal_records import UnknownRecord
+from strandline.coordinators.events import Loaded, TimerFired
+from strandline.coordinators.transactions import adding, ending, init_producer_id, listing, timeouts
+from strandline.coordinators.transactions.events import (
+    AddPartitions,
+    DescribeTransaction,
+    Effect,
+    EndTransaction,
+    Event,
+    InitProducerId,
+    ListTransactions,
+    MarkersWritten,
+    ProducerIdAllocated,
+    TransactionTimer,
+    TransactionTimerKind,
+)
+from strandline.coordinators.transactions.transaction import Transaction
 from strandline.coordinators.transactions.transaction_config import TransactionConfig
+from strandline.coordinators.transactions.transaction_records import decode_transaction
+from strandline.coordinators.transactions.turn import Postponed, TimedOut, Transactions, Turn
+from strandline.errors import ErrorCode
 
 
 class TransactionShard:
@@ -19,9 +39,97 @@ class TransactionShard:
     def __init__(self, config: TransactionConfig, *, coordinator_epoch: int) -> None:
         self.config = config
         self.coordinator_epoch = coordinator_epoch
+        self._known = Transactions()
+        self._resuming = timeouts.Resuming()
+        self._expiry = timeouts.Expiry()
+
+    @property
+    def transactions(self) -> dict[str, Transaction]:
+        """By transactional id; to look at."""
+        return self._known.by_id
+
+    def client_of(self, transactional_id: str) -> tuple[str, str] | None:
+        """Client id and host of whoever last began with the id, if that was with this coordinator."""
+        return self._known.clients.get(transactional_id)
 
     def load(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Fold records into the state, in the order of the log; may be called again and again with the next ones."""
+        for key, value in records:
+            try:
+                transactional_id, transaction = decode_transaction(key, value)
+            except UnknownRecord:
+                # Written by a newer broker. It stays in the log for the one that knows it.
+                continue
+            if transaction is None:
+                self._known.by_id.pop(transactional_id, None)
+            else:
+                self._known.by_id[transactional_id] = transaction
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        raise NotImplementedError
+        turn = Turn(now_ms, self._known, self.config, self.coordinator_epoch)
+        match event:
+            case AddPartitions():
+                adding.add_partitions(event, turn)
+            case EndTransaction():
+                ending.end(event, turn)
+            case MarkersWritten():
+                if ending.markers_written(event, turn):
+                    adding.on_completed(event.transactional_id, turn)
+            case InitProducerId():
+                init_producer_id.init_producer_id(event, turn)
+            case ProducerIdAllocated():
+                self._on_producer_id(event, turn)
+            case TimerFired(key=key):
+                self._on_timer(key, turn)
+            case DescribeTransaction():
+                listing.describe(event, turn)
+            case ListTransactions():
+                listing.list_transactions(event, turn)
+            case Loaded():
+                self._expiry.start(turn)
+                self._resuming.start(self._known.by_id.values(), turn)
+            case _:
+                assert_never(event)
+        return turn.effects
+
+    def _on_timer(self, key: TransactionTimer, turn: Turn) -> None:
+        match key.kind:
+            case TransactionTimerKind.TIMEOUT:
+                timeouts.on_timeout(key.transactional_id, turn)
+            case TransactionTimerKind.PARKED:
+                adding.on_parked_too_long(key.transactional_id, turn)
+            case TransactionTimerKind.EXPIRY:
+                self._expiry.on_timer(turn)
+            case TransactionTimerKind.RESUME:
+                self._resuming.go_on(turn)
+
+    def _on_producer_id(self, event: ProducerIdAllocated, turn: Turn) -> None:
+        work = self._known.postponed.pop(event.token, None)
+        if work is None:
+            return
+        if event.error is ErrorCode.NONE:
+            self._known.spare_producer_ids.append(event.producer_id)
+            begin_again(work, turn)
+        else:
+            give_up(work, event.error, turn)
+
+
+def begin_again(work: Postponed, turn: Turn) -> None:
+    """From the start: while it waited for a producer id, anything may have happened."""
+    match work:
+        case InitProducerId():
+            init_producer_id.init_producer_id(work, turn)
+        case EndTransaction():
+            ending.end(work, turn)
+        case TimedOut():
+            timeouts.on_producer_id(work, turn)
+
+
+def give_up(work: Postponed, code: ErrorCode, turn: Turn) -> None:
+    match work:
+        case InitProducerId():
+            init_producer_id.refuse(work, code, turn)
+        case EndTransaction():
+            ending.refuse(work, code, turn)
+        case TimedOut():
+            timeouts.on_no_producer_id(work, turn)

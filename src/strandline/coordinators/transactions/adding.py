@@ -1,0 +1,121 @@
+"""Partitions become part of a transaction before anything is written to them; with the first one it begins.
+
+While the markers of the last transaction are under way, the next one cannot begin. Kafka says CONCURRENT_TRANSACTIONS,
+and the client backs off and asks again. Markers take milliseconds, a back-off takes twenty and more. So here such a
+request is parked until the last marker is written, for `PARKED_MS_MAX` at the most.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline.coordinators.transactions.events import (
+    AddPartitions,
+    PartitionCodes,
+    TransactionTimer,
+    TransactionTimerKind,
+)
+from strandline.coordinators.transactions.transaction import Transaction, TransactionStatus
+from strandline.coordinators.transactions.turn import Turn
+from strandline.errors import ErrorCode
+
+PARKED_MS_MAX: Final = 1_000
+"""How long a request waits for the markers of the transaction before. Well below any client's request timeout."""
+PARKED_REQUESTS_MAX: Final = 10_000
+"""Of one shard; one more is told to come again."""
+
+
+def add_partitions(event: AddPartitions, turn: Turn) -> None:
+    if not event.transactional_id:
+        answer(event, ErrorCode.INVALID_REQUEST, turn)
+        return
+    transaction = turn.known.by_id.get(event.transactional_id)
+    if transaction is None:
+        answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, turn)
+    elif event.verify_only:
+        verify(transaction, event, turn)
+    elif transaction.is_prepared and transaction.identity_after == (event.producer_id, event.producer_epoch):
+        park(event, turn)
+    elif (code := refusal(transaction, event)) is not ErrorCode.NONE:
+        answer(event, code, turn)
+    elif is_part(transaction, event):
+        answer(event, ErrorCode.NONE, turn)
+    else:
+        add(transaction, event, turn)
+
+
+def refusal(transaction: Transaction, event: AddPartitions) -> ErrorCode:
+    if event.producer_id != transaction.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if event.producer_epoch != transaction.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.CONCURRENT_TRANSACTIONS if transaction.is_prepared else ErrorCode.NONE
+
+
+def is_part(transaction: Transaction, event: AddPartitions) -> bool:
+    return transaction.status is TransactionStatus.ONGOING and all(
+        partition in transaction.partitions for partition in event.partitions
+    )
+
+
+def add(transaction: Transaction, event: AddPartitions, turn: Turn) -> None:
+    added = transaction.with_partitions(event.partitions, now_ms=turn.now_ms)
+    if not turn.maybe_put(added):
+        # What Kafka says of a record beyond the limit of its topic.
+        answer(event, ErrorCode.UNKNOWN_SERVER_ERROR, turn)
+        return
+    if transaction.status is not TransactionStatus.ONGOING:
+        # Started anew with every transaction and never cancelled: that costs the driver next to nothing.
+        key = TransactionTimer(TransactionTimerKind.TIMEOUT, added.transactional_id)
+        turn.start_timer(key, added.timeout_ms)
+    answer(event, ErrorCode.NONE, turn)
+
+
+def verify(transaction: Transaction, event: AddPartitions, turn: Turn) -> None:
+    """A partition's leader asks before it takes the first records of a transaction (KIP-890)."""
+    code = refusal(transaction, event)
+    if code is not ErrorCode.NONE:
+        answer(event, code, turn)
+        return
+    codes: PartitionCodes = {
+        partition: ErrorCode.NONE if partition in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
+        for partition in event.partitions
+    }
+    turn.reply(event.token, codes)
+
+
+def answer(event: AddPartitions, code: ErrorCode, turn: Turn) -> None:
+    codes: PartitionCodes = dict.fromkeys(event.partitions, code)
+    turn.reply(event.token, codes)
+
+
+# ---- those who wait for the markers of the transaction before
+
+
+def park(event: AddPartitions, turn: Turn) -> None:
+    known = turn.known
+    if known.parked_count >= PARKED_REQUESTS_MAX:
+        answer(event, ErrorCode.CONCURRENT_TRANSACTIONS, turn)
+        return
+    known.parked_count += 1
+    waiting = known.parked.setdefault(event.transactional_id, [])
+    waiting.append(event)
+    if len(waiting) == 1:
+        turn.start_timer(TransactionTimer(TransactionTimerKind.PARKED, event.transactional_id), PARKED_MS_MAX)
+
+
+def unpark(transactional_id: str, turn: Turn) -> list[AddPartitions]:
+    waiting = turn.known.parked.pop(transactional_id, [])
+    turn.known.parked_count -= len(waiting)
+    return waiting
+
+
+def on_completed(transactional_id: str, turn: Turn) -> None:
+    """The markers are written: the next transaction begins with what was parked."""
+    for event in unpark(transactional_id, turn):
+        add_partitions(event, turn)
+
+
+def on_parked_too_long(transactional_id: str, turn: Turn) -> None:
+    for event in unpark(transactional_id, turn):
+        answer(event, ErrorCode.CONCURRENT_TRANSACTIONS, turn)

@@ -1,0 +1,193 @@
+"""The end of transactions: the decision, the markers that make it known, and the record that all of them are written.
+
+`decide` is the one place where transactions are decided, however many at once and whoever asks: EndTxn for one, a
+timeout, a producer that takes the id over. Nothing that comes later can change a decision. A coordinator that finds one
+in its log goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strandline.codec.messages.end_txn_response import EndTxnResponse
+from strandline.coordinators.transactions.events import EndTransaction, MarkersWritten
+from strandline.coordinators.transactions.transaction import (
+    COMPLETED,
+    EPOCH_LAST,
+    NO_PRODUCER_ID,
+    Transaction,
+    TransactionStatus,
+    is_exhausted,
+)
+from strandline.coordinators.transactions.turn import Postponed, Turn
+from strandline.errors import ErrorCode
+
+VERSION_WITH_EPOCHS = 2
+"""The version of transactions from which each decision raises the epoch."""
+
+
+# ---- the decision
+
+
+def decide(turn: Turn, transactions: Sequence[Transaction], *, is_commit: bool, transaction_version: int) -> None:
+    """Commit or abort all of these, by one append. The caller has seen to their producer ids (`needs_producer_ids`)."""
+    decided = []
+    for transaction in transactions:
+        rotates = must_rotate(transaction, transaction_version)
+        decided.append(
+            transaction.prepared(
+                is_commit=is_commit,
+                transaction_version=transaction_version,
+                now_ms=turn.now_ms,
+                next_producer_id=turn.take_producer_id() if rotates else NO_PRODUCER_ID,
+            )
+        )
+    turn.put(*decided)
+    for transaction in decided:
+        spread(transaction, turn)
+
+
+def must_rotate(transaction: Transaction, transaction_version: int) -> bool:
+    """Whether the epochs of its producer id end with this transaction, so that the next one needs another id."""
+    return transaction_version >= VERSION_WITH_EPOCHS and is_exhausted(transaction.producer_epoch)
+
+
+def spread(transaction: Transaction, turn: Turn) -> None:
+    """Have the markers of a decision written; again, if a coordinator before us may have begun."""
+    if transaction.partitions:
+        turn.send_markers(transaction)
+    else:
+        complete(transaction, turn)
+
+
+def fence(transaction: Transaction, work: Postponed, turn: Turn, *, reason: str) -> bool:
+    """Abort an open transaction with an epoch that locks its producer out.
+
+    False if that has to wait for a producer id; `work` is begun again then.
+    """
+    version = turn.config.transaction_version
+    if version < VERSION_WITH_EPOCHS:
+        decide(turn, [transaction.fenced()], is_commit=False, transaction_version=0)
+    elif must_rotate(transaction, version) and turn.needs_producer_ids(1, work):
+        return False
+    else:
+        decide(turn, [transaction], is_commit=False, transaction_version=version)
+    turn.tell(
+        f"transaction of {transaction.transactional_id} aborted: {reason}",
+        {
+            "transactional_id": transaction.transactional_id,
+            "producer_id": transaction.producer_id,
+            "producer_epoch": transaction.producer_epoch,
+            "open_ms": turn.now_ms - transaction.start_ms,
+            "partitions": len(transaction.partitions),
+        },
+    )
+    return True
+
+
+# ---- EndTxn
+
+
+def end(event: EndTransaction, turn: Turn) -> None:
+    transaction = turn.known.by_id.get(event.transactional_id)
+    if not event.transactional_id:
+        refuse(event, ErrorCode.INVALID_REQUEST, turn)
+        return
+    if transaction is None:
+        refuse(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, turn)
+        return
+    # The records must be able to say what the client was told.
+    version = min(event.transaction_version, turn.config.transaction_version)
+    has_epochs = version >= VERSION_WITH_EPOCHS
+    verdict = verdict_with_epochs(transaction, event) if has_epochs else verdict_before_epochs(transaction, event)
+    if verdict is ErrorCode.NONE:
+        # It has happened, and the answer was lost.
+        answer(event, (transaction.producer_id, transaction.producer_epoch), turn)
+    elif verdict is not None:
+        refuse(event, verdict, turn)
+    elif not (must_rotate(transaction, version) and turn.needs_producer_ids(1, event)):
+        decide(turn, [transaction], is_commit=event.is_commit, transaction_version=version if has_epochs else 0)
+        answer(event, turn.known.by_id[event.transactional_id].identity_after, turn)
+
+
+def verdict_before_epochs(transaction: Transaction, event: EndTransaction) -> ErrorCode | None:
+    """None to decide it, NONE if this very decision was made before, else what is wrong; version 0 and 1.
+
+    The epoch stays the same over many transactions, so nothing tells a late EndTxn from one of the next transaction.
+    """
+    if event.producer_id != transaction.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if event.producer_epoch != transaction.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    if transaction.is_prepared:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if transaction.status is TransactionStatus.ONGOING:
+        return None
+    is_same = transaction.status in COMPLETED and transaction.is_commit == event.is_commit
+    return ErrorCode.NONE if is_same else ErrorCode.INVALID_TXN_STATE
+
+
+def verdict_with_epochs(transaction: Transaction, event: EndTransaction) -> ErrorCode | None:
+    """None to decide it, NONE if this very decision was made before, else what is wrong; version 2.
+
+    With the epoch before the present one it is the EndTxn of the last transaction once more; it never touches the
+    present one. With the present epoch and no open transaction, an abort only raises the epoch: its client may have
+    sent records that are still on their way, and does not know whether they began a transaction.
+    """
+    is_retry = is_repeated(transaction, event)
+    if transaction.is_prepared:
+        # Before the epochs are looked at: the client goes on with the next epoch before the markers are written.
+        is_known = event.producer_id in (transaction.producer_id, transaction.next_producer_id)
+        return ErrorCode.CONCURRENT_TRANSACTIONS if is_known else ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if event.producer_id != transaction.producer_id and not is_retry:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if transaction.status in COMPLETED and is_retry:
+        return ErrorCode.NONE if transaction.is_commit == event.is_commit else ErrorCode.INVALID_TXN_STATE
+    if event.producer_epoch != transaction.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    if transaction.status is TransactionStatus.ONGOING or not event.is_commit:
+        return None
+    return ErrorCode.INVALID_TXN_STATE
+
+
+def is_repeated(transaction: Transaction, event: EndTransaction) -> bool:
+    """Whether it names the epoch that ended with the last decision, be it of this producer id or the one before."""
+    if event.producer_id == transaction.producer_id:
+        return event.producer_epoch == transaction.producer_epoch - 1
+    return (
+        event.producer_id == transaction.previous_producer_id
+        and event.producer_epoch == EPOCH_LAST - 1
+        and transaction.producer_epoch == 0
+    )
+
+
+def answer(event: EndTransaction, identity: tuple[int, int], turn: Turn) -> None:
+    producer_id, producer_epoch = identity
+    turn.reply(event.token, EndTxnResponse(producer_id=producer_id, producer_epoch=producer_epoch))
+
+
+def refuse(event: EndTransaction, code: ErrorCode, turn: Turn) -> None:
+    turn.reply(event.token, EndTxnResponse(error_code=code))
+
+
+# ---- the markers
+
+
+def markers_written(event: MarkersWritten, turn: Turn) -> Transaction | None:
+    """Note which partitions have their marker; the transaction, if it is complete with that."""
+    awaited = turn.known.awaited.get(event.transactional_id)
+    # Late news of an earlier decision say nothing about this one.
+    if awaited is None or awaited.decision != event.decision:
+        return None
+    for partition in event.partitions:
+        awaited.partitions.pop(partition, None)
+    if awaited.partitions:
+        return None
+    transaction = turn.known.by_id[event.transactional_id]
+    complete(transaction, turn)
+    return transaction
+
+
+def complete(transaction: Transaction, turn: Turn) -> None:
+    turn.known.awaited.pop(transaction.transactional_id, None)
+    turn.put(transaction.completed(now_ms=turn.now_ms))

@@ -1,0 +1,127 @@
+"""InitProducerId with a transactional id: whoever asks gets the id for itself, and whoever had it is fenced.
+
+A request that names a producer id and an epoch (KIP-360) comes from a producer that wants to go on after an error: it
+gets the next epoch if it still is the owner, and the same answer again if it lost the first one.
+
+Narrower than Kafka: one that names an epoch of the past does not abort an open transaction. It is fenced, or it is a
+late copy of a request whose answer has long arrived.
+"""
+
+from __future__ import annotations
+
+from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
+from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
+from strandline.coordinators.transactions.ending import fence
+from strandline.coordinators.transactions.events import InitProducerId
+from strandline.coordinators.transactions.transaction import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    Transaction,
+    TransactionStatus,
+    is_exhausted,
+)
+from strandline.coordinators.transactions.turn import Turn
+from strandline.errors import ErrorCode
+
+
+def init_producer_id(event: InitProducerId, turn: Turn) -> None:
+    request = event.request
+    transactional_id = request.transactional_id
+    if not transactional_id or (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        refuse(event, ErrorCode.INVALID_REQUEST, turn)
+        return
+    if not 0 < request.transaction_timeout_ms <= turn.config.timeout_ms_max:
+        refuse(event, ErrorCode.INVALID_TRANSACTION_TIMEOUT, turn)
+        return
+    transaction = turn.known.by_id.get(transactional_id)
+    if transaction is None:
+        if not turn.needs_producer_ids(1, event):
+            begin(first(transactional_id, request, turn), event, turn)
+        return
+    code = refusal(transaction, request)
+    if code is not ErrorCode.NONE:
+        refuse(event, code, turn)
+    elif transaction.status is TransactionStatus.ONGOING:
+        if fence(transaction, event, turn, reason="a producer begins anew with its transactional id"):
+            refuse(event, ErrorCode.CONCURRENT_TRANSACTIONS, turn)
+    elif is_repeated(transaction, request):
+        # Nobody else has begun since, else the last epoch were not known any more.
+        answer(transaction, event, turn)
+    elif not is_exhausted(transaction.producer_epoch):
+        begin(with_next_epoch(transaction, request, turn), event, turn)
+    elif not turn.needs_producer_ids(1, event):
+        begin(rotated(transaction, request, turn), event, turn)
+
+
+def refusal(transaction: Transaction, request: InitProducerIdRequest) -> ErrorCode:
+    """Why the id is not to be had, NONE if it is."""
+    if transaction.is_prepared:
+        # The markers of its last transaction are under way. The client comes again.
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if request.producer_id == NO_PRODUCER_ID:
+        return ErrorCode.NONE
+    if request.producer_id != transaction.producer_id:
+        # The id was changed when its epochs were used up, and the answer that said so was lost.
+        missed = request.producer_id == transaction.previous_producer_id and is_exhausted(request.producer_epoch)
+        if not missed or request.producer_epoch != transaction.last_producer_epoch:
+            return ErrorCode.PRODUCER_FENCED
+    elif request.producer_epoch != transaction.producer_epoch and (
+        request.producer_epoch != transaction.last_producer_epoch or transaction.status is TransactionStatus.ONGOING
+    ):
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.NONE
+
+
+def is_repeated(transaction: Transaction, request: InitProducerIdRequest) -> bool:
+    """Whether this was answered before, and the answer got lost: what is asked for has happened."""
+    asked = (request.producer_id, request.producer_epoch)
+    return request.producer_id != NO_PRODUCER_ID and asked != (transaction.producer_id, transaction.producer_epoch)
+
+
+def first(transactional_id: str, request: InitProducerIdRequest, turn: Turn) -> Transaction:
+    return Transaction(
+        transactional_id=transactional_id,
+        producer_id=turn.take_producer_id(),
+        producer_epoch=0,
+        timeout_ms=request.transaction_timeout_ms,
+        last_update_ms=turn.now_ms,
+    )
+
+
+def with_next_epoch(transaction: Transaction, request: InitProducerIdRequest, turn: Turn) -> Transaction:
+    return transaction.with_epoch(
+        transaction.producer_epoch + 1,
+        last_epoch=NO_PRODUCER_EPOCH if request.producer_id == NO_PRODUCER_ID else transaction.producer_epoch,
+        timeout_ms=request.transaction_timeout_ms,
+        now_ms=turn.now_ms,
+    )
+
+
+def rotated(transaction: Transaction, request: InitProducerIdRequest, turn: Turn) -> Transaction:
+    return transaction.with_epoch(
+        0,
+        producer_id=turn.take_producer_id(),
+        last_epoch=NO_PRODUCER_EPOCH if request.producer_id == NO_PRODUCER_ID else transaction.producer_epoch,
+        timeout_ms=request.transaction_timeout_ms,
+        now_ms=turn.now_ms,
+    )
+
+
+def begin(transaction: Transaction, event: InitProducerId, turn: Turn) -> None:
+    turn.put(transaction)
+    turn.known.clients[transaction.transactional_id] = (event.client_id, event.client_host)
+    answer(transaction, event, turn)
+
+
+def answer(transaction: Transaction, event: InitProducerId, turn: Turn) -> None:
+    turn.reply(
+        event.token,
+        InitProducerIdResponse(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch),
+    )
+
+
+def refuse(event: InitProducerId, code: ErrorCode, turn: Turn) -> None:
+    turn.reply(
+        event.token,
+        InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH),
+    )

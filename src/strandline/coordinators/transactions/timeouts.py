@@ -1,0 +1,127 @@
+"""What time does to transactions: one that is open for too long is aborted, an id that nobody uses is forgotten.
+
+Each open transaction has a timer of its own, so it is aborted when its time is over and not up to
+`transaction.abort.timed.out.transaction.cleanup.interval.ms` later. A clock that is set changes nothing: the timer
+counts, not the time of day. A coordinator that takes over goes by the time in the log, but never longer than the
+timeout.
+
+An id goes, with a tombstone, when nothing has happened to it for `transactional.id.expiration.ms`; never one with a
+transaction that is not complete. A round looks at every id of the shard, a part in each step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from strandline.coordinators.transactions.ending import fence, spread
+from strandline.coordinators.transactions.events import TransactionTimer, TransactionTimerKind
+from strandline.coordinators.transactions.transaction import UNFINISHED, Transaction, TransactionStatus
+from strandline.coordinators.transactions.transaction_records import tombstone
+from strandline.coordinators.transactions.turn import TimedOut, Turn
+
+IDS_PER_STEP_MAX: Final = 2_000
+"""Transactional ids that are looked at in one step of a round."""
+RESUMED_PER_STEP_MAX: Final = 200
+"""Unfinished transactions that a new coordinator goes on with in one step."""
+NO_ID_RETRY_MS: Final = 1_000
+"""How soon an abort that found no producer id to be had is tried again."""
+
+EXPIRY_KEY: Final = TransactionTimer(TransactionTimerKind.EXPIRY, "")
+RESUME_KEY: Final = TransactionTimer(TransactionTimerKind.RESUME, "")
+
+
+# ---- transactions
+
+
+def on_timeout(transactional_id: str, turn: Turn) -> None:
+    transaction = turn.known.by_id.get(transactional_id)
+    if transaction is not None and transaction.status is TransactionStatus.ONGOING:
+        work = TimedOut(transactional_id, transaction.producer_id, transaction.producer_epoch)
+        reason = f"it was open for longer than its timeout of {transaction.timeout_ms} ms"
+        fence(transaction, work, turn, reason=reason)
+
+
+def on_producer_id(work: TimedOut, turn: Turn) -> None:
+    if is_open(work, turn):
+        on_timeout(work.transactional_id, turn)
+
+
+def on_no_producer_id(work: TimedOut, turn: Turn) -> None:
+    if is_open(work, turn):
+        turn.start_timer(TransactionTimer(TransactionTimerKind.TIMEOUT, work.transactional_id), NO_ID_RETRY_MS)
+
+
+def is_open(work: TimedOut, turn: Turn) -> bool:
+    """Whether the very transaction still is. If its producer ended it meanwhile, the next one has another epoch."""
+    transaction = turn.known.by_id.get(work.transactional_id)
+    return (
+        transaction is not None
+        and transaction.status is TransactionStatus.ONGOING
+        and (transaction.producer_id, transaction.producer_epoch) == (work.producer_id, work.producer_epoch)
+    )
+
+
+class Resuming:
+    """The transactions that were not complete when we took over, and that nobody may ever ask about again."""
+
+    def __init__(self) -> None:
+        self._left: deque[str] = deque()
+
+    def start(self, transactions: Iterable[Transaction], turn: Turn) -> None:
+        self._left.extend(each.transactional_id for each in transactions if each.status in UNFINISHED)
+        self.go_on(turn)
+
+    def go_on(self, turn: Turn) -> None:
+        for _ in range(min(len(self._left), RESUMED_PER_STEP_MAX)):
+            transaction = turn.known.by_id[self._left.popleft()]
+            if transaction.status is TransactionStatus.ONGOING:
+                remaining_ms = transaction.start_ms + transaction.timeout_ms - turn.now_ms
+                turn.start_timer(
+                    TransactionTimer(TransactionTimerKind.TIMEOUT, transaction.transactional_id),
+                    min(max(remaining_ms, 0), transaction.timeout_ms),
+                )
+            elif transaction.is_prepared and transaction.transactional_id not in turn.known.awaited:
+                spread(transaction, turn)
+        if self._left:
+            turn.start_timer(RESUME_KEY, 0)
+
+
+# ---- transactional ids
+
+
+class Expiry:
+    """How far the present round has got."""
+
+    def __init__(self) -> None:
+        self._left: deque[str] = deque()
+
+    def start(self, turn: Turn) -> None:
+        turn.start_timer(EXPIRY_KEY, turn.config.id_expiration_check_interval_ms)
+
+    def on_timer(self, turn: Turn) -> None:
+        known = turn.known
+        if not self._left:
+            self._left.extend(known.by_id)
+        doomed = []
+        for _ in range(min(len(self._left), IDS_PER_STEP_MAX)):
+            transaction = known.by_id.get(self._left.popleft())
+            if transaction is not None and is_expired(transaction, turn):
+                doomed.append(transaction.transactional_id)
+        if doomed:
+            turn.append(tombstone(transactional_id) for transactional_id in doomed)
+            for transactional_id in doomed:
+                del known.by_id[transactional_id]
+                known.clients.pop(transactional_id, None)
+        if self._left:
+            turn.start_timer(EXPIRY_KEY, 0)
+        else:
+            self.start(turn)
+
+
+def is_expired(transaction: Transaction, turn: Turn) -> bool:
+    return (
+        transaction.status not in UNFINISHED
+        and turn.now_ms - transaction.last_update_ms >= turn.config.id_expiration_ms
+    )
