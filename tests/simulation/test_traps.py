@@ -225,6 +225,77 @@ def test_the_last_in_sync_replica_loses_power(seed: int) -> None:
         play.wait_whole()
 
 
+# min.insync.replicas=1: whom the controller put out of the in-sync set, and what the leader knew of it
+
+ALONE = dataclasses.replace(
+    ORDERS, partitions=4, configs={**ORDERS.configs, "min.insync.replicas": "1", "flush.mode": "async"}
+)
+PATIENT = {"replica.lag.time.max.ms": "60000"}
+"""No leader shrinks a set here: it is the controller that no longer hears of the members."""
+
+
+def partition_beside_the_controller(play: Play) -> int:
+    """One whose replicas all live on other nodes than the only controller."""
+    return next(
+        index
+        for index in range(ALONE.partitions)
+        if play.controller().node_id not in play.image_of("orders", index).replicas
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_leader_loses_power_and_is_the_last_that_is_missed(seed: int) -> None:
+    """Its followers hang a little before; their sessions end first, and it alone is left in the in-sync set."""
+    with stage(seed, ALONE, nodes=4, controllers=1, settings=PATIENT) as play:
+        play.work()
+        play.wait(acknowledged=100)
+        index = partition_beside_the_controller(play)
+        leader, followers = play.leader("orders", index), play.followers("orders", index)
+        for follower in followers:
+            follower.pause()
+        play.rest(play.random.uniform(1.5, 4.0))
+        leader.power_cut()
+        play.until(lambda: play.image_of("orders", index).isr == [leader.node_id], "the others are out")
+        play.rest(play.random.uniform(0.0, 5.0))
+        leader.start()
+        play.rest(play.random.uniform(0.0, 10.0))
+        for follower in followers:
+            follower.resume()
+        play.wait_whole()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_leader_that_was_made_the_only_one_in_sync_dies_before_it_can_say_that_it_knows(seed: int) -> None:
+    """What it took in meanwhile was acknowledged to nobody: the one that was put out last may lead."""
+    with stage(seed, ALONE, nodes=4, controllers=1, settings=PATIENT) as play:
+        play.work()
+        play.wait(acknowledged=100)
+        index = partition_beside_the_controller(play)
+        controller, leader, followers = (
+            play.controller(),
+            play.leader("orders", index),
+            play.followers("orders", index),
+        )
+        for follower in followers:
+            follower.pause()
+
+        def knows() -> bool:
+            assert leader.node is not None
+            known = leader.node.image.partition("orders", index)
+            return known is not None and known.isr == [leader.node_id]
+
+        play.until(knows, "it knows that it is alone")
+        play.network.block(leader.name, controller.name)
+        play.rest(play.random.uniform(0.5, 4.0))
+        leader.power_cut()
+        play.network.unblock(leader.name, controller.name)
+        for follower in followers:
+            follower.resume()
+        play.rest(play.random.uniform(0.0, 2.0))
+        leader.start()
+        play.wait_whole()
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_machine_after_the_other_loses_power(seed: int) -> None:
     """A machine is back before its session ends, with less than it had: it must not pass for one in sync."""

@@ -317,6 +317,7 @@ class Replicas:
                 isr=image.isr,
                 lag_max_s=self.in_sync.lag_max_s,
                 is_eligible=self._is_eligible,
+                eligible=image.eligible_leader_replicas or (),
             )
             if begins:
                 self.fetchers.unfollow(partition)

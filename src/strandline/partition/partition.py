@@ -193,11 +193,12 @@ class Partition(ReadablePartition):
         isr: Iterable[int],
         lag_max_s: float,
         is_eligible: IsEligible,
+        eligible: Iterable[int] = (),
     ) -> bool:
         """The metadata log says that this node leads; whether that is the beginning of an epoch."""
         if partition_epoch < self.partition_epoch or leader_epoch < self.leader_epoch:
             return False
-        replicas, isr, now = tuple(replicas), tuple(isr), self.runtime.monotonic()
+        replicas, isr, eligible, now = tuple(replicas), tuple(isr), tuple(eligible), self.runtime.monotonic()
         begins = leader_epoch > self.leader_epoch or not self.is_leader or self.leader_id == NO_LEADER
         in_sync = None if begins else self.in_sync
         self.leader_id, self.leader_epoch, self.partition_epoch = node_id, leader_epoch, partition_epoch
@@ -221,11 +222,13 @@ class Partition(ReadablePartition):
                 lag_max_s=lag_max_s,
                 is_eligible=is_eligible,
                 now=now,
+                eligible=eligible,
             )
         else:
-            in_sync.on_metadata(replicas=replicas, isr=isr, partition_epoch=partition_epoch, now=now)
+            in_sync.on_metadata(replicas=replicas, isr=isr, partition_epoch=partition_epoch, now=now, eligible=eligible)
         self.in_sync = in_sync
         self._on_in_sync_changed()
+        self._maybe_confirm()
         return begins
 
     def make_follower(self, leader_id: int, *, leader_epoch: int, partition_epoch: int) -> bool:
@@ -282,7 +285,8 @@ class Partition(ReadablePartition):
         in_sync = self.in_sync
         if in_sync is None:
             self.advance(self.acknowledged_offset)
-        elif not self.is_under_min_in_sync:
+        elif not in_sync.eligible and not self.is_under_min_in_sync:
+            # Not while somebody out of sync might be elected, who was put out behind our back: see `_maybe_confirm`.
             self.advance(in_sync.high_watermark(self.acknowledged_offset))
 
     def on_follower_fetch(self, follower_id: int, offset: int, *, log_start_offset: int, broker_epoch: int) -> None:
@@ -332,12 +336,18 @@ class Partition(ReadablePartition):
         end_offset = self.log.log_end_offset
         self._maybe_propose(in_sync.maybe_shrink(end_offset, now))
         self._maybe_propose(in_sync.maybe_expand(self.high_watermark))
+        self._maybe_confirm()
         # Time alone may move it: a follower that was waited for came no longer.
         self.recount()
         if self.waiting_trims:
             self.serve_trims()
         self.is_watched = in_sync.is_short or in_sync.proposed is not None or in_sync.is_behind(end_offset)
         return self.is_watched
+
+    def _maybe_confirm(self) -> None:
+        """Have the controller know that we know who is in sync, where it waits for that; then we count alone."""
+        if self.in_sync is not None and not self.is_under_min_in_sync:
+            self._maybe_propose(self.in_sync.maybe_confirm())
 
     def _maybe_propose(self, proposal: Proposal | None) -> None:
         if proposal is not None:

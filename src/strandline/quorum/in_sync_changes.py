@@ -3,6 +3,8 @@
 A compare-and-set on the partition epoch (KIP-497): what the leader believes must be what is decided, or it learns the
 newer state first. Nobody enters the set who is fenced, shuts down or is another incarnation than the leader knows
 (KIP-841, KIP-903): a broker that came back empty must not become a member by a request that was under way when it died.
+
+A leader that asks for the set that is decided already says that it knows of it: see `partition_changes`.
 """
 
 from __future__ import annotations
@@ -64,6 +66,7 @@ class InSyncChanges:
         change = state.change(topic, index)
         change.election = state.election_of(topic)
         change.isr = [broker_id for broker_id, _ in members]
+        change.is_asked_by_leader = True
         change.leader_recovery_state = asked.leader_recovery_state
         record = change.record()
         records = [] if record is None else state.decided([record])

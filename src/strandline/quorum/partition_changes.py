@@ -6,6 +6,10 @@ date, a leader is elected.
 
 - A clean leader comes from the in-sync set, or from the ELR while that set is empty: both hold everything that was
   acknowledged. With the ELR, the in-sync set may become empty; without, its last member stays listed.
+- Whom the controller puts out of the in-sync set, so that one member is left, stays in the ELR until the leader has
+  asked for that set itself. The one that is left may have been dead for most of its session, and have lost by a power
+  cut what the others hold, who only hung or had a full disk. Kafka forgets these at once where `min.insync.replicas`
+  is 1, and elects what the power left.
 - An unclean leader may lack acknowledged records. There are two kinds: any live replica where the topic allows it, and
   the last known leader where no member of the in-sync set or of the ELR is left, because all of them had an unclean
   shutdown. The partition is marked as recovering.
@@ -27,6 +31,9 @@ from strandline.quorum.cluster_image import NO_LEADER, NO_LEADER_CHANGE, Partiti
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
+
+AGREED_MIN: Final = 2
+"""Below so many members, an in-sync set counts only once its leader has asked for it."""
 
 
 class Election(Enum):
@@ -54,6 +61,9 @@ class PartitionChange:
     has_elr: bool
     election: Election = Election.ONLINE
     isr: list[int] | None = None
+    is_asked_by_leader: bool = False
+    """Whether the leader wants this in-sync set. If not, it acknowledges nothing until it has said that it knows of it:
+    see `Partition.recount`."""
     replicas: list[int] | None = None
     removing: list[int] | None = None
     adding: list[int] | None = None
@@ -102,7 +112,8 @@ class PartitionChange:
 
     def _eligible(self, isr: list[int], replicas: list[int]) -> list[int]:
         """Who left the in-sync set when it was too small for anything to be acknowledged: they hold what it holds."""
-        if not self.has_elr or len(isr) >= min(self.in_sync_min, len(replicas)):
+        in_sync_min = self.in_sync_min if self.is_asked_by_leader else max(self.in_sync_min, AGREED_MIN)
+        if not self.has_elr or len(isr) >= min(in_sync_min, len(replicas)):
             return []
         candidates = dict.fromkeys([*(self.partition.eligible_leader_replicas or ()), *self.partition.isr])
         return [each for each in candidates if each not in isr and each in replicas and each != self.unclean_shutdown]

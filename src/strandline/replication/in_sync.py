@@ -1,10 +1,12 @@
 """The leader's view of the replicas of one partition: who is in sync, and how far everybody is.
 
-A follower acknowledges by fetching: whoever asks for offset n holds everything below n. Three sets matter.
+A follower acknowledges by fetching: whoever asks for offset n holds everything below n. Four sets matter.
 
     isr             what the controller last decided (the metadata log, or its answer to a proposal)
     proposed        what was proposed and is not answered yet; at most one proposal is out
     maximal set     both together: a member of either may be elected, so the high watermark waits for all of them
+    eligible        who may be elected when nobody in sync is left: nothing is committed that these do not hold. Where
+                    the set is large enough, to ask for it as it is has the controller forget them (`maybe_confirm`)
 
 Proposals are compare-and-set on the partition epoch. If an answer is lost, the proposal is made again; the metadata log
 tells what became of it, whatever comes first. Nobody is proposed with a broker epoch other than that of the process
@@ -84,6 +86,7 @@ class InSyncReplicas:
         "_is_awaiting_news",
         "_is_eligible",
         "_outsiders",
+        "eligible",
         "epoch_start_offset",
         "followers",
         "isr",
@@ -108,10 +111,13 @@ class InSyncReplicas:
         lag_max_s: float,
         is_eligible: IsEligible,
         now: float,
+        eligible: Iterable[int] = (),
     ) -> None:
         self.node_id = node_id
         self.replicas = tuple(replicas)
         self.isr = tuple(isr)
+        self.eligible = tuple(eligible)
+        """Replicas out of sync that the controller would have lead: they hold all that is committed."""
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.epoch_start_offset = epoch_start_offset
@@ -134,7 +140,15 @@ class InSyncReplicas:
 
     # What the metadata log says
 
-    def on_metadata(self, *, replicas: Iterable[int], isr: Iterable[int], partition_epoch: int, now: float) -> bool:
+    def on_metadata(
+        self,
+        *,
+        replicas: Iterable[int],
+        isr: Iterable[int],
+        partition_epoch: int,
+        now: float,
+        eligible: Iterable[int] = (),
+    ) -> bool:
         """The controller's decision, as the metadata log tells it; whether it was news. Older ones are passed over."""
         if partition_epoch < self.partition_epoch:
             return False
@@ -150,11 +164,13 @@ class InSyncReplicas:
         else:
             # Known from the answer to a proposal, save who the replicas are. A later proposal may be out already.
             self._arrange()
+        self.eligible = tuple(eligible)
         return is_news
 
     def _commit(self, isr: Iterable[int], partition_epoch: int) -> None:
         self.isr = tuple(isr)
         self.partition_epoch = partition_epoch
+        self.eligible = ()
         # Whatever was proposed was for an older partition epoch: it was decided by this, or never will be.
         self.proposed = None
         self._is_awaiting_news = False
@@ -255,6 +271,12 @@ class InSyncReplicas:
                 lagging.append(follower.id)
         return self._propose([each for each in self.isr if each not in lagging]) if lagging else None
 
+    def maybe_confirm(self) -> Proposal | None:
+        """A proposal of the set as it is: the controller made it so small by itself, and waits to hear that we know."""
+        if self.proposed is not None or not self.eligible:
+            return None
+        return self._propose(list(self.isr))
+
     def _propose(self, isr: list[int]) -> Proposal:
         epochs = {each.id: each.broker_epoch for each in self.followers.values()}
         self.proposed = Proposal(
@@ -287,6 +309,7 @@ class InSyncReplicas:
             elif leader_epoch == self.leader_epoch and partition_epoch == self.partition_epoch:
                 # The controller had nothing to change: what we know is what it knows.
                 self.proposed = None
+                self.eligible = ()
                 self._arrange()
             else:
                 self._is_awaiting_news = True

@@ -275,7 +275,7 @@ class ControllerModel:
             in_sync_min = min(int(topic.config_overrides.get("min.insync.replicas", "1")), len(partition.replicas))
             # What a leader from before an unclean election still acknowledges is lost with the rest.
             is_lost = leading.leader_epoch < self.invariants.unclean_epochs.get(where, 0)
-            if len(leading.isr) >= in_sync_min and not is_lost:
+            if len(leading.isr) >= in_sync_min and not leading.elr and not is_lost:
                 end = process.end_held_by_all(where)
                 if end > len(self.acknowledged.get(where, ())):
                     self.invariants.on_acknowledged(process, where, end)
@@ -300,7 +300,7 @@ class ControllerModel:
             wanted = list(dict.fromkeys([*leading.isr, *caught_up]))
         partition = process.image.topic_by_id(where[0]).partitions[where[1]]  # type: ignore[union-attr]
         wanted = [each for each in wanted if each in partition.replicas]
-        if wanted == leading.isr:
+        if wanted == leading.isr and not leading.elr:
             return
         self._send_proposal(process, where, process.in_sync_proposal(where, wanted))
 

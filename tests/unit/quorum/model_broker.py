@@ -1,7 +1,8 @@
 """A broker of the controller's model: a process with a view of the metadata, and logs that are lists of records.
 
 It leads and follows as its view says, asks for in-sync sets, and acknowledges what every member of the largest set that
-could be in force has fetched. Nothing of the real broker is in it: it says what the controller may rely on.
+could be in force has fetched; nothing while somebody outside is eligible, until it has asked for that set. Nothing of
+the real broker is in it: it says what the controller may rely on.
 """
 
 from __future__ import annotations
@@ -37,13 +38,15 @@ class Leading:
     leader_epoch: int
     partition_epoch: int
     isr: list[int]
+    elr: list[int] = dataclasses.field(default_factory=list)
     pending_isr: list[int] | None = None
     proposal: AlterPartitionRequest | None = None
     fetched: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
     """Follower -> (end of its log, its broker epoch)."""
 
-    def settle(self, partition_epoch: int, isr: list[int]) -> None:
+    def settle(self, partition_epoch: int, isr: list[int], elr: list[int] | None = None) -> None:
         self.partition_epoch, self.isr, self.pending_isr, self.proposal = partition_epoch, isr, None, None
+        self.elr = elr or []
 
     @property
     def maximal_isr(self) -> set[int]:
@@ -112,11 +115,12 @@ class Process:
                 continue
             leading = self.leading.get(where)
             if leading is None or leading.leader_epoch != partition.leader_epoch:
-                leading = Leading(partition.leader_epoch, partition.partition_epoch, partition.isr)
+                elr = partition.eligible_leader_replicas or []
+                leading = Leading(partition.leader_epoch, partition.partition_epoch, partition.isr, elr)
                 # A new leader begins its epoch with what it has.
                 self.disk.setdefault(where, [])
             elif partition.partition_epoch > leading.partition_epoch:
-                leading.settle(partition.partition_epoch, partition.isr)
+                leading.settle(partition.partition_epoch, partition.isr, partition.eligible_leader_replicas)
             led[where] = leading
         self.leading = led
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from tests.unit.quorum.model_broker import Process, Where, partitions_of
@@ -41,8 +42,14 @@ class Invariants:
         self.unclean_epochs: dict[Where, int] = {}
         """The leader epoch that the last unclean election began."""
         self._unclean: dict[int, PartitionChangeRecord] = {}
+        self._asked: dict[int, PartitionChangeRecord] = {}
+        """Changes that a leader asked for, and so knows of."""
+        self._agreed: dict[Where, set[int]] = {}
+        """Who holds all that was acknowledged: the members of the last set with which anything could be, but for those
+        that have begun a new life. Of a set of one its leader must know: two that die do not do so at once."""
         self.elections = 0
         self.acknowledged = 0
+        self._lives: dict[int, uuid.UUID] = {}
         self._topic_ids: set[Any] = set()
         self._epochs_told: dict[int, Process] = {}
         self._next_producer_id = 0
@@ -52,6 +59,11 @@ class Invariants:
 
     def on_activated(self) -> None:
         self.decided = fold(self._model.log)
+        self._agreed, self._lives = {}, {}
+        image = ClusterImage()
+        for record in self._model.log:
+            image.apply(record)
+            self._note_agreed(record, image)
         self._topic_ids = {topic.id for topic in self.decided.topics.values()}
 
     def on_decided(self, records: list[Any]) -> None:
@@ -71,11 +83,35 @@ class Invariants:
             elif isinstance(record, RegisterBrokerRecord):
                 self._check_registration(record)
             self.decided.apply(record)
+            self._note_agreed(record, self.decided)
+
+    def _note_agreed(self, record: Any, image: ClusterImage) -> None:
+        if isinstance(record, RegisterBrokerRecord):
+            if record.broker_id not in self._lives or self._lives[record.broker_id] != record.incarnation_id:
+                for holders in self._agreed.values():
+                    holders.discard(record.broker_id)
+            self._lives[record.broker_id] = record.incarnation_id
+        if not isinstance(record, PartitionChangeRecord | PartitionRecord):
+            return
+        topic = image.topic_by_id(record.topic_id)
+        assert topic is not None
+        where, partition = (topic.id, record.partition_id), topic.partitions[record.partition_id]
+        in_sync_min = min(int(topic.config_overrides.get("min.insync.replicas", "1")), len(partition.replicas))
+        isr = set(partition.isr)
+        begins = isinstance(record, PartitionRecord) or id(record) in self._unclean
+        is_known = len(isr) >= 2 or id(record) in self._asked
+        if begins or (is_known and len(isr) >= in_sync_min):
+            self._agreed[where] = isr
+        elif id(record) in self._asked:
+            self._agreed[where] |= isr
+        self._agreed[where] &= set(partition.replicas)
 
     def _check_change(self, record: PartitionChangeRecord) -> None:
         topic = self.decided.topic_by_id(record.topic_id)
         assert topic is not None
         before = topic.partitions[record.partition_id]
+        if self.joining:
+            self._asked[id(record)] = record
         if record.leader < 0 or record.leader == before.leader:
             return
         self.elections += 1
@@ -94,6 +130,9 @@ class Invariants:
         for broker_id in before.eligible_leader_replicas or ():
             nobody = nobody and self._is_new_life(broker_id)
         hold(is_allowed or nobody, "unclean-elections-are-allowed", before=before, leader=record.leader)
+        holders = self._agreed[topic.id, record.partition_id]
+        alive = [broker_id for broker_id in sorted(holders) if not self._is_new_life(broker_id)]
+        hold(is_allowed or not alive, "unclean-only-when-nobody-has-it-all", before=before, alive=alive)
 
     def _is_new_life(self, broker_id: int) -> bool:
         process, broker = self._model.processes.get(broker_id), self.decided.brokers.get(broker_id)
@@ -216,7 +255,8 @@ class Invariants:
         hold(len(isr) == len(partition.isr) and len(replicas) == len(partition.replicas), "no-member-twice", **facts)
         hold(isr <= replicas, "in-sync-are-replicas", **facts)
         hold(elr <= replicas and not elr & isr, "eligible-are-replicas-and-not-in-sync", **facts)
-        in_sync_min = min(int(topic.config_overrides.get("min.insync.replicas", "1")), len(replicas))
+        # A set of one that the controller made is not counted on before its leader has asked for it.
+        in_sync_min = min(max(int(topic.config_overrides.get("min.insync.replicas", "1")), 2), len(replicas))
         hold(not elr or len(isr) < in_sync_min, "eligible-only-below-the-minimum", **facts)
         for broker_id in isr:
             broker = image.brokers.get(broker_id)
