@@ -175,6 +175,13 @@ class ClusterSettings:
         at_least(1),
         "A broker whose heartbeats stay away for so long is fenced, and its leaderships go to others.",
     )
+    broker_death_detection_enable: bool = boolean(
+        "broker.death.detection.enable",
+        True,
+        "Strandline's own. Whether the active controller fences a broker as soon as it knows that its process is gone: "
+        "the connection of its heartbeats is closed, and its address refuses connections, twice. A broker that cannot "
+        "be reached is left to its session.",
+    )
     broker_heartbeat_interval_ms: int = integer(
         "broker.heartbeat.interval.ms", 2_000, at_least(1), "How often a broker tells the controller that it lives."
     )

@@ -53,6 +53,11 @@ TRAPS: dict[str, Trap] = {
         "KIP-631, KIP-570",
         "reject old broker and leader epochs; a fenced leader acknowledges nothing with acks=all",
     ),
+    "buried-alive": Trap(
+        "a broker that lives is held for dead, because a connection broke",
+        "our own simulation",
+        "nobody is dead whose machine has not refused a connection, twice, with no heartbeat in between",
+    ),
     "stale-answer": Trap(
         "an answer that is late or came twice is taken for the present one",
         "our own simulation",

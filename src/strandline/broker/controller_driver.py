@@ -7,6 +7,8 @@ Wiring (`broker/node.py`):
     metadata.on_not_leading = driver.end
     driver.close() at the end
 
+Before each look `on_look` is told the time: there the network is asked about brokers that are silent.
+
 It looks at the controller at least every `LOOK_S`: a request may have begun something that goes on in steps.
 """
 
@@ -38,6 +40,7 @@ class ControllerDriver:
         self._controller = controller
         self._write = write
         self._timer: TimerHandle | None = None
+        self.on_look: Callable[[float], object] = lambda now: None
 
     def begin(self, image: ClusterImage, *, heard_leader: tuple[int, float] | None = None) -> None:
         """This node leads the quorum, and `image` holds everything committed; who led before, and was heard when."""
@@ -48,6 +51,11 @@ class ControllerDriver:
         """Another node may lead."""
         self.close()
         self._controller.deactivate()
+
+    def look_now(self) -> None:
+        """Something has changed that `tick` should see."""
+        if self._controller.is_active:
+            self._look_in(0.0)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -62,9 +70,11 @@ class ControllerDriver:
         self._timer = None
         records: list[Any] = []
         try:
-            records = self._controller.tick(self._runtime.monotonic())
+            now = self._runtime.monotonic()
+            self.on_look(now)
+            records = self._controller.tick(now)
             if records:
-                _tell(records)
+                self._tell(records)
                 # A write that fails is followed by `revert` or `end`: whatever it was about is decided anew.
                 self._write(records, _on_written)
         finally:
@@ -72,22 +82,24 @@ class ControllerDriver:
             if self._controller.is_active and self._timer is None:
                 self._look_in(0.0 if records or self._controller.is_busy else LOOK_S)
 
+    def _tell(self, records: list[Any]) -> None:
+        elections = unclean = 0
+        for record in records:
+            if isinstance(record, PartitionChangeRecord):
+                elections += record.leader >= 0
+                unclean += record.leader >= 0 and record.leader_recovery_state == RECOVERING
+            elif isinstance(record, BrokerRegistrationChangeRecord) and record.fenced == FENCE:
+                is_dead = self._controller.is_known_dead(record.broker_id)
+                reason = "broker_died" if is_dead else "session_expired"
+                facts = fields(broker_id=record.broker_id, broker_epoch=record.broker_epoch, reason=reason)
+                words = "is dead" if is_dead else "was not heard for a session"
+                log.warning("broker %d %s and is fenced", record.broker_id, words, extra=facts)
+        if elections:
+            log.info("elected leaders of %d partitions", elections, extra=fields(elections=elections))
+        if unclean:
+            log.warning("%d of these elections were unclean: acknowledged records may be lost", unclean)
+
 
 def _on_written(error: BaseException | None) -> None:
     if error is not None:
         log.warning("a decision of the controller was not written: %s", error)
-
-
-def _tell(records: list[Any]) -> None:
-    elections = unclean = 0
-    for record in records:
-        if isinstance(record, PartitionChangeRecord):
-            elections += record.leader >= 0
-            unclean += record.leader >= 0 and record.leader_recovery_state == RECOVERING
-        elif isinstance(record, BrokerRegistrationChangeRecord) and record.fenced == FENCE:
-            facts = fields(broker_id=record.broker_id, broker_epoch=record.broker_epoch)
-            log.warning("broker %d was not heard for a session and is fenced", record.broker_id, extra=facts)
-    if elections:
-        log.info("elected leaders of %d partitions", elections, extra=fields(elections=elections))
-    if unclean:
-        log.warning("%d of these elections were unclean: acknowledged records may be lost", unclean)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.channel import Channel
@@ -21,6 +22,7 @@ from strandline.broker.metadata_quorum import MetadataQuorum, QuorumSettings
 from strandline.quorum.features import SUPPORTED_FEATURES
 
 if TYPE_CHECKING:
+    from strandline.broker.death_knocks import DeathKnocks
     from strandline.broker.node import Node
 
 log = logging.getLogger("strandline.node")
@@ -68,6 +70,8 @@ class Membership:
             has_company=self._has_company,
         )
         self._registration: ControllerRegistration | None = None
+        self.on_death: Callable[[int, int], object] = lambda broker_id, broker_epoch: None
+        """Told the id and epoch of a broker that this node, the active controller, holds for dead."""
         self._is_starting = False
         self._is_open = False
         self._wire()
@@ -80,6 +84,7 @@ class Membership:
         metadata.on_applied = self._on_metadata
         metadata.on_image_replaced = self._on_image_replaced
         metadata.on_stop = node.fail
+        self.driver.on_look = self._knock_at_the_silent
         metadata.wait_for_news(self._on_quorum_news)
         lifecycle.on_registered = lambda epoch: self._maybe_open()
         lifecycle.on_running = node.be_ready
@@ -196,6 +201,23 @@ class Membership:
         if not metadata.image.features and not self._is_starting:
             metadata.write(self._node.controller.bootstrap(metadata.bootstrap_records), lambda error: None)
 
+    def _knock_at_the_silent(self, now: float) -> None:
+        for watched in self._node.controller.knocks_due(now):
+            self.knocks.knock(watched)
+
+    @cached_property
+    def knocks(self) -> DeathKnocks:
+        """Loaded when the first broker is missed."""
+        from strandline.broker.death_knocks import DeathKnocks
+
+        knocks = DeathKnocks(self._node)
+        knocks.on_death = self._on_death
+        return knocks
+
+    def _on_death(self, broker_id: int, broker_epoch: int) -> None:
+        self.on_death(broker_id, broker_epoch)
+        self.driver.look_now()
+
     def _on_metadata(self, records: list[Any], then: Callable[[], object]) -> None:
         if self._is_open:
             self._node.replicas.on_metadata(records, then)
@@ -247,6 +269,8 @@ class Membership:
         self._node.replicas.close()
         self.metadata.stop_waiting(self._on_quorum_news)
         self.driver.close()
+        if "knocks" in self.__dict__:
+            self.knocks.close()
         self.lifecycle.close()
         if self._registration is not None:
             self._registration.close()

@@ -182,6 +182,8 @@ class SocketOutgoing:
         self._socket: socket.socket | None = None
         self._addresses: deque[tuple[Any, ...]] = deque()
         self.failure = ""
+        self._failures: list[int] = []
+        """What became of each address that was tried."""
         self.peer_host = host
         self._port = port
         try:
@@ -200,6 +202,10 @@ class SocketOutgoing:
     @property
     def is_congested(self) -> bool:
         return self._transport is not None and self._transport.is_congested
+
+    @property
+    def is_refused(self) -> bool:
+        return bool(self._failures) and all(each == errno.ECONNREFUSED for each in self._failures)
 
     # Connecting
 
@@ -223,12 +229,12 @@ class SocketOutgoing:
                 # Out of descriptors, or an address family that this machine does not have.
                 self._forget_socket()
                 self.failure = error.strerror or str(error)
+                self._failures.append(error.errno or 0)
                 continue
             if status in (0, errno.EINPROGRESS):
                 self._loop.add_writer(stream.fileno(), self._on_connected)
                 return
-            self.failure = os.strerror(status)
-            self._forget_socket()
+            self._note_failure(status)
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.on_closed()
@@ -242,8 +248,7 @@ class SocketOutgoing:
         if status == 0 and _is_self_connected(stream):
             status = errno.ECONNREFUSED
         if status:
-            self.failure = os.strerror(status)
-            self._forget_socket()
+            self._note_failure(status)
             self._try_next()
             return
         self.failure = ""
@@ -254,6 +259,11 @@ class SocketOutgoing:
         )
         self._transport.attach(receiver)
         receiver.on_connected()
+
+    def _note_failure(self, status: int) -> None:
+        self.failure = os.strerror(status)
+        self._failures.append(status)
+        self._forget_socket()
 
     def _forget_socket(self) -> None:
         if self._socket is not None:

@@ -51,6 +51,10 @@ class OutgoingTransport(Transport, Protocol):
     def failure(self) -> str:
         """Why it could not be made, for people; empty if it was, or if nobody knows."""
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the machine of the peer said that nobody listens there, at each of its addresses."""
+
 
 class Receiver(Protocol):
     """Whoever is at our end of a connection."""

@@ -10,6 +10,7 @@ from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRe
 from strandline.codec.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from strandline.errors import RequestError, error_code
 from strandline.handlers.context import RequestContext
+from strandline.quorum.broker_presence import OWN_LINK
 
 API_KEY = 63
 VERSIONS = (0, 2)
@@ -23,6 +24,9 @@ def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> BrokerHe
         )
     except RequestError as refusal:
         return BrokerHeartbeatResponse(error_code=error_code(refusal))
+    # A broker that dies closes what its heartbeats came by.
+    link = OWN_LINK if request.broker_id == node.node_id else context.connection
+    node.controller.presence.heard(request.broker_id, link)
 
     def on_done(error: BaseException | None) -> None:
         context.reply(response if error is None else BrokerHeartbeatResponse(error_code=error_code(error)))

@@ -24,6 +24,8 @@ class BrokerSession:
     """Everything that moved leaders away from a broker that shuts down lies below; -1 while not all is moved."""
     offline_dirs: frozenset[uuid.UUID] = frozenset()
     is_extended: bool = False
+    is_over: bool = False
+    """Whether the broker is known to be dead: nobody need wait for the rest of the session."""
 
 
 class BrokerSessions:
@@ -52,7 +54,7 @@ class BrokerSessions:
             session = self.begin(broker_id, now)
         session.heard_at = max(session.heard_at, now)
         session.metadata_offset = max(session.metadata_offset, metadata_offset)
-        session.is_extended = False
+        session.is_extended = session.is_over = False
         return session
 
     def end(self, broker_id: int) -> None:
@@ -60,14 +62,19 @@ class BrokerSessions:
 
     def is_valid(self, broker_id: int, timeout_s: float, now: float) -> bool:
         session = self._by_id.get(broker_id)
-        return session is not None and now < session.heard_at + timeout_s
+        return session is not None and not session.is_over and now < session.heard_at + timeout_s
+
+    def is_over(self, broker_id: int) -> bool:
+        session = self._by_id.get(broker_id)
+        return session is not None and session.is_over
 
     def stale(self, counts: Callable[[int], bool], timeout_s: float, now: float) -> list[int]:
-        """Brokers that were not heard for a session, the oldest first, of those that `counts` is true for."""
+        """Brokers that are dead, then those not heard for a session, the oldest first; if `counts` is true for them."""
+        dead = [session.broker_id for session in self._by_id.values() if session.is_over and counts(session.broker_id)]
         ended = [
             session
             for session in self._by_id.values()
-            if now >= session.heard_at + timeout_s and counts(session.broker_id)
+            if not session.is_over and now >= session.heard_at + timeout_s and counts(session.broker_id)
         ]
         ended.sort(key=lambda session: (session.heard_at, session.broker_id))
         if ended and now - (ended[0].heard_at + timeout_s) > LATE_S:
@@ -78,12 +85,16 @@ class BrokerSessions:
                     session.is_extended = True
                     session.heard_at = now - timeout_s + LATE_S
             ended = [session for session in ended if now >= session.heard_at + timeout_s]
-        return [session.broker_id for session in ended]
+        return dead + [session.broker_id for session in ended]
 
     def next_end(self, counts: Callable[[int], bool], timeout_s: float) -> float | None:
         """When the first session ends, of brokers that `counts` is true for."""
         return min(
-            (session.heard_at + timeout_s for session in self._by_id.values() if counts(session.broker_id)),
+            (
+                session.heard_at if session.is_over else session.heard_at + timeout_s
+                for session in self._by_id.values()
+                if counts(session.broker_id)
+            ),
             default=None,
         )
 

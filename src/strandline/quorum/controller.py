@@ -12,7 +12,8 @@ Only the active controller decides. Wiring (`broker/node.py`):
     metadata.on_not_leading  controller.deactivate(): from then on every command raises RequestError(NOT_CONTROLLER)
     metadata.on_failed       controller.revert(image, pending)
     by time                  records = controller.tick(now), written when there are any; again in the next turn of the
-                             loop while `controller.is_busy`, else at `controller.deadline` (None: nothing to wait for)
+                             loop while `controller.is_busy`, else at `controller.deadline` (None: nothing to wait for);
+                             `controller.knocks_due(now)` are brokers that may be dead, see `broker_presence`
 
 What may concern thousands of partitions comes in shares: a `Steps` generator yields records, each list to be written
 before the next is asked for, and returns the outcome (`handlers/steps.py` runs it for the handlers).
@@ -40,6 +41,7 @@ from strandline.codec.messages.controller_registration_request import Controller
 from strandline.codec.messages.producer_ids_record import ProducerIdsRecord
 from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
+from strandline.quorum.broker_presence import BrokerPresence, Knocked, Watched
 from strandline.quorum.broker_registry import BrokerRegistry
 from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage
 from strandline.quorum.config_changes import ConfigAlteration, config_records
@@ -120,6 +122,7 @@ class Controller(TopicCommands):
         """
         self._take(image.copy())
         self._state.sessions.reset(image.brokers, now, heard=heard_leader)
+        self._state.presence.reset(image.brokers, now, suspect=None if heard_leader is None else heard_leader[0])
         self._balance_at = now + self._state.config.leader_imbalance_check_interval_seconds
         self._leaderless_at = now
 
@@ -220,6 +223,25 @@ class Controller(TopicCommands):
     ) -> Decision[BrokerHeartbeatResponse]:
         """BrokerHeartbeat; STALE_BROKER_EPOCH for a broker that is not the registered one."""
         return self._heartbeats.heartbeat(request, now=now, next_offset=next_offset)
+
+    @property
+    def presence(self) -> BrokerPresence:
+        return self._state.presence
+
+    def knocks_due(self, now: float) -> list[Watched]:
+        """Brokers to knock at, because nothing is heard of them; each is told by `on_knocked` what came of it."""
+        if not self.is_active or not self._state.config.broker_death_detection_enable:
+            return []
+        return self._state.presence.due(now, self._heartbeats.counts)
+
+    def on_knocked(self, watched: Watched, broker_epoch: int, outcome: Knocked, *, now: float) -> bool:
+        """Whether the broker of this epoch is dead, and nobody knew; then `tick` fences it."""
+        is_dead = self._state.presence.on_knocked(watched, outcome, now)
+        return is_dead and self._heartbeats.end_session(watched.broker_id, broker_epoch)
+
+    def is_known_dead(self, broker_id: int) -> bool:
+        """Whether its session was ended because it is dead, not by time."""
+        return self._state.sessions.is_over(broker_id)
 
     def unregistration(self, broker_id: int) -> Steps[None]:
         return self._registry.unregistration(broker_id)

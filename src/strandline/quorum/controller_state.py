@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
+from strandline.quorum.broker_presence import BrokerPresence
 from strandline.quorum.broker_sessions import BrokerSessions
 from strandline.quorum.cluster_image import (
     ELIGIBLE_LEADER_REPLICAS,
@@ -53,6 +54,7 @@ class ControllerState:
         self.config = config
         self.rng = rng
         self.sessions = BrokerSessions()
+        self.presence = BrokerPresence(is_proven=config.is_broker)
         self.leaving: dict[int, int] = {}
         """Brokers that are taken out of in-sync sets step by step, by how many: nobody may put them back meanwhile."""
         self.topic_by_collision_key: dict[str, str] = {}

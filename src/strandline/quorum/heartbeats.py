@@ -2,7 +2,7 @@
 
 FENCED --has applied its registration--> UNFENCED --wants to shut down--> CONTROLLED SHUTDOWN --leads nothing, and every
 active broker knows--> FENCED, and told to shut down
-UNFENCED --not heard for a session, or wants to be fenced--> FENCED
+UNFENCED --not heard for a session, known to be dead, or wants to be fenced--> FENCED
 
 `jobs` are steps that go on in `Controller.tick`; the first of them is made at once, with the answer.
 """
@@ -149,19 +149,31 @@ class Heartbeats:
     # No heartbeat.
 
     def fence_one_stale(self, now: float) -> list[Any]:
-        """Fence the broker that was not heard for the longest time, if its session is over.
+        """Fence a broker that is dead, or the one that was not heard for the longest time if its session is over.
 
         One at a time: where the next one stands is seen by what the first one left behind.
         """
         state = self._state
-        for broker_id in state.sessions.stale(self._counts, self._timeout_s, now):
+        for broker_id in state.sessions.stale(self.counts, self._timeout_s, now):
             return self._fence(state.image.brokers[broker_id])
         return []
 
-    def next_end(self) -> float | None:
-        return self._state.sessions.next_end(self._counts, self._timeout_s)
+    def end_session(self, broker_id: int, broker_epoch: int) -> bool:
+        """A broker is dead: its session ends now. Whether that is news."""
+        state = self._state
+        if not state.is_active or not self.counts(broker_id) or state.image.brokers[broker_id].epoch != broker_epoch:
+            return False
+        session = state.sessions.get(broker_id)
+        if session is None or session.is_over:
+            return False
+        session.is_over = True
+        return True
 
-    def _counts(self, broker_id: int) -> bool:
+    def next_end(self) -> float | None:
+        return self._state.sessions.next_end(self.counts, self._timeout_s)
+
+    def counts(self, broker_id: int) -> bool:
+        """Whether the end of its session would change anything."""
         broker = self._state.image.brokers.get(broker_id)
         return broker is not None and not broker.registration.fenced and broker_id not in self._state.leaving
 

@@ -92,6 +92,12 @@ class BrokerImage:
         endpoints = self.registration.end_points
         return endpoints[0].host if endpoints else ""
 
+    def address(self, listener_name: str | None) -> tuple[str, int] | None:
+        """Where brokers reach it: at the listener that is named for that, or at its first."""
+        endpoints = self.registration.end_points
+        chosen = [each for each in endpoints if each.name == listener_name] or endpoints
+        return (chosen[0].host, chosen[0].port) if chosen else None
+
     @property
     def is_active(self) -> bool:
         """Whether partitions may be led here: neither fenced nor about to leave."""

@@ -88,6 +88,10 @@ class CutOutgoing:
         return self._inner.failure if self._inner is not None else ""
 
     @property
+    def is_refused(self) -> bool:
+        return not self.is_cut and self._inner is not None and self._inner.is_refused
+
+    @property
     def is_congested(self) -> bool:
         return not self.is_cut and self._inner is not None and self._inner.is_congested
 

@@ -8,6 +8,7 @@
 | nothing visible taken back | the same: the truth only grows, but for topics that allow unclean elections |
 | replicas agree | no log has a hole, and each equals the truth below its own high watermark, after a restart again |
 | decisions make sense | leaders are in sync, members are replicas, whoever comes in is not fenced, epochs only grow |
+| nobody is buried alive | a broker that a controller holds for dead is no process that runs, in that very life |
 | votes survive | what a voter writes into `quorum-state` names one candidate per epoch, over all its lives |
 | images agree | two nodes that folded the metadata up to one offset hold equal images |
 
@@ -87,6 +88,8 @@ class Invariants:
         self.partitions: dict[tuple[bytes, int], Truth] = {}
         self.leader_changes = 0
         """New leaders of partitions and of the quorum."""
+        self.deaths = 0
+        """Brokers that were found dead before their session was over."""
         self.image = ClusterImage()
         """The cluster as the committed metadata says, folded here."""
         self.on_committed: dict[str, Callable[[bytes], object]] = {}
@@ -109,6 +112,8 @@ class Invariants:
 
     def _on_started(self, sim_node: SimNode) -> None:
         assert sim_node.runtime is not None
+        assert sim_node.node is not None
+        sim_node.node.membership.on_death = partial(self._on_death, sim_node.node_id)
         self._nodes[sim_node.runtime.actor.number] = sim_node
         self._seen[sim_node.runtime.actor.number] = {}
 
@@ -118,6 +123,16 @@ class Invariants:
             self._nodes.pop(number, None)
             self._seen.pop(number, None)
             self._metadata_seen.pop(number, None)
+
+    def _on_death(self, node_id: int, broker_id: int, broker_epoch: int) -> None:
+        """A controller holds a broker for dead. One that is stopping has closed its door for good."""
+        self.deaths += 1
+        dead = self._cluster.nodes[broker_id]
+        if dead.node is not None and not dead.is_stopping and dead.node.lifecycle.broker_epoch == broker_epoch:
+            raise Violation(
+                f"node {node_id} holds broker {broker_id} of epoch {broker_epoch} for dead, and it lives, "
+                f"at {self._loop.now:.6f}"
+            )
 
     def _look(self, actor: Actor) -> None:
         sim_node = self._nodes.get(actor.number)

@@ -160,6 +160,7 @@ class SimNetwork:
         listening = self.listening.get((transport.peer_host, transport.peer_port))
         if listening is None or not listening.is_open:
             transport.failure = "connection refused"
+            transport.is_refused = True
             self.loop.call_in(back_s, transport.end_soon)
             return
         accepted = SimTransport(

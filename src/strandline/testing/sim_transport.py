@@ -32,6 +32,7 @@ class SimTransport:
         self.closed = False
         self.is_congested = False
         self.failure = ""
+        self.is_refused = False
         self.held: list[bytes | None] = []
         """What was sent into a way that is cut; TCP sends it again. None is the end of the stream."""
         self._out: deque[bytes | LogSlice] = deque()

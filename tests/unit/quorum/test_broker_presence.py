@@ -1,0 +1,254 @@
+"""Who is held for dead, and who is not: connections that close, and what comes of knocking."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from tests.unit.quorum.test_controller import Cluster
+
+from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from strandline.codec.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
+from strandline.errors import ErrorCode, RequestError
+from strandline.quorum.broker_presence import (
+    AGAIN_S,
+    CONFIRM_S,
+    GRACE_S,
+    KNOCKS_MAX,
+    PROVE_AGAIN_S,
+    SETTLE_S,
+    BrokerPresence,
+    Knocked,
+)
+from strandline.quorum.features import SUPPORTED_FEATURES
+
+ANSWERED, REFUSED, UNKNOWN = Knocked.ANSWERED, Knocked.REFUSED, Knocked.UNKNOWN
+
+
+class Wire:
+    def __init__(self) -> None:
+        self.closed = False
+
+
+class Watching:
+    def __init__(self, *brokers: int, is_proven: bool = True, suspect: int | None = None) -> None:
+        self.now = 100.0
+        self.presence = BrokerPresence(is_proven=is_proven)
+        self.presence.reset(brokers, self.now, suspect=suspect)
+        self.not_counted: set[int] = set()
+
+    def due(self, after_s: float = 0.0) -> list[int]:
+        self.now += after_s
+        self.asked = {each.broker_id: each for each in self.presence.due(self.now, self._counts)}
+        return list(self.asked)
+
+    def _counts(self, broker_id: int) -> bool:
+        return broker_id not in self.not_counted
+
+    def told(self, broker_id: int, outcome: Knocked) -> bool:
+        return self.presence.on_knocked(self.asked[broker_id], outcome, self.now)
+
+
+def connected(**how: bool) -> tuple[Watching, Wire]:
+    watching, wire = Watching(1, **how), Wire()
+    watching.presence.heard(1, wire)
+    return watching, wire
+
+
+def hung_up() -> Watching:
+    """A broker whose connection is seen to be closed."""
+    watching, wire = connected()
+    wire.closed = True
+    assert watching.due() == [], "its process may still be closing what it had open"
+    return watching
+
+
+def test_nobody_knocks_where_heartbeats_come_from() -> None:
+    watching, _ = connected()
+    for _ in range(5):
+        assert watching.due(100.0) == []
+
+
+def test_a_broker_that_refuses_twice_is_dead() -> None:
+    watching = hung_up()
+    assert watching.due(SETTLE_S) == [1]
+    assert watching.due(10.0) == [], "one knock at a time"
+    watching.due()
+    watching.asked = {1: watching.presence._watched[1]}
+    assert not watching.told(1, REFUSED)
+    assert watching.due(CONFIRM_S / 2) == []
+    assert watching.due(CONFIRM_S) == [1]
+    assert watching.told(1, REFUSED)
+
+
+@pytest.mark.parametrize("outcome", [ANSWERED, UNKNOWN])
+def test_who_answers_or_cannot_be_reached_is_left_to_its_session_and_asked_again(outcome: Knocked) -> None:
+    watching = hung_up()
+    watching.due(SETTLE_S)
+    for _ in range(20):
+        assert not watching.told(1, outcome)
+        assert watching.due(AGAIN_S) == [1]
+    # It dies after all.
+    assert not watching.told(1, REFUSED)
+    assert watching.due(CONFIRM_S) == [1]
+    assert not watching.told(1, outcome), "a refusal before that was not confirmed"
+    assert watching.due(AGAIN_S) == [1]
+    assert not watching.told(1, REFUSED)
+    assert watching.due(CONFIRM_S) == [1]
+    assert watching.told(1, REFUSED)
+
+
+def test_a_heartbeat_by_another_connection_ends_all_doubts() -> None:
+    watching = hung_up()
+    watching.due(SETTLE_S)
+    watching.told(1, REFUSED)
+    assert watching.due(CONFIRM_S) == [1]
+    watching.presence.heard(1, Wire())
+    assert not watching.told(1, REFUSED), "that was about the time before"
+    assert watching.due(100.0) == []
+
+
+def test_an_old_connection_that_closes_late_means_nothing() -> None:
+    watching, old = connected()
+    watching.presence.heard(1, Wire())
+    old.closed = True
+    assert watching.due(100.0) == []
+    assert watching.due(100.0) == []
+
+
+def test_a_new_controller_asks_its_predecessor_at_once_and_others_after_a_while() -> None:
+    watching = Watching(1, 2, 3, suspect=2)
+    assert watching.due() == [2]
+    watching.presence.heard(3, Wire())
+    assert not watching.told(2, REFUSED)
+    assert watching.due(CONFIRM_S) == [2]
+    assert watching.told(2, REFUSED)
+    assert watching.due(GRACE_S) == [1, 2], "who is still not fenced is still asked after"
+
+
+def test_who_is_fenced_already_is_not_asked_after() -> None:
+    watching = Watching(1, 2)
+    watching.not_counted.add(1)
+    assert watching.due(GRACE_S) == [2]
+
+
+def test_no_more_knocks_at_a_time_than_are_allowed() -> None:
+    watching = Watching(*range(KNOCKS_MAX + 30))
+    assert len(watching.due(GRACE_S)) == KNOCKS_MAX
+    watching.told(0, ANSWERED)
+    assert watching.due() == [KNOCKS_MAX]
+
+
+def test_a_controller_that_is_no_broker_believes_refusals_only_where_it_was_answered_before() -> None:
+    """Between such a controller and the brokers there may be a firewall that refuses in their name."""
+    watching, wire = connected(is_proven=False)
+    assert watching.due() == [1], "while it lives"
+    assert not watching.told(1, REFUSED)
+    assert watching.due(PROVE_AGAIN_S / 2) == []
+    wire.closed = True
+    watching.due()
+    for _ in range(10):
+        assert watching.due(AGAIN_S) == [1]
+        assert not watching.told(1, REFUSED)
+    again = Wire()
+    watching.presence.heard(1, again)
+    assert watching.due() == [1]
+    assert not watching.told(1, ANSWERED)
+    assert watching.due(100.0) == [], "once is enough"
+    again.closed = True
+    watching.due()
+    watching.due(SETTLE_S)
+    watching.told(1, REFUSED)
+    watching.due(CONFIRM_S)
+    assert watching.told(1, REFUSED)
+
+
+# What the controller makes of it.
+
+
+def taken_over(brokers: int, **settings: str) -> Cluster:
+    """A controller that has just become the active one."""
+    cluster = Cluster(brokers=brokers, **settings)
+    cluster.controller.activate(cluster.image, 0.0)
+    return cluster
+
+
+def knock(cluster: Cluster, now: float, outcome: Knocked) -> list[int]:
+    """Knock at whoever is due; who is dead now."""
+    controller = cluster.controller
+    return [
+        each.broker_id
+        for each in controller.knocks_due(now)
+        if controller.on_knocked(each, cluster.image.brokers[each.broker_id].epoch, outcome, now=now)
+    ]
+
+
+def registration(broker_id: int, incarnation: int) -> BrokerRegistrationRequest:
+    return BrokerRegistrationRequest(
+        broker_id=broker_id,
+        cluster_id="c",
+        incarnation_id=uuid.UUID(int=incarnation),
+        listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=9000 + broker_id)],
+        features=[
+            Feature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in SUPPORTED_FEATURES.items()
+        ],
+        log_dirs=[uuid.UUID(int=1000 + broker_id)],
+    )
+
+
+def register(cluster: Cluster, broker_id: int, now: float) -> None:
+    steps = cluster.controller.registration(
+        registration(broker_id, 99), cluster_id="c", now=now, next_offset=lambda: len(cluster.log)
+    )
+    for records in steps:
+        cluster.write(records)
+
+
+def test_a_dead_broker_is_fenced_at_once_and_its_next_life_need_not_wait() -> None:
+    cluster = taken_over(brokers=2)
+    assert knock(cluster, GRACE_S, REFUSED) == []
+    with pytest.raises(RequestError) as refused:
+        register(cluster, 2, GRACE_S)
+    assert refused.value.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert knock(cluster, GRACE_S + CONFIRM_S, REFUSED) == [1, 2]
+    assert knock(cluster, GRACE_S + CONFIRM_S + AGAIN_S, REFUSED) == [], "no news"
+    register(cluster, 2, 2.0)
+    while records := cluster.controller.tick(2.0):
+        cluster.write(records)
+    assert cluster.image.brokers[1].registration.fenced
+    assert cluster.controller.is_known_dead(1)
+    assert not cluster.controller.is_known_dead(2), "it lives again"
+
+
+def test_a_heartbeat_that_comes_before_the_fence_keeps_a_broker_in_office() -> None:
+    cluster = taken_over(brokers=1)
+    knock(cluster, GRACE_S, REFUSED)
+    assert knock(cluster, GRACE_S + CONFIRM_S, REFUSED) == [1]
+    request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=cluster.image.brokers[1].epoch)
+    cluster.controller.heartbeat(request, now=1.3, next_offset=len(cluster.log))
+    cluster.controller.tick(1.4)
+    assert not cluster.controller.is_known_dead(1)
+    assert not cluster.image.brokers[1].registration.fenced
+
+
+def test_a_verdict_on_an_earlier_life_concerns_nobody() -> None:
+    cluster = taken_over(brokers=1)
+    controller, epoch = cluster.controller, cluster.image.brokers[1].epoch
+    for now in (GRACE_S, GRACE_S + CONFIRM_S):
+        (watched,) = controller.knocks_due(now)
+        assert not controller.on_knocked(watched, epoch - 1, REFUSED, now=now)
+    assert not controller.is_known_dead(1)
+
+
+def test_nobody_knocks_where_it_is_switched_off() -> None:
+    cluster = taken_over(brokers=2, broker_death_detection_enable="false")
+    assert cluster.controller.knocks_due(1000.0) == []
+
+
+def test_who_no_longer_decides_asks_nobody() -> None:
+    cluster = taken_over(brokers=2)
+    (first, _) = cluster.controller.knocks_due(GRACE_S)
+    cluster.controller.deactivate()
+    assert cluster.controller.knocks_due(1000.0) == []
+    assert not cluster.controller.on_knocked(first, 1, REFUSED, now=1000.0)
