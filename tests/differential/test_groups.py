@@ -23,7 +23,7 @@ from strandline.coordinators.group_config import GroupConfig
 from strandline.coordinators.group_records import group_metadata_value
 from strandline.coordinators.group_shard import GroupShard
 from strandline.coordinators.partitioning import partition_of_group
-from strandline.coordinators.replay import Replay
+from strandline.coordinators.replay import replay
 
 ANSWERS_MIN = 120
 
@@ -64,9 +64,8 @@ def shard_of(broker: Broker, group: str) -> GroupShard:
     """The group's shard, loaded by us from the segment that the broker wrote."""
     segment = partition_directory(broker, group) / "00000000000000000000.log"
     shard = GroupShard(GroupConfig(), Random(0))
-    replay = Replay()
     for columns in columns_of(segment.read_bytes()):
-        shard.load(replay.records_of(columns))
+        shard.load(replay(columns))
     shard.step(Loaded(), 0)
     return shard
 

@@ -19,7 +19,7 @@ from strandline.coordinators.group_config import ConsumerSettings, GroupConfig, 
 from strandline.coordinators.group_history import GroupHistory
 from strandline.coordinators.group_shard import GroupShard
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
-from strandline.coordinators.replay import Replay
+from strandline.coordinators.replay import replay
 from strandline.coordinators.topics import FixedTopics, Topics
 from strandline.errors import ErrorCode
 from strandline.handlers.auto_creation import create_missing
@@ -196,7 +196,7 @@ class GroupDriver:
             f"{CONSUMER_OFFSETS_TOPIC}-{index}",
             self._runtime,
             shard,
-            Replay().records_of,
+            replay,
             partition,
             tell=self._group_log.tell,
             on_effect=_perform_nothing,

@@ -5,8 +5,9 @@ An offset may go when its topic is read by no member of the group, and the reten
     the group became empty         a classic group of members that have all gone
     the offset was committed       any other: a consumer without a group, a group that reads other topics now
 
-An offset that was committed with an expiry of its own goes by that. A group that is empty and holds no offset any more
-goes with a tombstone. A round looks at every group of the shard, a part in each step, so that others are served in
+An offset that was committed with an expiry of its own goes by that. Where an open transaction is about to move it, it
+stays until that has ended. A group that is empty and holds no offset any more, not even a pending one, goes with a
+tombstone. A round looks at every group of the shard, a part in each step, so that others are served in
 between.
 """
 
@@ -68,7 +69,7 @@ class Expiry:
 def is_unused(group: Group, offsets: CommittedOffsets) -> bool:
     # A member id that was handed out counts: whoever has it is on its way.
     is_awaited = isinstance(group, ClassicGroup) and bool(group.pending_join)
-    return group.state == GroupState.EMPTY and not is_awaited and not offsets.has_any(group.group_id)
+    return group.state == GroupState.EMPTY and not is_awaited and not offsets.has_any_or_pending(group.group_id)
 
 
 def expired_offsets(group: Group, offsets: CommittedOffsets, turn: Turn) -> list[Record]:
@@ -81,7 +82,7 @@ def expired_offsets(group: Group, offsets: CommittedOffsets, turn: Turn) -> list
         for topic, partitions in offsets.of_group(group.group_id)
         if topic not in subscribed
         for partition, value in partitions.items()
-        if is_expired(value, since_ms, turn)
+        if is_expired(value, since_ms, turn) and not offsets.pending.has(group.group_id, topic, partition)
     ]
     for topic, partition in doomed:
         offsets.discard(group.group_id, topic, partition)

@@ -25,11 +25,13 @@ from strandline.coordinators import (
     membership,
     offsets,
     rebalance,
+    transactional_offsets,
 )
 from strandline.coordinators.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.consumer_group import ConsumerGroup, Group
 from strandline.coordinators.events import (
     CommitOffsets,
+    CommitTransactionalOffsets,
     ConsumerHeartbeat,
     DeleteGroup,
     DeleteOffsets,
@@ -49,12 +51,14 @@ from strandline.coordinators.events import (
     TimerKind,
     TopicDeleted,
     TopicsChanged,
+    TransactionEnded,
 )
 from strandline.coordinators.expiry import Expiry
 from strandline.coordinators.group_config import GroupConfig
 from strandline.coordinators.group_history import GroupHistory, Happening, is_at_rest
 from strandline.coordinators.group_records import group_from_metadata
 from strandline.coordinators.offsets import CommittedOffsets
+from strandline.coordinators.replay import PendingRecord, Replayed
 from strandline.coordinators.topics import FixedTopics, Topics
 from strandline.coordinators.turn import Turn
 from strandline.errors import ErrorCode
@@ -90,16 +94,19 @@ class GroupShard:
         self._pending = 0
         """Member ids handed out and not joined with yet, over all groups."""
 
-    def load(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Fold records into the state, in the order of the log; may be called again and again with the next ones."""
-        for key_bytes, value_bytes in records:
+    def load(self, records: Iterable[tuple[bytes, bytes | None] | Replayed]) -> None:
+        """Fold what the log says into the state, in its order; may be called again and again with what comes next."""
+        for record in records:
+            if isinstance(record, TransactionEnded):
+                self.offsets.end_transaction(record.producer_id, is_commit=record.is_commit)
+                continue
             try:
-                key, value = decode_coordinator_record(key_bytes, value_bytes)
+                key, value = decode_coordinator_record(record[0], record[1])
             except UnknownRecord:
                 # Written by a newer broker. It stays in the log for the one that knows it.
                 continue
             if isinstance(key, OffsetCommitKey):
-                self._load_offset(key, value)
+                self._load_offset(key, value, record)
             elif isinstance(key, GroupMetadataKey):
                 if value is None:
                     if self._classic(key.group) is not None:
@@ -111,18 +118,27 @@ class GroupShard:
                 # Groups of other kinds are not served; an Apache Kafka broker may have left some.
                 consumer_replay.load(self.groups, key, value)
 
-    def _load_offset(self, key: OffsetCommitKey, value: object) -> None:
+    def _load_offset(
+        self, key: OffsetCommitKey, value: object, record: tuple[bytes, bytes | None] | PendingRecord
+    ) -> None:
         if value is None:
             self.offsets.discard(key.group, key.topic, key.partition)
             return
         assert isinstance(value, OffsetCommitValue)
-        self.offsets.put(key.group, key.topic, key.partition, value)
+        if isinstance(record, PendingRecord):
+            self.offsets.pending.put(record.producer_id, key.group, key.topic, key.partition, value)
+        else:
+            self.offsets.put(key.group, key.topic, key.partition, value)
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         turn = Turn(now_ms, self.config, self.topics, self.history)
         match event:
             case CommitOffsets():
                 self._commit(event, turn)
+            case CommitTransactionalOffsets():
+                self._commit_transactional(event, turn)
+            case TransactionEnded():
+                self._end_transaction(event)
             case FetchOffsets():
                 self._fetch(event, turn)
             case ConsumerHeartbeat():
@@ -233,6 +249,25 @@ class GroupShard:
         if isinstance(group, ClassicGroup):
             self._maybe_forget(group)
 
+    def _commit_transactional(self, event: CommitTransactionalOffsets, turn: Turn) -> None:
+        group_id = event.request.group_id
+        group = self.groups.get(group_id)
+        code = transactional_offsets.commit_error(group, event.request)
+        if code is not ErrorCode.NONE:
+            turn.reply(event.token, offsets.refuse_commit(event.request, code))
+            return
+        if group is None:
+            group = self.groups[group_id] = ClassicGroup(group_id, now_ms=turn.now_ms)
+        transactional_offsets.commit(self.offsets, event, turn)
+        if isinstance(group, ClassicGroup):
+            self._maybe_forget(group)
+
+    def _end_transaction(self, event: TransactionEnded) -> None:
+        for group_id in self.offsets.end_transaction(event.producer_id, is_commit=event.is_commit):
+            group = self._classic(group_id)
+            if group is not None:
+                self._maybe_forget(group)
+
     def _fetch(self, event: FetchOffsets, turn: Turn) -> None:
         group = self.groups.get(event.request.group_id)
         code = (
@@ -276,7 +311,7 @@ class GroupShard:
 
     def _on_loaded(self, turn: Turn) -> None:
         self._expiry.start(turn)
-        for group_id in self.offsets.group_ids():
+        for group_id in (*self.offsets.group_ids(), *self.offsets.pending.group_ids()):
             if group_id not in self.groups:
                 self.groups[group_id] = ClassicGroup(group_id)
         self._forget_unused()
@@ -304,7 +339,7 @@ class GroupShard:
             group.state is GroupState.EMPTY
             and group.generation_id == 0
             and not group.pending_join
-            and not self.offsets.has_any(group.group_id)
+            and not self.offsets.has_any_or_pending(group.group_id)
         ):
             group.transition_to(GroupState.DEAD, now_ms=group.state_timestamp_ms)
             del self.groups[group.group_id]

@@ -25,6 +25,7 @@ from strandline.coordinators.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.consumer_group import Group
 from strandline.coordinators.events import CommitOffsets, FetchOffsets, Record
 from strandline.coordinators.group_records import offset_commit_record, offset_tombstone
+from strandline.coordinators.pending_offsets import PendingOffsets, Place
 from strandline.coordinators.rebalance import restart_session
 from strandline.coordinators.turn import Turn
 from strandline.errors import ErrorCode
@@ -36,8 +37,11 @@ GROUP_ID_NOT_FOUND_FROM_VERSION = 9
 
 
 class CommittedOffsets:
+    """By group, topic and partition; and beside them what open transactions are about to commit."""
+
     def __init__(self) -> None:
         self._by_group: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
+        self.pending = PendingOffsets()
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
         return self._by_group.get(group_id, {}).get(topic, {}).get(partition)
@@ -52,6 +56,9 @@ class CommittedOffsets:
     def has_any(self, group_id: str) -> bool:
         return group_id in self._by_group
 
+    def has_any_or_pending(self, group_id: str) -> bool:
+        return group_id in self._by_group or self.pending.has_any(group_id)
+
     def of_group(self, group_id: str) -> Iterator[tuple[str, dict[int, OffsetCommitValue]]]:
         yield from self._by_group.get(group_id, {}).items()
 
@@ -59,17 +66,28 @@ class CommittedOffsets:
         yield from self._by_group
 
     def put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
+        if self.pending:
+            self.pending.supersede(group_id, topic, partition)
         self._by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = value
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> dict[str, None]:
+        """What the producer's transaction left pending is committed, or dropped; the groups that it was about."""
+        ended = self.pending.end(producer_id, is_commit=is_commit)
+        for group_id, (topic, partition), value in ended:
+            if value is not None:
+                self._by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = value
+        return dict.fromkeys(group_id for group_id, _, _ in ended)
 
     def count(self, group_id: str) -> int:
         return sum(map(len, self._by_group.get(group_id, {}).values()))
 
     def discard(self, group_id: str, topic: str, partition: int) -> bool:
-        """Forget one offset; False if there is none."""
+        """Forget one offset, and what is pending in its place; False if there is neither."""
+        was_pending = bool(self.pending) and self.pending.discard(group_id, topic, partition)
         topics = self._by_group.get(group_id, {})
         partitions = topics.get(topic, {})
         if partitions.pop(partition, None) is None:
-            return False
+            return was_pending
         if not partitions:
             # Empty shells would add up over the life of a broker that sees many topics and groups.
             del topics[topic]
@@ -77,10 +95,27 @@ class CommittedOffsets:
                 del self._by_group[group_id]
         return True
 
-    def discard_all(self, group_id: str) -> Iterator[tuple[str, int]]:
-        """Forget every offset of a group, at once; each with its topic and partition."""
+    def discard_all(self, group_id: str) -> list[Place]:
+        """Forget every offset of a group, pending ones too; each topic and partition once."""
         topics = self._by_group.pop(group_id, {})
-        return ((topic, partition) for topic, partitions in topics.items() for partition in partitions)
+        places = {(topic, partition): None for topic, partitions in topics.items() for partition in partitions}
+        for place in list(self.pending.of_group(group_id)):
+            self.pending.discard(group_id, *place)
+            places[place] = None
+        return list(places)
+
+    def places_of(self, topic: str) -> list[tuple[str, int]]:
+        """Each group and partition of a topic for which an offset is committed or pending."""
+        places = {
+            (group_id, partition): None
+            for group_id, topics in self._by_group.items()
+            for partition in topics.get(topic, ())
+        }
+        for group_id in self.pending.group_ids():
+            for name, partition in self.pending.of_group(group_id):
+                if name == topic:
+                    places[group_id, partition] = None
+        return list(places)
 
 
 def commit_error(group: ClassicGroup | None, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
@@ -113,38 +148,45 @@ def commit(offsets: CommittedOffsets, group: Group, event: CommitOffsets, turn: 
     if isinstance(group, ClassicGroup) and (member := group.members.get(request.member_id)) is not None:
         # A commit is a sign of life, as good as a heartbeat; in the classic protocol only.
         restart_session(group, member, turn)
+    records: list[Record] = []
+    response = OffsetCommitResponse()
+    for topic, partition, value in accepted(request, response, turn):
+        offsets.put(group.group_id, topic, partition, value)
+        records.append(offset_commit_record(group.group_id, topic, partition, value))
+    if records:
+        turn.append(*records)
+    turn.reply(event.token, response)
+
+
+def accepted(
+    request: OffsetCommitRequest, response: OffsetCommitResponse, turn: Turn
+) -> Iterator[tuple[str, int, OffsetCommitValue]]:
+    """Topic, partition and value of each offset that can be stored. The response is told of all of them."""
     # A peer may ask for longer than time can tell.
     expire_timestamp = (
         -1 if request.retention_time_ms == -1 else min(turn.now_ms + request.retention_time_ms, TIMESTAMP_MS_MAX)
     )
-    records: list[Record] = []
-    response = OffsetCommitResponse()
     for topic in request.topics:
         answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
         response.topics.append(answered)
         for partition in topic.partitions:
-            code = ErrorCode.NONE
+            index = partition.partition_index
             if is_metadata_too_large(partition, turn.config.offset_metadata_size_max):
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                value = OffsetCommitValue(
-                    offset=partition.committed_offset,
-                    metadata=partition.committed_metadata or "",
-                    commit_timestamp=turn.now_ms,
-                    expire_timestamp=expire_timestamp,
-                )
-                if expire_timestamp == -1:
-                    # The record of an offset with an expiry has no room for these, and memory must equal the log.
-                    value.leader_epoch = partition.committed_leader_epoch
-                    value.topic_id = topic.topic_id
-                offsets.put(group.group_id, topic.name, partition.partition_index, value)
-                records.append(offset_commit_record(group.group_id, topic.name, partition.partition_index, value))
-            answered.partitions.append(
-                OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+                answered.partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
+                continue
+            value = OffsetCommitValue(
+                offset=partition.committed_offset,
+                metadata=partition.committed_metadata or "",
+                commit_timestamp=turn.now_ms,
+                expire_timestamp=expire_timestamp,
             )
-    if records:
-        turn.append(*records)
-    turn.reply(event.token, response)
+            if expire_timestamp == -1:
+                # The record of an offset with an expiry has no room for these, and memory must equal the log.
+                value.leader_epoch = partition.committed_leader_epoch
+                value.topic_id = topic.topic_id
+            answered.partitions.append(OffsetCommitResponsePartition(partition_index=index))
+            yield topic.name, index, value
 
 
 def refuse_commit(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
@@ -172,7 +214,27 @@ def is_metadata_too_large(partition: OffsetCommitRequestPartition, size_max: int
 
 
 def fetch(offsets: CommittedOffsets, event: FetchOffsets, turn: Turn) -> None:
-    turn.reply(event.token, fetched(offsets, event.request))
+    response = fetched(offsets, event.request)
+    if event.require_stable and offsets.pending.has_any(event.request.group_id):
+        hide_unstable(offsets.pending, response)
+    turn.reply(event.token, response)
+
+
+def hide_unstable(pending: PendingOffsets, response: OffsetFetchResponseGroup) -> None:
+    """Whoever begins to read where a transaction is about to move the offset would read what it has read already."""
+    for topic in response.topics:
+        topic.partitions = [
+            unstable_partition(partition.partition_index)
+            if pending.has(response.group_id, topic.name, partition.partition_index)
+            else partition
+            for partition in topic.partitions
+        ]
+
+
+def unstable_partition(index: int) -> OffsetFetchResponsePartitions:
+    absent = fetched_partition(index, None)
+    absent.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    return absent
 
 
 def fetched(offsets: CommittedOffsets, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
@@ -215,13 +277,7 @@ def fetched_partition(index: int, value: OffsetCommitValue | None) -> OffsetFetc
 
 def forget_topic(offsets: CommittedOffsets, topic: str, turn: Turn) -> None:
     """A later topic of the same name is another log: a position in the old one means nothing in it."""
-    doomed = [
-        (group_id, partition)
-        for group_id in offsets.group_ids()
-        for name, partitions in offsets.of_group(group_id)
-        if name == topic
-        for partition in partitions
-    ]
+    doomed = offsets.places_of(topic)
     for group_id, partition in doomed:
         offsets.discard(group_id, topic, partition)
     if doomed:

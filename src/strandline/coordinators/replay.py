@@ -1,36 +1,49 @@
-"""From the batches of a `__consumer_offsets` partition to the records that count, in the order of the log.
+"""From the batches of a `__consumer_offsets` partition to what a shard is loaded with, in the order of the log.
 
-Offsets that were committed within a transaction count from the marker that commits it, and never if it was aborted.
-The key of a marker is | version int16 | type int16 |, type 1 for commit and 0 for abort.
+Offsets that were committed within a transaction are pending until the marker that ends it; who wrote them, this
+coordinator or one before it, makes no difference. The key of a marker is | version int16 | type int16 |.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
+from typing import NamedTuple
 
 from strandline.codec.columns import Columns
-from strandline.coordinators.events import Record
+from strandline.coordinators.events import Record, TransactionEnded
 
 MARKER_KEY = Struct(">hh")
+ABORT_MARKER = 0
 COMMIT_MARKER = 1
 
 
-class Replay:
-    def __init__(self) -> None:
-        self._open: dict[int, list[Record]] = {}
-        """Records of transactions without a marker so far, by producer id."""
+class PendingRecord(NamedTuple):
+    """A record within a transaction of the producer."""
 
-    def records_of(self, columns: Columns) -> Iterator[Record]:
-        """The records that count once this batch is there."""
-        if columns.is_control:
-            pending = self._open.pop(columns.producer_id, [])
-            key = columns.key(0) if columns.count else None
-            if key is not None and len(key) >= MARKER_KEY.size and MARKER_KEY.unpack_from(key)[1] == COMMIT_MARKER:
-                yield from pending
-            return
-        records = (Record(record.key, record.value) for record in columns.records() if record.key is not None)
-        if columns.is_transactional:
-            self._open.setdefault(columns.producer_id, []).extend(records)
-        else:
-            yield from records
+    key: bytes
+    value: bytes | None
+    producer_id: int
+
+
+Replayed = Record | PendingRecord | TransactionEnded
+
+
+def replay(columns: Columns) -> Iterator[Replayed]:
+    """What a batch of the log says."""
+    if columns.is_control:
+        key = columns.key(0) if columns.count else None
+        if key is not None and len(key) >= MARKER_KEY.size:
+            marker = MARKER_KEY.unpack_from(key)[1]
+            # Control records of other kinds say nothing about transactions.
+            if marker in (ABORT_MARKER, COMMIT_MARKER):
+                yield TransactionEnded(columns.producer_id, marker == COMMIT_MARKER)
+    elif columns.is_transactional:
+        producer_id = columns.producer_id
+        for record in columns.records():
+            if record.key is not None:
+                yield PendingRecord(record.key, record.value, producer_id)
+    else:
+        for record in columns.records():
+            if record.key is not None:
+                yield Record(record.key, record.value)

@@ -6,6 +6,7 @@ from strandline.coordinators.classic_group import Member
 from strandline.coordinators.consumer_group import ConsumerMember
 from strandline.coordinators.events import (
     Append,
+    AppendTransactional,
     CancelTimer,
     Effect,
     Record,
@@ -34,6 +35,11 @@ class Turn:
 
     def append(self, *records: Record) -> None:
         self.effects.append(Append(records))
+
+    def append_transactional(
+        self, producer_id: int, producer_epoch: int, records: list[Record], *, verified: object
+    ) -> None:
+        self.effects.append(AppendTransactional(tuple(records), producer_id, producer_epoch, verified))
 
     def reply(self, token: Token, response: Response) -> None:
         self.effects.append(Reply(token, response))

@@ -18,7 +18,7 @@ from strandline.coordinators.events import Loaded, Record, TopicDeleted
 from strandline.coordinators.group_config import GroupConfig
 from strandline.coordinators.group_records import group_metadata_record, group_metadata_value, offset_commit_record
 from strandline.coordinators.group_shard import GroupShard
-from strandline.coordinators.replay import Replay
+from strandline.coordinators.replay import replay
 
 CLIENTS = ("A", "B", "C", "S1", "S2")
 
@@ -187,10 +187,9 @@ def test_offsets_of_a_transaction_count_from_its_commit_marker_on() -> None:
         record = BatchRecord(key=key, value=bytes(6))
         return encode_batch([record], producer_id=producer_id, transactional=True, control=True)
 
-    replay = Replay()
     shard = GroupShard(GroupConfig(), random.Random(0))
     for raw in (batch(1, 10), batch(2, 20), batch(3, 30), marker(1, 1), marker(2, 0)):
-        shard.load(replay.records_of(decode_batch(raw)))
+        shard.load(replay(decode_batch(raw)))
     assert [shard.offsets.get("g", "t", producer_id) for producer_id in (2, 3)] == [None, None]
     committed = shard.offsets.get("g", "t", 1)
     assert committed is not None
