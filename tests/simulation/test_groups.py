@@ -153,6 +153,23 @@ def test_a_static_member_whose_place_was_taken_moves_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_static_member_that_takes_its_place_back_moves_nothing_with_what_it_sent_before(seed: int) -> None:
+    """One of the other protocol had it in between. A consumer comes back under the member id that it always had."""
+    with stage(seed, FOUR, settings=QUICK) as play:
+        play.work()
+        group = group_of(play, CONSUMER, members=1, statics=1, manners=STUBBORN)
+        for _ in turns(seed):
+            wait_commits(play, group)
+            (old,) = group.members
+            new = group.add(old.instance_id, CLASSIC if isinstance(old, SimConsumerMember) else CONSUMER)
+            play.until(lambda new=new: new.owned, "the new one is in its place")
+            # Either may win it back, more than once, until the other is told that it is out.
+            play.until(lambda: len(group.members) == 1, "one of them has given up", within_s=60.0)
+            settled(play, group)
+        wait_commits(play, group)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_static_member_keeps_its_place_for_a_while(seed: int) -> None:
     """Under the consumer protocol: gone without a word or with one, what it owned is not given to others at once."""
     with stage(seed, FOUR, settings=QUICK) as play:

@@ -2,6 +2,11 @@
 
 Narrower than Kafka: a member that is unknown and claims to own partitions is refused. It was fenced and has not
 noticed; let in, it would read on until it asks for its assignment, beside the new owner.
+
+And one that takes the seat of a consumer which has not left moves the group to a new epoch. A consumer keeps its member
+id for as long as it lives; did it win its seat back in the epoch that it lost it in, then its commits from before would
+pass for commits of today, and take positions back behind what was committed in between. Who has left first has said
+its last word; for that one the epoch stays, and a static member that restarts with the other protocol disturbs nobody.
 """
 
 from __future__ import annotations
@@ -18,7 +23,13 @@ from strandline.coordinators import migration
 from strandline.coordinators.classic_group import ClassicGroup
 from strandline.coordinators.consumer_classic_members import join_key, known_member, sync_key
 from strandline.coordinators.consumer_fencing import restart_session
-from strandline.coordinators.consumer_group import ClassicMember, ConsumerGroup, ConsumerMember, Group
+from strandline.coordinators.consumer_group import (
+    STATIC_LEAVE_EPOCH,
+    ClassicMember,
+    ConsumerGroup,
+    ConsumerMember,
+    Group,
+)
 from strandline.coordinators.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from strandline.coordinators.consumer_reconciliation import reconcile
 from strandline.coordinators.consumer_records import current_record, member_record
@@ -49,8 +60,9 @@ def join(
         classic_join.refuse(event, ErrorCode.MEMBER_ID_REQUIRED, turn, member_id=new_id)
         return
     records: list[Record] = []
-    member = seat(group, event, records, turn, random)
-    proceed(group, member, event, subscription, records, turn)
+    expels = expels_consumer(group, event.request)
+    member = seat(group, event, records, turn, random, expels=expels)
+    proceed(group, member, event, subscription, records, turn, must_move=expels)
     classic = migration.downgrade(group, turn)
     if classic is not None:
         groups[group.group_id] = classic
@@ -98,14 +110,28 @@ def is_supported(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
     return any(protocol.name in common for protocol in request.protocols)
 
 
-def seat(group: ConsumerGroup, event: JoinGroup, records: list[Record], turn: Turn, random: Random) -> ConsumerMember:
+def expels_consumer(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
+    """Whether the seat is that of a member of the consumer protocol, which may be alive and not know of it."""
+    seated = None if request.group_instance_id is None else group.static_member(request.group_instance_id)
+    return (
+        seated is not None
+        and seated.member_id != request.member_id
+        and seated.classic is None
+        and seated.member_epoch != STATIC_LEAVE_EPOCH
+    )
+
+
+def seat(
+    group: ConsumerGroup, event: JoinGroup, records: list[Record], turn: Turn, random: Random, *, expels: bool
+) -> ConsumerMember:
     """The member that joins: it was there before, takes over the seat of a static member, or is new."""
     request = event.request
     member_id = request.member_id or classic_join.new_member_id(event, random)
     seated = None if request.group_instance_id is None else group.static_member(request.group_instance_id)
     if seated is not None and seated.member_id != member_id:
         # Two processes with one instance id: the later one wins, as the classic protocol has it.
-        turn.note(group, Happening.RETURNED, seated, opens=False)
+        reason = "its predecessor spoke the consumer protocol and has not left" if expels else ""
+        turn.note(group, Happening.RETURNED, seated, reason=reason, opens=expels)
         return replace_static_member(group, seated, member_id, records, turn)
     member = group.members.get(member_id)
     if member is None:
@@ -124,13 +150,19 @@ def proceed(
     subscription: ConsumerProtocolSubscription,
     records: list[Record],
     turn: Turn,
+    *,
+    must_move: bool,
 ) -> None:
     """Take over what the member says of itself, move the group on if that changes it, and the member towards it."""
     has_changed, subscription_changed = take_over(group, member, event, subscription, turn)
     if has_changed:
         records.append(member_record(group.group_id, member))
-    if subscription_changed or group.metadata_may_have_changed:
-        records += move_epoch(group, turn, must_move=subscription_changed)
+    if must_move:
+        # The target need not wait for its time: the member must not be let in with the epoch before.
+        group.assignment_timestamp_ms = 0
+    must_move = must_move or subscription_changed
+    if must_move or group.metadata_may_have_changed:
+        records += move_epoch(group, turn, must_move=must_move)
     records += maybe_assign(group, turn)
     owned = owned_partitions(subscription, turn.topics)
     if reconcile(group, member, turn.topics, owned=owned, subscription_changed=subscription_changed):

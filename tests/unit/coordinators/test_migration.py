@@ -25,7 +25,7 @@ from strandline.coordinators.consumer_group import ConsumerGroup, ConsumerGroupS
 from strandline.coordinators.consumer_protocol import encode_assignment
 from strandline.coordinators.consumer_records import consumer_group_records
 from strandline.coordinators.events import LeaveGroup, TimerKey, TimerKind, TopicsChanged
-from strandline.coordinators.group_config import GroupConfig, MigrationPolicy
+from strandline.coordinators.group_config import ConsumerSettings, GroupConfig, MigrationPolicy
 from strandline.coordinators.group_history import Happening
 from strandline.coordinators.group_shard import GroupShard
 from strandline.coordinators.topics import FixedTopics, TopicFacts
@@ -457,6 +457,36 @@ def test_an_old_process_of_a_static_member_is_fenced() -> None:
     stranger.member_id = "made-up"
     stranger.act()
     assert stranger.errors[-1] is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("others", [0, 1], ids=["alone", "beside another"])
+def test_a_commit_of_a_life_before_another_had_the_seat_comes_too_late(others: int) -> None:
+    """A consumer keeps its member id. Came it back in the epoch that it was fenced in, nothing told its lives apart."""
+    table = Table(consumer=ConsumerSettings(assignment_interval_ms=60_000))
+    for _ in range(others):
+        ConsumerClient(table, "N")
+    first = ConsumerClient(table, "S1", instance_id="s")
+    table.rounds(16, pause_ms=5_000)
+    assert table.is_shared_out()
+    partition, epoch = min(first.owned), first.epoch
+    assert first.commit(partition, 13) is ErrorCode.NONE
+    first.die()
+    between = ClassicClient(table, "S2", instance_id="s")
+    for _ in range(4):
+        between.act()
+    assert between.owned == first.owned
+    assert between.commit(partition, 15) is ErrorCode.NONE
+    again = ConsumerClient(table, "S3", instance_id="s", member_id=first.member_id)
+    between.die()
+    for _ in range(3):
+        again.act()
+        assert again.owned in (set(), first.owned), "the seat is kept, and what belongs to it"
+        now, again.epoch = again.epoch, epoch
+        assert again.commit(partition, 13) is ErrorCode.STALE_MEMBER_EPOCH
+        again.epoch = now
+    assert again.commit(partition, 16) is ErrorCode.NONE
+    table.rounds(4)
+    assert table.is_shared_out()
 
 
 # ---- who may speak
