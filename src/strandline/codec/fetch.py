@@ -7,6 +7,7 @@ Requests are written here too, and answers read, for the one client that is a br
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from struct import error as StructError
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
@@ -42,6 +43,8 @@ _PARTITION_9 = Struct(">iiqqi")
 _PARTITION_12 = Struct(">iiqiqi")
 _RESULT_4 = Struct(">ihqq")
 _RESULT_5 = Struct(">ihqqq")
+_ABORTED_4 = Struct(">qq")
+_ABORTED_12 = Struct(">qqB")
 _RESPONSE_HEAD_7 = Struct(">ihi")
 _REPLICA_STATE = Struct(">iq")
 _REPLICA_TAG = Struct(">BBBiqB")
@@ -96,6 +99,8 @@ class PartitionData(NamedTuple, Generic[R]):
     records: R | None
     tags: bytes = NO_TAGS
     """Tagged fields, from version 12 on: see `codec.current_leader`."""
+    aborted: Sequence[tuple[int, int]] = ()
+    """Transactions that a read_committed reader leaves out: (producer id, first offset)."""
 
 
 def parse_fetch(view: memoryview, at: int, version: int) -> FetchRequest:
@@ -247,8 +252,8 @@ def encode_fetch_response(
     """
     flexible = version >= FLEXIBLE_FROM
     head = _RESPONSE_HEAD_7.pack(0, error_code, session_id) if version >= 7 else b"\x00\x00\x00\x00"
-    # Aborted transactions: null where nobody asked, else none (transactions are not there yet), and none of a partition
-    # that is not there. Version 11 added the preferred read replica, always "none".
+    # Aborted transactions: null where nobody asked, and none of a partition that is not there. Version 11 added the
+    # preferred read replica, always "none".
     replica = b"\xff\xff\xff\xff" if version >= 11 else b""
     absent = (b"\x01" if flexible else b"\x00\x00\x00\x00") + replica
     between = absent if isolation_level else (b"\x00" if flexible else b"\xff\xff\xff\xff") + replica
@@ -260,13 +265,16 @@ def encode_fetch_response(
         topic = of_topic[0].topic
         text.append(topic if isinstance(topic, bytes) else string(topic, flexible))
         text.append(uvarint(len(of_topic) + 1) if flexible else _INT32.pack(len(of_topic)))
-        for _, partition, error, high_watermark, stable, start, records, tags in of_topic:
+        for _, partition, error, high_watermark, stable, start, records, tags, aborted in of_topic:
             if version >= 5:
                 text.append(_RESULT_5.pack(partition, error, high_watermark, stable, start))
             else:
                 text.append(_RESULT_4.pack(partition, error, high_watermark, stable))
             length = 0 if records is None else records.size_bytes
-            text.append(absent if error and error in ABSENT_CODES else between)
+            if aborted:
+                text += (_aborted(aborted, flexible), replica)
+            else:
+                text.append(absent if error and error in ABSENT_CODES else between)
             text.append(uvarint(length + 1) if flexible else _INT32.pack(length))
             if records is not None:
                 block = b"".join(text)
@@ -283,6 +291,12 @@ def encode_fetch_response(
     block = b"".join(text)
     pieces.append(block)
     return pieces, size + len(block)
+
+
+def _aborted(aborted: Sequence[tuple[int, int]], flexible: bool) -> bytes:
+    if flexible:
+        return uvarint(len(aborted) + 1) + b"".join(_ABORTED_12.pack(*each, 0) for each in aborted)
+    return _INT32.pack(len(aborted)) + b"".join(_ABORTED_4.pack(*each) for each in aborted)
 
 
 def _by_topic(results: list[PartitionData[R]]) -> list[list[PartitionData[R]]]:

@@ -38,6 +38,8 @@ LENGTH_POSITION: Final = 8
 MAGIC_POSITION: Final = 16
 CRC_POSITION: Final = 17
 CRC_START: Final = 21
+"""With the attributes."""
+MAX_TIMESTAMP_POSITION: Final = 35
 MAGIC: Final = 2
 
 COMPRESSION_MASK: Final = 0x07
@@ -97,6 +99,11 @@ class BatchHeader(NamedTuple):
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
 
+def is_marker(header: HeaderFields | BatchHeader) -> bool:
+    """Whether it is a control batch of a producer: it ends a transaction."""
+    return header[5] & CONTROL != 0 and header[9] >= 0
+
+
 def sequence_after(sequence: int, delta: int) -> int:
     """Sequences wrap from 2^31-1 to 0."""
     return (sequence + delta) & 0x7FFFFFFF
@@ -134,6 +141,15 @@ def check_batch(batch: Buffer) -> HeaderFields:
     if header[5] & COMPRESSION_MASK > CODEC_MAX:
         raise UnsupportedCompression(f"unknown compression codec {header[5] & COMPRESSION_MASK}")
     return header
+
+
+def stamp_append_time(batch: memoryview | bytearray, header: HeaderFields, now_ms: int) -> HeaderFields:
+    """LogAppendTime: the header says so and carries the broker's time, so the CRC is made anew."""
+    attributes = header[5] | LOG_APPEND_TIME
+    batch[CRC_START : CRC_START + 2] = attributes.to_bytes(2, "big")
+    batch[MAX_TIMESTAMP_POSITION : MAX_TIMESTAMP_POSITION + 8] = now_ms.to_bytes(8, "big")
+    batch[CRC_POSITION : CRC_POSITION + 4] = crc32c(memoryview(batch)[CRC_START:]).to_bytes(4, "big")
+    return HEADER.unpack_from(batch)
 
 
 def check_run(run: memoryview, *, next_offset: int, leader_epoch: int) -> tuple[list[HeaderFields], int]:

@@ -14,13 +14,15 @@ from strandline.codec.fetch import ENDPOINTS_FROM, FLEXIBLE_FROM, PartitionData,
 from strandline.errors import ErrorCode, StrandlineError, error_code
 from strandline.handlers.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
 from strandline.handlers.context import Exchange, Node
+from strandline.log.aborted import aborted_in, aborted_segments
 from strandline.log.log_slice import LogSlice
-from strandline.log.segment import ColdRead
+from strandline.log.segment import ColdRead, Segment
 from strandline.partition.fetch_session import FetchEntry, FetchSession
 from strandline.partition.partition import Partition
 from strandline.runtime import TimerHandle
 
 API_KEY: Final = 1
+READ_COMMITTED: Final = 1
 COLD_LOOKUPS_MAX: Final = 8
 """Look-ups in a thread before an attempt stops fearing to block; memory may be so short that pages go at once."""
 FOLLOWERS_SERVE_FROM: Final = 11
@@ -123,21 +125,39 @@ class FetchAttempt:
                 if diverging is not None:
                     return diverging
             records = None
+            aborted: list[tuple[int, int]] = []
             if entry.fetch_offset != high_watermark and (remaining > 0 or at_least_one):
                 records = partition.read(
                     entry.fetch_offset,
                     size_bytes_max=min(entry.size_bytes_max, remaining),
-                    committed_only=self.isolation_level == 1,
+                    committed_only=self.isolation_level == READ_COMMITTED,
                     at_least_one=at_least_one,
                     may_block=self._cold_lookups > COLD_LOOKUPS_MAX,
                 )
+                if records is not None and partition.log.has_aborted and self.isolation_level == READ_COMMITTED:
+                    aborted = self._aborted_in(partition, records, entry.fetch_offset)
             elif partition.log.failure is not None:
                 raise partition.log.refusal()
         except (StrandlineError, OSError) as error:
             return self._refuse(entry, error_code(error))
         return PartitionData(
-            topic, index, 0, high_watermark, partition.last_stable_offset, partition.log.log_start_offset, records
+            topic,
+            index,
+            0,
+            high_watermark,
+            partition.last_stable_offset,
+            partition.log.log_start_offset,
+            records,
+            aborted=aborted,
         )
+
+    def _aborted_in(self, partition: Partition, records: LogSlice, offset: int) -> list[tuple[int, int]]:
+        """The aborted transactions among records that a reader is about to be given."""
+        try:
+            return aborted_in(partition.log, records, offset, may_block=self._cold_lookups > COLD_LOOKUPS_MAX)
+        except BaseException:
+            records.release()
+            raise
 
     def _divergence(self, partition: Partition, entry: FetchEntry) -> PartitionData[LogSlice] | None:
         """What a reader is told whose last record is none of this log's: it was cut away since."""
@@ -147,9 +167,9 @@ class FetchAttempt:
         diverging = partition.divergence(entry.last_fetched_epoch, entry.fetch_offset)
         if diverging is None:
             return None
-        high_watermark, start_offset = partition.high_watermark, log.log_start_offset
+        stable_offset, start_offset = partition.last_stable_offset, log.log_start_offset
         return PartitionData(
-            *entry.key, 0, high_watermark, high_watermark, start_offset, None, diverging_section(*diverging)
+            *entry.key, 0, partition.high_watermark, stable_offset, start_offset, None, diverging_section(*diverging)
         )
 
     def _refuse(self, entry: FetchEntry, code: int) -> PartitionData[LogSlice]:
@@ -198,7 +218,8 @@ class FetchAttempt:
     def _look_up_in_thread(self) -> None:
         """Have a thread walk the cold part of an index or log, which brings it into the page cache; then look again."""
         self._cold_lookups += 1
-        jobs = []
+        jobs: list[tuple[Segment, int]] = []
+        indexes: list[Segment] = []
         for entry in list(self.session.entries.values() if self.is_full else self.session.news.values()):
             partition = entry.partition
             if partition is not None and partition.log.failure is None:
@@ -206,13 +227,19 @@ class FetchAttempt:
                 if segment is not None:
                     segment.retain()
                     jobs.append((segment, entry.fetch_offset))
+                if self.isolation_level == READ_COMMITTED:
+                    for segment in aborted_segments(partition.log, entry.fetch_offset):
+                        segment.retain()
+                        indexes.append(segment)
 
         def warm() -> None:
             for segment, offset in jobs:
                 segment.locate(offset, may_block=True)
+            for segment in indexes:
+                segment.load_transaction_index(may_block=True)
 
         def done(_: None, error: BaseException | None) -> None:
-            for segment, _offset in jobs:
+            for segment in (*(segment for segment, _ in jobs), *indexes):
                 segment.release()
             if error is not None:
                 # The look that follows meets the same fault on the loop and answers with its code.

@@ -6,7 +6,9 @@ is known there. A partition that is led elsewhere is answered with who leads it,
 
 A reader that names the epoch of its last record is told where its log was cut, if it was.
 
-Not yet: aborted transactions, preferred replicas.
+With read_committed nothing from the last stable offset on is sent, and aborted transactions among the rest are named.
+
+Not yet: preferred replicas.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ListOffsets (2), versions 1-11: the first and last offset of a partition, or the first at or after a time.
 
-Honoured: earliest, latest (up to the last stable offset for read_committed), a timestamp, max timestamp (7+), earliest
+Honoured: earliest, latest, a timestamp, max timestamp (7+), for read_committed below the last stable offset; earliest
 local (8+), latest tiered (9+) and earliest pending upload (11+), which without tiers are the earliest and twice
 "none"; leader epochs (4+). Not yet: a replica id is ignored, and nothing waits, so neither does the timeout.
 """
@@ -109,9 +109,11 @@ class _LookUp:
             start = partition.log_start_offset
             self._set(answer, FoundTime(start, -1, partition.epoch_of(start)))
         elif timestamp == MAX_TIMESTAMP:
-            self._start(partition.max_timestamp_offset, partition, answer)
+            look_up = partial(partition.max_timestamp_offset, committed_only=self._read_committed)
+            self._start(look_up, partition, answer)
         elif timestamp >= 0:
-            self._start(partial(partition.offset_for_timestamp, timestamp), partition, answer)
+            look_up = partial(partition.offset_for_timestamp, timestamp, committed_only=self._read_committed)
+            self._start(look_up, partition, answer)
 
     def _set(self, answer: ListOffsetsPartitionResponse, found: FoundTime) -> None:
         answer.offset = found.offset

@@ -1,4 +1,4 @@
-"""DescribeProducers (61), version 0: the idempotent producers that a partition remembers.
+"""DescribeProducers (61), version 0: the producers that a partition remembers.
 
 Honoured: epoch, last sequence, last timestamp, coordinator epoch, and the first offset of an open transaction. A long
 list is put together a share per turn of the loop.
@@ -48,8 +48,10 @@ def _parts(node: Node, request: DescribeProducersRequest, version: int) -> Itera
             partition = node.partition(topic.name, index)
             if partition is not None:
                 # A list of them: between two turns of the loop producers come and go.
-                for producer_id, entry in list(partition.producers.entries.items()):
-                    yield encode(_state(producer_id, entry), version)
+                producers = partition.producers
+                for producer_id, entry in list(producers.entries.items()):
+                    first_offset = producers.open_transactions.get(producer_id, -1)
+                    yield encode(_state(producer_id, entry, first_offset), version)
 
 
 def _response(request: DescribeProducersRequest, parts: list[_Part], version: int) -> EncodedResponse:
@@ -82,12 +84,12 @@ def _words(topic: str, code: int) -> str:
     return why_invalid(topic) or f"{ErrorCode(code).name}: this partition cannot be looked at here."
 
 
-def _state(producer_id: int, entry: ProducerEntry) -> ProducerState:
+def _state(producer_id: int, entry: ProducerEntry, first_offset: int) -> ProducerState:
     return ProducerState(
         producer_id=producer_id,
         producer_epoch=entry.epoch,
-        last_sequence=entry.batches[-1][1] if entry.batches else -1,
+        last_sequence=entry.last_sequence,
         last_timestamp=entry.last_timestamp_ms,
         coordinator_epoch=entry.coordinator_epoch,
-        current_txn_start_offset=entry.transaction_first_offset,
+        current_txn_start_offset=first_offset,
     )

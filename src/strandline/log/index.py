@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 OFFSET_ENTRY_SIZE: Final = 8
@@ -72,6 +72,11 @@ class OffsetIndex:
         """The last known start of a batch at or before `position`; 0 if none is known."""
         at = bisect_right(self.positions, position)
         return self.positions[at - 1] if at else 0
+
+    def offset_behind(self, position: int, base_offset: int) -> int | None:
+        """The last offset of the first known batch that begins at or behind `position`; None if none is known."""
+        at = bisect_left(self.positions, position)
+        return base_offset + self.relative_offsets[at] if at < len(self.positions) else None
 
     def truncate(self, relative_offset: int, position: int) -> None:
         """Forget entries of offsets from `relative_offset` on, or of places from `position` on."""

@@ -7,6 +7,7 @@ checked, indexes are built anew, and a torn tail is cut; see `recovery` for what
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -14,11 +15,12 @@ from strandline.errors import CorruptLog
 from strandline.log import leader_epochs as epoch_file
 from strandline.log.disk import Disk
 from strandline.log.leader_epochs import LeaderEpochs
+from strandline.log.learning import learn, relearn
 from strandline.log.observer import BatchObserver
 from strandline.log.open_files import OpenFiles
 from strandline.log.partition_log import PartitionLog
 from strandline.log.recovery import recover_segment
-from strandline.log.segment import DELETED_SUFFIX, LOG_SUFFIX, Segment
+from strandline.log.segment import DELETED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
 from strandline.topic_config import TopicConfig
 
 BLANK_CHUNK_BYTES: Final = 64 * 1024
@@ -61,7 +63,7 @@ def open_log(
     else:
         log.log_start_offset = max(log.base_offsets[0], log_start_offset)
         try:
-            if clean:
+            if clean and all(_has_transaction_index(segment) for segment in log.segments):
                 _trust(log)
             else:
                 _recover(log, recovery_point)
@@ -105,20 +107,24 @@ def _learn_leader_epochs(log: PartitionLog) -> None:
 
 
 def _load_segments(log: PartitionLog, now_ms: int) -> None:
-    for name in log.disk.names(log.directory):
+    names = log.disk.names(log.directory)
+    transaction_indexes = {name for name in names if name.endswith(TRANSACTION_INDEX_SUFFIX)}
+    for name in names:
         path = log.directory / name
         if name.endswith((DELETED_SUFFIX, ".tmp")):
             log.disk.remove(path)
         elif name.endswith(LOG_SUFFIX) and name[: -len(LOG_SUFFIX)].isdecimal():
             segment = log.new_segment(int(name[: -len(LOG_SUFFIX)]), now_ms)
             segment.size_bytes = log.disk.size(path)
+            if path.with_suffix(TRANSACTION_INDEX_SUFFIX).name in transaction_indexes:
+                segment.has_transaction_index = log.has_aborted = True
             log.adopt(segment)
 
 
 def _trust(log: PartitionLog) -> None:
     """After a clean stop: the files are as they were left."""
     log.log_end_offset = log.active.resume()
-    log.relearn(log.snapshots.restore(at_most=log.log_end_offset), None)
+    relearn(log, log.snapshots.restore(at_most=log.log_end_offset), None)
 
 
 def _recover(log: PartitionLog, recovery_point: int) -> None:
@@ -129,7 +135,7 @@ def _recover(log: PartitionLog, recovery_point: int) -> None:
     checked_from = log.base_offsets[first]
     replay_from = log.snapshots.restore(at_most=checked_from)
     if replay_from is None or replay_from < checked_from:
-        log.relearn(replay_from, checked_from)
+        relearn(log, replay_from, checked_from)
     # What the file says of epochs from here on may be of a log that was cut and written anew, while what is found is of
     # the one before: a power cut, or a sync that failed, takes back the one without the other. The batches are read.
     told_epochs = list(log.leader_epochs.epochs)
@@ -143,7 +149,7 @@ def _recover(log: PartitionLog, recovery_point: int) -> None:
             next_offset=max(segment.base_offset, log.log_end_offset),
             is_followed=any(not _is_blank(later) for later in log.segments[at + 1 :]),
             leader_epochs=told_epochs,
-            on_batch=log.learn,
+            on_batch=partial(learn, log),
             last_epoch=log.leader_epochs.latest,
         )
         if segment.size_bytes < size_bytes or _is_gap_behind(log, at, recovery_point):
@@ -182,6 +188,14 @@ def _is_blank(segment: Segment) -> bool:
 
 
 def _has_index(log: PartitionLog, segment: Segment) -> bool:
-    return segment.index.is_plausible(
+    return _has_transaction_index(segment) and segment.index.is_plausible(
         size_bytes=segment.size_bytes, index_interval_bytes=log.config.index_interval_bytes
     )
+
+
+def _has_transaction_index(segment: Segment) -> bool:
+    """Whether what there is of aborted transactions can be read: who is not told of one takes its records for good."""
+    try:
+        return not segment.has_transaction_index or segment.transaction_index is not None
+    except CorruptLog:
+        return False

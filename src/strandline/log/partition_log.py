@@ -11,16 +11,24 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from strandline.codec.record_batch import HEADER_SIZE, LEADER_FIELDS, PREFIX_SIZE, BatchHeader, HeaderFields
+from strandline.codec.record_batch import (
+    CONTROL,
+    HEADER_SIZE,
+    LEADER_FIELDS,
+    PREFIX_SIZE,
+    BatchHeader,
+    HeaderFields,
+)
 from strandline.errors import Closed, CorruptLog, DiskFailed, OffsetOutOfRange, StrandlineError
 from strandline.log import leader_epochs as epoch_file
 from strandline.log.disk import Buffer, Disk
 from strandline.log.leader_epochs import LeaderEpochs
+from strandline.log.learning import learn_marker, relearn
 from strandline.log.log_slice import FlushJob, LogSlice, slice_size
 from strandline.log.observer import BatchObserver
 from strandline.log.open_files import OpenFiles
 from strandline.log.rolling import is_due_to_roll
-from strandline.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from strandline.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
 from strandline.log.snapshots import Snapshots
 from strandline.topic_config import TopicConfig
 
@@ -49,6 +57,10 @@ class PartitionLog:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.flushed_offset = 0
+        self.has_aborted = False
+        """Whether a transaction was ever aborted here, as far as the segments know."""
+        self.learnt_from = 0
+        """Every batch from here on was shown to the observer since it last knew nothing, or took a snapshot's word."""
         self.failure: StrandlineError | None = None
         self.on_flushed: Callable[[], None] | None = None
         self.on_failed: Callable[[StrandlineError], None] | None = None
@@ -91,13 +103,6 @@ class PartitionLog:
         self.adopt(segment)
         self.unsynced_directories.append(self.directory)
 
-    def learn(self, header: HeaderFields) -> None:
-        """Take note of a batch that is in the log already."""
-        if self.observer is not None:
-            self.observer.note_header(header)
-        if header[2] > self.leader_epochs.latest and self.leader_epochs.note(header[2], header[0]):
-            self.save_leader_epochs()
-
     def save_leader_epochs(self, *, sync: bool = False) -> None:
         """Write the file of leader epochs; without `sync` the next flush makes it safe, along with the batches."""
         path = self.directory / epoch_file.FILE_NAME
@@ -112,6 +117,7 @@ class PartitionLog:
             if self.failure is None:
                 self.active.write_indexes()
                 self.active.cut_preallocated()
+                self._sync_transaction_index(self.active)
                 self.snapshots.save(self.log_end_offset)
                 self.flush_now()
         finally:
@@ -206,9 +212,15 @@ class PartitionLog:
             self.dirty_segments.append(segment)
         self.log_end_offset = last_offset + 1
         if self.observer is not None:
+            at = 0
             for header in headers:
+                size = header[1] + PREFIX_SIZE
                 if header[9] >= 0:
-                    self.observer.note_header(header)
+                    if header[5] & CONTROL:
+                        learn_marker(self, header, run[at : at + size], segment)
+                    else:
+                        self.observer.note_header(header)
+                at += size
 
     def _write(self, batch: Buffer, base_offset: int, last_offset: int, max_timestamp_ms: int, now_ms: int) -> None:
         segment = self._segment_for(len(batch), last_offset, max_timestamp_ms, now_ms)
@@ -271,6 +283,13 @@ class PartitionLog:
             segment.dirty = True
             self.dirty_segments.append(segment)
         self._unsynced_indexes += [segment.path.with_suffix(suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+        self._sync_transaction_index(segment)
+
+    def _sync_transaction_index(self, segment: Segment) -> None:
+        """What a clean stop or a roll leaves is not read again: a file that was lost would be missed by nobody."""
+        if segment.has_transaction_index:
+            self.sync_with_next_flush(segment.path.with_suffix(TRANSACTION_INDEX_SUFFIX))
+            self.unsynced_directories.append(self.directory)
 
     # Flushing
 
@@ -483,7 +502,7 @@ class PartitionLog:
         if self.leader_epochs.truncate_end(offset):
             self.save_leader_epochs(sync=True)
         self.snapshots.remove_beyond(offset)
-        self.relearn(self.snapshots.restore(at_most=self.log_end_offset), None)
+        relearn(self, self.snapshots.restore(at_most=self.log_end_offset), None)
 
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Forget everything, and go on at `offset` as a log that begins there.
@@ -505,6 +524,7 @@ class PartitionLog:
             self.save_leader_epochs(sync=True)
             self.snapshots.remove_beyond(-1)
             self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
+            self.has_aborted = False
             self._cut_offset = None
             if self._flushing is not None:
                 self._flushing.end_offset = min(self._flushing.end_offset, offset)
@@ -514,7 +534,7 @@ class PartitionLog:
         except OSError as error:
             self.fail(DiskFailed(f"{self.directory}: cannot begin at {offset}: {error.strerror}"))
             raise self.refusal() from error
-        self.relearn(self.snapshots.restore(at_most=None), None)
+        relearn(self, self.snapshots.restore(at_most=None), None)
 
     def drop_segments(self, first: int) -> None:
         """Delete the segments from the one at place `first` on."""
@@ -528,22 +548,6 @@ class PartitionLog:
         if segment in self.dirty_segments:
             self.dirty_segments.remove(segment)
         segment.delete()
-
-    def relearn(self, start_offset: int | None, end_offset: int | None) -> None:
-        """Show the observer the batches from `start_offset` (None: the first) up to `end_offset` (None: the last)."""
-        if self.observer is None:
-            return
-        start = self.base_offsets[0] if start_offset is None else start_offset
-        for position, segment in enumerate(self.segments):
-            if end_offset is not None and segment.base_offset >= end_offset:
-                break
-            following = self.base_offsets[position + 1] if position + 1 < len(self.segments) else None
-            if following is not None and following <= start:
-                continue
-            at = segment.index.position_before(max(0, start - segment.base_offset))
-            for header, _ in segment.headers(at, may_block=True):
-                if header.base_offset >= start:
-                    self.learn(header)
 
     def trim(self, start_offset: int) -> None:
         """Records below `start_offset` are gone; segments that hold nothing else are deleted."""

@@ -25,9 +25,10 @@ from strandline.codec.record_batch import (
     MAGIC,
     PREFIX_SIZE,
     HeaderFields,
+    is_marker,
 )
 from strandline.errors import CorruptLog
-from strandline.log.disk import File
+from strandline.log.disk import Buffer, File
 from strandline.log.rolling import RELATIVE_OFFSET_MAX
 from strandline.log.segment import Segment
 
@@ -42,7 +43,7 @@ def recover_segment(
     next_offset: int,
     is_followed: bool,
     leader_epochs: Iterable[int],
-    on_batch: Callable[[HeaderFields], None],
+    on_batch: Callable[[HeaderFields, Buffer | None, Segment], None],
     last_epoch: int = -1,
 ) -> int:
     """Check every batch of `segment`, rebuild its indexes, cut a torn tail; the offset after its last batch.
@@ -85,7 +86,7 @@ def recover_segment(
         batch_size = header[1] + PREFIX_SIZE
         last_offset = header[0] + header[6]
         segment.note_batch(header[0], last_offset, header[8], position, batch_size)
-        on_batch(header)
+        on_batch(header, buffer[at : at + batch_size] if is_marker(header) else None, segment)
         epochs.add(header[2])
         next_offset = last_offset + 1
         position += batch_size

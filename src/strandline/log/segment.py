@@ -16,6 +16,7 @@ from strandline.codec.record_batch import HEADER, HEADER_SIZE, PREFIX_SIZE, Batc
 from strandline.errors import CorruptLog
 from strandline.log.disk import Buffer, Disk, File
 from strandline.log.index import OffsetIndex, TimeIndex
+from strandline.log.transaction_index import AbortedTransaction, TransactionIndex
 
 if TYPE_CHECKING:
     from strandline.log.open_files import OpenFiles
@@ -47,6 +48,7 @@ class Segment:
         "_index",
         "_run",
         "_time_index",
+        "_transaction_index",
         "base_offset",
         "bytes_since_index_entry",
         "created_ms",
@@ -54,6 +56,7 @@ class Segment:
         "dirty",
         "disk",
         "first_timestamp_ms",
+        "has_transaction_index",
         "index_interval_bytes",
         "index_written_bytes",
         "is_active",
@@ -70,6 +73,7 @@ class Segment:
         "tail_start",
         "time_index_written_bytes",
         "touched",
+        "transaction_index_written_bytes",
         "want_flush",
     )
 
@@ -110,10 +114,14 @@ class Segment:
         self.tail_start = base_offset
         self.index_written_bytes = 0
         self.time_index_written_bytes = 0
+        self.transaction_index_written_bytes = 0
+        self.has_transaction_index = False
+        """Whether there is a file of aborted transactions, or will be: most segments have none."""
         self._file: File | None = None
         self._run: Callable[[Callable[[], None]], object] | None = None
         self._index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
+        self._transaction_index: TransactionIndex | None = None
 
     # Files
 
@@ -136,6 +144,7 @@ class Segment:
         if not self.is_active:
             self._index = None
             self._time_index = None
+            self._transaction_index = None
 
     def create(self, *, size_bytes: int = 0) -> None:
         """Make the files of a new, empty, active segment; its file is given `size_bytes` at once."""
@@ -165,6 +174,28 @@ class Segment:
             self.file()
         return self._time_index
 
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        """Of a segment that has none, an empty one. CorruptLog if the file cannot be one."""
+        index = self._transaction_index
+        if index is None:
+            path = self.path.with_suffix(TRANSACTION_INDEX_SUFFIX)
+            data = self.disk.read_whole(path) if self.has_transaction_index and self.disk.exists(path) else b""
+            index = self._transaction_index = TransactionIndex.parse(data, base_offset=self.base_offset)
+            if self.has_transaction_index:
+                self.file()
+        return index
+
+    def load_transaction_index(self, *, may_block: bool) -> TransactionIndex:
+        if self._transaction_index is None and self.has_transaction_index and not may_block:
+            raise ColdRead
+        return self.transaction_index
+
+    def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """A marker in this segment aborted a transaction."""
+        self.transaction_index.append(aborted)
+        self.has_transaction_index = True
+
     def load_indexes(self, *, may_block: bool) -> None:
         """See to it that both indexes are in memory. Reading them may take a disk, so a loop leaves it to a thread."""
         if self._index is None or self._time_index is None:
@@ -176,6 +207,7 @@ class Segment:
         """Forget indexes and end; `note_batch` learns them again, then `rewrite_indexes` writes them out."""
         self._index = OffsetIndex()
         self._time_index = TimeIndex()
+        self._transaction_index = TransactionIndex()
         self.size_bytes = 0
         self.max_timestamp_ms = -1
         self.offset_of_max_timestamp = self.base_offset
@@ -207,8 +239,10 @@ class Segment:
         """Write the index files anew, as memory knows them."""
         self.index_written_bytes = self._rewrite(INDEX_SUFFIX, self.index)
         self.time_index_written_bytes = self._rewrite(TIME_INDEX_SUFFIX, self.time_index)
+        if self.has_transaction_index:
+            self.transaction_index_written_bytes = self._rewrite(TRANSACTION_INDEX_SUFFIX, self.transaction_index)
 
-    def _rewrite(self, suffix: str, index: OffsetIndex | TimeIndex) -> int:
+    def _rewrite(self, suffix: str, index: OffsetIndex | TimeIndex | TransactionIndex) -> int:
         data = index.to_bytes()
         file = self.disk.open(self.path.with_suffix(suffix), create=True)
         try:
@@ -225,6 +259,10 @@ class Segment:
         self.time_index_written_bytes += self._append_to(
             TIME_INDEX_SUFFIX, self.time_index_written_bytes, self.time_index.unwritten
         )
+        if self.has_transaction_index:
+            self.transaction_index_written_bytes += self._append_to(
+                TRANSACTION_INDEX_SUFFIX, self.transaction_index_written_bytes, self.transaction_index.unwritten
+            )
 
     def _append_to(self, suffix: str, position: int, entries: bytearray) -> int:
         """Write `entries` at `position` of an index file and forget them; how many bytes they were."""
@@ -315,6 +353,7 @@ class Segment:
         self.size_bytes = position
         self.index.truncate(next_offset - self.base_offset, position)
         self.time_index.truncate(next_offset - self.base_offset)
+        self.transaction_index.truncate(next_offset)
         self.tail_offsets = []
         self.tail_positions = []
         self.dirty = True
@@ -363,6 +402,15 @@ class Segment:
             at += header.length + PREFIX_SIZE
         if at == 0:
             raise CorruptLog(f"{self.path}: {len(chunk)} bytes at position {position} are no record batch")
+
+    def offset_behind(self, position: int, *, may_block: bool) -> int | None:
+        """An offset behind all records that begin before `position`, and not far; None if only the end is known."""
+        tail = self.tail_positions
+        if tail and position >= tail[0]:
+            at = bisect_left(tail, position)
+            return self.tail_offsets[at] if at < len(tail) else None
+        self.load_indexes(may_block=may_block)
+        return self.index.offset_behind(position, self.base_offset)
 
     def batch_size_at(self, position: int, *, may_block: bool) -> int:
         """The size of the batch at `position`."""

@@ -16,17 +16,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from crc32c import crc32c
-
 from strandline.codec.record_batch import (
     CONTROL,
-    CRC_START,
     HEADER,
     HEADER_SIZE,
-    LOG_APPEND_TIME,
     TRANSACTIONAL,
     HeaderFields,
     check_batch,
+    stamp_append_time,
 )
 from strandline.errors import (
     BatchTooLarge,
@@ -34,31 +31,35 @@ from strandline.errors import (
     InvalidBatch,
     InvalidTimestamp,
     NotLeader,
-    RequestError,
     StrandlineError,
 )
 from strandline.log.flusher import Flusher
 from strandline.log.partition_log import PartitionLog
+from strandline.partition.internal_appends import InternalAppends, InternalCommit
 from strandline.partition.producers import Producers
-from strandline.partition.reading import ReadablePartition
 from strandline.partition.reencoding import opened_now
+from strandline.partition.transactions import check_kind, check_outside, check_transactional
 from strandline.partition.turnstile import Turnstile
+from strandline.partition.verification import VerificationGuard
 from strandline.partition.waiting import AdvanceListener, AppendListener, CommitListener
 from strandline.replication.in_sync import InSyncReplicas, IsEligible, Proposal
 from strandline.topic_config import TopicConfig
 
-_ATTRIBUTES_AT: Final = 21
-_MAX_TIMESTAMP_AT: Final = 35
-_CRC_AT: Final = 17
-_NOT_FOR_CLIENTS: Final = CONTROL | TRANSACTIONAL
+_NOT_PLAIN: Final = CONTROL | TRANSACTIONAL
 NO_LEADER: Final = -1
+LOOK_BYTES: Final = 1 << 40
+"""What readers are told who are to look, whatever number of bytes they wait for."""
 
 
 def _nobody(*_: object) -> None:
     """Where a partition stands alone, nobody is to be told."""
 
 
-class Partition(ReadablePartition):
+def _always() -> bool:
+    return True
+
+
+class Partition(InternalAppends):
     __slots__ = (
         "_unseen_bytes",
         "advance_listeners",
@@ -66,23 +67,18 @@ class Partition(ReadablePartition):
         "batches_in",
         "bytes_in",
         "bytes_out",
-        "config",
         "epoch_start_offset",
         "flush_before_ack",
         "flusher",
         "in_sync",
-        "in_sync_count",
         "is_internal",
-        "is_leader",
         "is_watched",
-        "leader_id",
         "on_failed",
         "on_lag",
         "on_proposal",
         "opened_at_offset",
         "opens_batches",
         "partition_epoch",
-        "producers",
         "waiting_flushes",
         "waiting_produces",
         "waiting_trims",
@@ -130,6 +126,7 @@ class Partition(ReadablePartition):
         """Told that replicas may be behind: `look_after` is to be called from time to time while `is_watched`."""
         self.on_failed: Callable[[Partition, StrandlineError], object] = _nobody
         """Told that the log failed, and that nobody is served here any longer."""
+        self.verifies_transactions = _always
         self.is_watched = False
         self.waiting_produces: deque[tuple[int, CommitListener]] = deque()
         self.waiting_flushes: deque[tuple[int, CommitListener]] = deque()
@@ -145,6 +142,7 @@ class Partition(ReadablePartition):
             self.high_watermark = log.flushed_offset if self.flush_before_ack else log.log_end_offset
         else:
             self.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        self._learn_undecided()
         log.on_flushed = self._on_flushed
         log.on_failed = self._on_failed
         log.on_flush_wanted = self._on_flush_wanted
@@ -265,7 +263,7 @@ class Partition(ReadablePartition):
         waiting = list(self.waiting_produces)
         self.waiting_produces.clear()
         for commits_at, listener in waiting:
-            if isinstance(listener, _InternalCommit):
+            if isinstance(listener, InternalCommit):
                 self.waiting_produces.append((commits_at, listener))
             else:
                 listener.on_commit(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
@@ -376,11 +374,20 @@ class Partition(ReadablePartition):
 
     # Writing
 
-    def append(self, batch: memoryview | bytearray, now_ms: int, *, is_opened: bool = False) -> tuple[int, int, int]:
+    def append(
+        self,
+        batch: memoryview | bytearray,
+        now_ms: int,
+        *,
+        is_opened: bool = False,
+        guard: VerificationGuard | None = None,
+    ) -> tuple[int, int, int]:
         """Store a producer's batch: (base offset, the high watermark that commits it, append time or -1).
 
         A batch that is here already is not stored again; the producer is told where it is. Raises StrandlineError with
         nothing changed; OpensLater if the batch must go through a `Reencoder` first and come back with `is_opened`.
+        `guard` is what `begin_verification` returned, if the request names a transaction, and the coordinator, if it
+        was to be asked, has said yes.
         """
         if self.log.failure is not None:
             # Before anything else: a retry of a batch that is here would wait for a high watermark that moves no more.
@@ -393,21 +400,23 @@ class Partition(ReadablePartition):
             raise BatchTooLarge(
                 f"a batch of {len(batch)} bytes; max.message.bytes of {self.topic} is {config.max_message_bytes}"
             )
-        if header[5] & _NOT_FOR_CLIENTS:
-            if header[5] & CONTROL:
-                raise InvalidBatch("clients may not write control batches")
-            # Kafka's code for transactional records in a request that names no transaction; there are none here yet.
-            raise RequestError(
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records outside a transaction"
-            )
+        producers = self.producers
         producer_id = header[9]
+        is_transactional = header[5] & _NOT_PLAIN
+        if is_transactional:
+            check_kind(header, guard)
         if producer_id >= 0:
             base_sequence = header[11]
             if base_sequence < 0:
                 raise InvalidBatch("a producer id without a sequence")
-            known = self.producers.check(
-                producer_id, header[10], base_sequence, (base_sequence + header[6]) & 0x7FFFFFFF
-            )
+            if is_transactional:
+                known = check_transactional(producers, header, guard, verifies=self.verifies_transactions)
+            elif producers.open_transactions:
+                known = check_outside(producers, header)
+            else:
+                known = producers.check(
+                    producer_id, header[10], base_sequence, (base_sequence + header[6]) & 0x7FFFFFFF
+                )
             if known is not None:
                 return known, known + header[6] + 1, -1
         if self.opens_batches and not is_opened:
@@ -429,7 +438,9 @@ class Partition(ReadablePartition):
         base_offset = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         last_offset = base_offset + header[6]
         if producer_id >= 0:
-            self.producers.note(producer_id, header[10], header[11], last_offset, header[6], header[8])
+            producers.note(producer_id, header[10], header[11], last_offset, header[6], header[8])
+            if is_transactional:
+                producers.note_transactional(producer_id, base_offset)
         self._appended(len(batch))
         return base_offset, last_offset + 1, append_time_ms
 
@@ -439,22 +450,6 @@ class Partition(ReadablePartition):
             header: HeaderFields = HEADER.unpack_from(batch)
             if header[9] >= 0 and header[11] >= 0:
                 self.producers.note_refused(header[9], header[10], header[11])
-
-    def append_internal(self, batch: bytes, on_committed: Callable[[Exception | None], None]) -> None:
-        """Store a batch of the node's own (a coordinator's records), and call back when it is committed."""
-        if not self.is_leader:
-            raise NotLeader(f"{self.topic}-{self.index} is led by node {self.leader_id}")
-        if self.is_under_min_in_sync:
-            raise RequestError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.in_sync_count} replicas are in sync: {self!r}")
-        owned = bytearray(batch)
-        header: HeaderFields = HEADER.unpack_from(owned)
-        base_offset = self.log.append(owned, header, leader_epoch=self.leader_epoch, now_ms=self.runtime.now_ms())
-        self._appended(len(owned))
-        commits_at = base_offset + header[6] + 1
-        if self.high_watermark >= commits_at:
-            on_committed(None)
-        else:
-            self.when_committed(commits_at, _InternalCommit(on_committed))
 
     def read_all(self) -> Iterator[bytes]:
         """Every batch of the log, for a coordinator that loads its state."""
@@ -506,6 +501,11 @@ class Partition(ReadablePartition):
         if high_watermark <= self.high_watermark:
             return
         self.high_watermark = high_watermark
+        completed = self.producers.completed
+        if completed and completed[0][0] < high_watermark:
+            self.producers.on_high_watermark(high_watermark)
+            # With a marker all that its transaction held back may be seen, however few bytes came last.
+            self._unseen_bytes = LOOK_BYTES
         waiting = self.waiting_produces
         while waiting and waiting[0][0] <= high_watermark:
             waiting.popleft()[1].on_commit(0)
@@ -550,6 +550,7 @@ class Partition(ReadablePartition):
             # Only after an unclean election, or where the leader's log begins later: readers are told by the epoch.
             self.high_watermark = max(log.log_start_offset, min(self.high_watermark, log.log_end_offset))
             self._send_away(self.advance_listeners)
+        self._learn_undecided()
 
     def on_fetched(self, size_bytes: int, record_count: int) -> None:
         """A follower's log has grown. What was fetched came in at the leader, and is counted there."""
@@ -568,22 +569,3 @@ class Partition(ReadablePartition):
 def _serve(waiting: deque[tuple[int, CommitListener]], offset: int) -> None:
     while waiting and waiting[0][0] <= offset:
         waiting.popleft()[1].on_commit(0)
-
-
-class _InternalCommit:
-    __slots__ = ("_on_committed",)
-
-    def __init__(self, on_committed: Callable[[Exception | None], None]) -> None:
-        self._on_committed = on_committed
-
-    def on_commit(self, error_code: int) -> None:
-        self._on_committed(RequestError(ErrorCode(error_code), "the append was not committed") if error_code else None)
-
-
-def stamp_append_time(batch: memoryview | bytearray, header: HeaderFields, now_ms: int) -> HeaderFields:
-    """LogAppendTime: the header says so and carries the broker's time, so the CRC is made anew."""
-    attributes = header[5] | LOG_APPEND_TIME
-    batch[_ATTRIBUTES_AT : _ATTRIBUTES_AT + 2] = attributes.to_bytes(2, "big")
-    batch[_MAX_TIMESTAMP_AT : _MAX_TIMESTAMP_AT + 8] = now_ms.to_bytes(8, "big")
-    batch[_CRC_AT : _CRC_AT + 4] = crc32c(memoryview(batch)[CRC_START:]).to_bytes(4, "big")
-    return HEADER.unpack_from(batch)

@@ -1,10 +1,15 @@
-"""What a partition remembers of each idempotent producer, so that a retry is told its old offset and stored once.
+"""What a partition remembers of each producer: its sequences, so that a retry is told its old offset and stored once,
+and its transaction, so that no reader who wants committed records sees the others.
 
 Of every producer id the epoch and the last ten batches are kept. A client has at most five requests in flight, and
 Kafka keeps five. But Kafka begins a request when the one before is answered; here those of a connection wait side by
 side. So the first may time out while the four after it are acknowledged, and when it is sent again, with more behind
 it, and those answers are lost, it lies further back than five.
-All of it follows from the log's batch headers; a `.snapshot` file at each roll saves reading the log from its start.
+
+A transaction is open from its first batch until its marker, and counts as undecided until that marker is committed:
+`first_unstable_offset` is where the first of these begins. Moves of the high watermark are told by `on_high_watermark`.
+
+All of it follows from the log; a `.snapshot` file at each roll saves reading the log from its start.
 
     .snapshot   version int16 = 1, crc uint32 (CRC-32C of what follows), entry count int32, then per producer:
                 producer id int64, epoch int16, last sequence int32, last offset int64, offset delta int32,
@@ -14,47 +19,98 @@ All of it follows from the log's batch headers; a `.snapshot` file at each roll 
 from __future__ import annotations
 
 import struct
+from collections import deque
 from typing import Final
 
 from crc32c import crc32c
 
-from strandline.codec.record_batch import CONTROL, TRANSACTIONAL, HeaderFields
+from strandline.codec.record_batch import TRANSACTIONAL, Buffer, HeaderFields
+from strandline.codec.transaction_marker import parse_marker
 from strandline.errors import CorruptLog, DuplicateSequence, InvalidProducerEpoch, OutOfOrderSequence
+from strandline.log.transaction_index import AbortedTransaction
+from strandline.partition.verification import Verifications
 
 BATCHES_KEPT: Final = 10
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 _HALF: Final = 1 << 30
 NO_SEQUENCE: Final = -1
 NO_EPOCH: Final = -1
+ALL_STABLE: Final = 1 << 63
+"""Where the first undecided transaction begins if there is none: behind every offset."""
 SNAPSHOT_VERSION: Final = 1
 REFUSED_MAX: Final = 1000
 """Producers without a batch in the log of which it is remembered what they were refused; the oldest are forgotten."""
 _PREFIX = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
+_DELTA_AT: Final = 32
+_OFFSET_AT: Final = 63
 
 
 class ProducerEntry:
-    """One producer; `batches`, oldest first: (first sequence, last sequence, last offset, offset delta, timestamp)."""
+    """One producer.
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp_ms", "restored", "transaction_first_offset")
+    A batch is kept as one number: its last offset, offset delta and last sequence plus one, side by side. Ten thousand
+    producers may be known to one partition, and a tuple of numbers is four times as large.
+    """
+
+    __slots__ = ("coordinator_epoch", "epoch", "last_sequence", "last_timestamp_ms", "packed", "restored")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.restored = False
-        self.batches: list[tuple[int, int, int, int, int]] = []
+        self.packed: list[int] = []
+        """Batches, oldest first."""
+        self.last_sequence = NO_SEQUENCE
+        """Of the newest batch."""
         self.last_timestamp_ms = -1
         self.coordinator_epoch = -1
-        self.transaction_first_offset = -1
+
+    @property
+    def batches(self) -> list[tuple[int, int, int, int]]:
+        """Oldest first: (first sequence, last sequence, last offset, offset delta)."""
+        return [_unpack(each) for each in self.packed]
+
+    def find(self, base_sequence: int, last_sequence: int) -> int | None:
+        """The base offset of the batch with just these sequences, if it is known."""
+        for each in self.packed:
+            first, last, last_offset, delta = _unpack(each)
+            if first == base_sequence and last == last_sequence:
+                return last_offset - delta
+        return None
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.restored = False
+        self.packed.clear()
+        self.last_sequence = NO_SEQUENCE
+
+
+def _unpack(packed: int) -> tuple[int, int, int, int]:
+    last = (packed & 0xFFFFFFFF) - 1
+    delta = (packed >> _DELTA_AT) & SEQUENCE_MASK
+    return (last - delta) & SEQUENCE_MASK if last >= 0 else NO_SEQUENCE, last, packed >> _OFFSET_AT, delta
 
 
 class Producers:
-    __slots__ = ("entries", "refused")
+    __slots__ = ("completed", "entries", "first_unstable_offset", "open_transactions", "refused", "verifications")
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
         self.refused: dict[int, tuple[int, int]] = {}
         """Of producers that are not known: epoch and first sequence of a batch that was refused for now."""
+        self.open_transactions: dict[int, int] = {}
+        """Of producers whose transaction has no marker yet: the first offset of it; the earliest first."""
+        self.completed: deque[tuple[int, int]] = deque()
+        """Transactions whose marker is not known to be committed: (its offset, the first offset), both growing.
+
+        One that began later than another, whose marker is behind its own, is left out: it never is the one that counts.
+        """
+        self.first_unstable_offset = ALL_STABLE
+        self.verifications = Verifications()
+        """Who is being asked about, before a transaction begins here."""
+
+    # Sequences
 
     def check(self, producer_id: int, epoch: int, base_sequence: int, last_sequence: int) -> int | None:
         """Whether the batch may be appended: None, or the base offset that its first sending was given.
@@ -83,14 +139,13 @@ class Producers:
                     f"producer {producer_id} began epoch {epoch} with sequence {base_sequence}, not 0"
                 )
             return None
-        batches = entry.batches
-        newest = batches[-1][1] if batches else NO_SEQUENCE
+        newest = entry.last_sequence
         if base_sequence == (newest + 1) & SEQUENCE_MASK:
             return None
-        for first, last, last_offset, delta, _ in batches:
-            if first == base_sequence and last == last_sequence:
-                return last_offset - delta
-        if entry.restored and len(batches) < BATCHES_KEPT and (newest - last_sequence) & SEQUENCE_MASK < _HALF:
+        known = entry.find(base_sequence, last_sequence)
+        if known is not None:
+            return known
+        if entry.restored and 0 < len(entry.packed) < BATCHES_KEPT and (newest - last_sequence) & SEQUENCE_MASK < _HALF:
             # Every sequence up to the newest is in the log, but a snapshot keeps only the newest batch, so the offset
             # of this older one is not known any more. Clients take this code as a success without an offset.
             raise DuplicateSequence(f"producer {producer_id} sent sequence {base_sequence} again after a restart")
@@ -101,20 +156,19 @@ class Producers:
     def note(
         self, producer_id: int, epoch: int, base_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int
     ) -> None:
-        """Remember a batch that is in the log."""
+        """Remember a batch that is in the log. A coordinator's has no sequence."""
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(epoch)
             self.refused.pop(producer_id, None)
         elif entry.epoch != epoch:
-            entry.epoch = epoch
-            entry.batches.clear()
-        batches = entry.batches
-        batches.append(
-            (base_sequence, (base_sequence + offset_delta) & SEQUENCE_MASK, last_offset, offset_delta, timestamp_ms)
-        )
-        if len(batches) > BATCHES_KEPT:
-            del batches[0]
+            entry.begin_epoch(epoch)
+        last_sequence = (base_sequence + offset_delta) & SEQUENCE_MASK if base_sequence >= 0 else NO_SEQUENCE
+        packed = entry.packed
+        packed.append(last_offset << _OFFSET_AT | offset_delta << _DELTA_AT | last_sequence + 1)
+        if len(packed) > BATCHES_KEPT:
+            del packed[0]
+        entry.last_sequence = last_sequence
         entry.last_timestamp_ms = timestamp_ms
 
     def note_refused(self, producer_id: int, epoch: int, base_sequence: int) -> None:
@@ -125,41 +179,95 @@ class Producers:
         if len(self.refused) > REFUSED_MAX:
             del self.refused[next(iter(self.refused))]
 
+    # Transactions
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has a transaction open here, in this epoch."""
+        return producer_id in self.open_transactions and self.entries[producer_id].epoch == epoch
+
+    def note_transactional(self, producer_id: int, base_offset: int) -> None:
+        """A transactional batch of the producer is in the log, and was noted: it goes on with a transaction, or begins
+        one."""
+        self.verifications.end(producer_id)
+        if producer_id not in self.open_transactions:
+            self.open_transactions[producer_id] = base_offset
+            if base_offset < self.first_unstable_offset:
+                self.first_unstable_offset = base_offset
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Markers below it are committed, and what they decided is decided for good."""
+        completed = self.completed
+        while completed and completed[0][0] < high_watermark:
+            completed.popleft()
+        self._find_first_unstable()
+
+    def _find_first_unstable(self) -> None:
+        first = next(iter(self.open_transactions.values()), ALL_STABLE)
+        if self.completed and self.completed[0][1] < first:
+            first = self.completed[0][1]
+        self.first_unstable_offset = first
+
+    # Learning from the log
+
     def note_header(self, header: HeaderFields) -> None:
-        """Learn from a batch in the log, while recovering or following."""
-        producer_id, epoch, base_sequence = header[9], header[10], header[11]
+        """Learn from a batch of records in the log, while recovering or following."""
+        producer_id = header[9]
         if producer_id < 0:
             return
-        if header[5] & CONTROL:
-            # A transaction marker ends the producer's open transaction; it carries no sequence.
-            entry = self.entries.setdefault(producer_id, ProducerEntry(epoch))
-            if entry.epoch != epoch:
-                entry.epoch = epoch
-                entry.batches.clear()
-            entry.transaction_first_offset = -1
-            entry.last_timestamp_ms = header[8]
-            return
-        if base_sequence >= 0:
-            self.note(producer_id, epoch, base_sequence, header[0] + header[6], header[6], header[8])
-        if header[5] & TRANSACTIONAL:
-            entry = self.entries[producer_id]
-            if entry.transaction_first_offset < 0:
-                entry.transaction_first_offset = header[0]
+        is_transactional = header[5] & TRANSACTIONAL
+        if header[11] >= 0 or is_transactional:
+            self.note(producer_id, header[10], header[11], header[0] + header[6], header[6], header[8])
+        if is_transactional:
+            self.note_transactional(producer_id, header[0])
+
+    def note_marker(self, header: HeaderFields, batch: Buffer) -> AbortedTransaction | None:
+        """Learn from a control batch of a producer in the log: the transaction that it aborted, if it did.
+
+        It carries no sequence. Its epoch is the producer's from here on: whoever sends in an older one is fenced.
+        """
+        marker = parse_marker(batch)
+        if marker is None:
+            return None
+        producer_id, epoch, offset = header[9], header[10], header[0]
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = ProducerEntry(epoch)
+            self.refused.pop(producer_id, None)
+        elif entry.epoch != epoch:
+            entry.begin_epoch(epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp_ms = header[8]
+        self.verifications.end(producer_id)
+        first_offset = self.open_transactions.pop(producer_id, None)
+        if first_offset is None:
+            return None
+        completed = self.completed
+        while completed and completed[-1][1] > first_offset:
+            completed.pop()
+        completed.append((offset, first_offset))
+        self._find_first_unstable()
+        if marker.is_commit:
+            return None
+        stable_offset = next(iter(self.open_transactions.values()), offset + 1)
+        return AbortedTransaction(producer_id, first_offset, offset, stable_offset)
 
     def expire(self, *, before_ms: int) -> None:
         """Forget producers that wrote nothing since `before_ms` and hold no transaction open."""
         gone = [
             producer_id
             for producer_id, entry in self.entries.items()
-            if entry.last_timestamp_ms < before_ms and entry.transaction_first_offset < 0
+            if entry.last_timestamp_ms < before_ms and producer_id not in self.open_transactions
         ]
         for producer_id in gone:
             del self.entries[producer_id]
+        self.verifications.expire(before_ms=before_ms)
+
+    # Snapshots
 
     def snapshot(self) -> bytes:
         parts = [_COUNT.pack(len(self.entries))]
         for producer_id, entry in self.entries.items():
-            _, last, last_offset, delta, _ = entry.batches[-1] if entry.batches else (-1, -1, -1, 0, -1)
+            _, last, last_offset, delta = _unpack(entry.packed[-1]) if entry.packed else (-1, -1, -1, 0)
             parts.append(
                 _ENTRY.pack(
                     producer_id,
@@ -169,14 +277,17 @@ class Producers:
                     delta,
                     entry.last_timestamp_ms,
                     entry.coordinator_epoch,
-                    entry.transaction_first_offset,
+                    self.open_transactions.get(producer_id, -1),
                 )
             )
         body = b"".join(parts)
         return _PREFIX.pack(SNAPSHOT_VERSION, crc32c(body)) + body
 
     def restore(self, data: bytes) -> None:
-        """Take the state of a snapshot; CorruptLog if it is not one."""
+        """Take the state of a snapshot; CorruptLog if it is not one.
+
+        What it does not know is which markers lay above the high watermark: whoever restores learns these from the log.
+        """
         if len(data) < _PREFIX.size + _COUNT.size:
             raise CorruptLog(f"producer snapshot of {len(data)} bytes")
         version, crc = _PREFIX.unpack_from(data)
@@ -186,16 +297,26 @@ class Producers:
         (count,) = _COUNT.unpack_from(body)
         if count < 0 or len(body) != _COUNT.size + count * _ENTRY.size:
             raise CorruptLog(f"producer snapshot claims {count} entries in {len(body)} bytes")
-        self.entries.clear()
+        self.clear()
+        opened: list[tuple[int, int]] = []
         for at in range(_COUNT.size, len(body), _ENTRY.size):
             producer_id, epoch, last, offset, delta, timestamp, coordinator, first = _ENTRY.unpack_from(body, at)
             entry = self.entries[producer_id] = ProducerEntry(epoch)
             entry.restored = True
             entry.last_timestamp_ms = timestamp
             entry.coordinator_epoch = coordinator
-            entry.transaction_first_offset = first
-            if last >= 0:
-                entry.batches.append(((last - delta) & SEQUENCE_MASK, last, offset, delta, timestamp))
+            if first >= 0:
+                opened.append((first, producer_id))
+            if offset >= 0:
+                entry.packed.append(offset << _OFFSET_AT | delta << _DELTA_AT | last + 1)
+                entry.last_sequence = last
+        self.open_transactions.update((producer_id, first) for first, producer_id in sorted(opened))
+        self._find_first_unstable()
 
     def clear(self) -> None:
+        """Know nothing. Whoever is being asked about asks again: markers may have come and gone unseen."""
         self.entries.clear()
+        self.open_transactions.clear()
+        self.completed.clear()
+        self.first_unstable_offset = ALL_STABLE
+        self.verifications.clear()

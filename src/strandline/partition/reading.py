@@ -9,10 +9,12 @@ import uuid
 from typing import Final
 
 from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError
+from strandline.log.aborted import aborted_transactions
 from strandline.log.log_slice import LogSlice
 from strandline.log.partition_log import PartitionLog
 from strandline.log.time_lookup import Search, search_latest_time, search_time
 from strandline.partition.look_up import FoundCallback, LookUp
+from strandline.partition.producers import Producers
 from strandline.partition.turnstile import Turnstile
 from strandline.runtime import Runtime
 
@@ -21,7 +23,17 @@ ANY_EPOCH: Final = -1
 
 
 class ReadablePartition:
-    __slots__ = ("high_watermark", "index", "leader_epoch", "log", "runtime", "topic", "topic_id", "turnstile")
+    __slots__ = (
+        "high_watermark",
+        "index",
+        "leader_epoch",
+        "log",
+        "producers",
+        "runtime",
+        "topic",
+        "topic_id",
+        "turnstile",
+    )
 
     topic: str
     index: int
@@ -32,6 +44,7 @@ class ReadablePartition:
     """Where look-ups wait that must open a large batch."""
     high_watermark: int
     leader_epoch: int
+    producers: Producers
 
     @property
     def log_start_offset(self) -> int:
@@ -43,8 +56,13 @@ class ReadablePartition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where a read_committed reader may see: all of it, as long as there are no transactions."""
-        return self.high_watermark
+        """Up to where a read_committed reader may see: what is committed, and before the first transaction that is open
+        or whose marker is not committed yet."""
+        unstable, high_watermark = self.producers.first_unstable_offset, self.high_watermark
+        if unstable >= high_watermark:
+            return high_watermark
+        # The beginning of a transaction may have been deleted.
+        return max(unstable, self.log.log_start_offset)
 
     # Records
 
@@ -86,6 +104,15 @@ class ReadablePartition:
             may_block=may_block,
         )
 
+    def aborted_transactions(
+        self, start_offset: int, end_offset: int, *, may_block: bool = True
+    ) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions that have records between two offsets.
+
+        A few of others may be among them. Raises ColdRead if the page cache does not know and `may_block` is not set.
+        """
+        return aborted_transactions(self.log, start_offset, end_offset, may_block=may_block)
+
     def check_leader_epoch(self, epoch: int) -> None:
         """Fence a client whose idea of the leader is older than ours, or newer."""
         if epoch == ANY_EPOCH or epoch == self.leader_epoch:
@@ -110,25 +137,25 @@ class ReadablePartition:
 
     # Times
 
-    def offset_for_timestamp(self, timestamp_ms: int, callback: FoundCallback) -> None:
+    def offset_for_timestamp(self, timestamp_ms: int, callback: FoundCallback, *, committed_only: bool = False) -> None:
         """Find the first visible record at or after a time; `callback(found or None, error or None)`, perhaps later."""
         self._look_up(
             search_time(
                 list(self.log.segments),
                 timestamp_ms,
                 start_offset=self.log.log_start_offset,
-                limit_offset=self.high_watermark,
+                limit_offset=self.last_stable_offset if committed_only else self.high_watermark,
             ),
             callback,
         )
 
-    def max_timestamp_offset(self, callback: FoundCallback) -> None:
+    def max_timestamp_offset(self, callback: FoundCallback, *, committed_only: bool = False) -> None:
         """Find the first visible record with the largest timestamp."""
         self._look_up(
             search_latest_time(
                 list(self.log.segments),
                 start_offset=self.log.log_start_offset,
-                limit_offset=self.high_watermark,
+                limit_offset=self.last_stable_offset if committed_only else self.high_watermark,
                 end_offset=self.log.log_end_offset,
             ),
             callback,

@@ -15,6 +15,7 @@ from strandline.codec.message import encode
 from strandline.codec.messages.producer_snapshot import ProducerEntry as SnapshotEntry
 from strandline.codec.messages.producer_snapshot import ProducerSnapshot
 from strandline.codec.record_batch import HEADER, HeaderFields
+from strandline.codec.transaction_marker import encode_marker
 from strandline.errors import (
     CorruptLog,
     DuplicateSequence,
@@ -23,7 +24,7 @@ from strandline.errors import (
     OutOfOrderSequence,
     error_code,
 )
-from strandline.partition.producers import BATCHES_KEPT, Producers
+from strandline.partition.producers import ALL_STABLE, BATCHES_KEPT, Producers
 
 ID = 4001
 SEQUENCE_MAX = 2**31 - 1
@@ -218,12 +219,14 @@ def test_a_snapshot_comes_back_byte_by_byte(entries: list[SnapshotEntry]) -> Non
     producers.restore(data)
     assert producers.snapshot() == data
     for entry in entries:
-        known = producers.entries[entry.producer_id]
         first = (entry.last_sequence - entry.offset_delta) & SEQUENCE_MAX
         assert producers.check(entry.producer_id, entry.epoch, first, entry.last_sequence) == (
             entry.last_offset - entry.offset_delta
         )
-        assert known.transaction_first_offset == entry.current_txn_first_offset
+        assert producers.open_transactions.get(entry.producer_id, -1) == entry.current_txn_first_offset
+    opened = [entry.current_txn_first_offset for entry in entries if entry.current_txn_first_offset >= 0]
+    assert list(producers.open_transactions.values()) == sorted(opened)
+    assert producers.first_unstable_offset == min(opened, default=ALL_STABLE)
 
 
 def test_damaged_snapshots_are_refused() -> None:
@@ -317,10 +320,17 @@ def test_an_open_transaction_is_known_until_its_marker() -> None:
     producers = Producers()
     producers.note_header(header(0, offset=10, transactional=True))
     producers.note_header(header(1, offset=11, transactional=True))
-    assert producers.entries[ID].transaction_first_offset == 10
-    producers.note_header(header(-1, offset=12, transactional=True, control=True))
-    assert producers.entries[ID].transaction_first_offset == -1
+    assert producers.open_transactions == {ID: 10}
+    marker = encode_marker(ID, 3, is_commit=True, coordinator_epoch=5, timestamp_ms=1012)
+    fields: HeaderFields = HEADER.unpack_from(marker)
+    assert producers.note_marker((12, *fields[1:]), marker) is None
+    assert producers.open_transactions == {}
     assert producers.check(ID, 3, 2, 2) is None, "the marker has no sequence"
+    assert producers.first_unstable_offset == 10, "it may still be taken back"
+    producers.on_high_watermark(12)
+    assert producers.first_unstable_offset == 10
+    producers.on_high_watermark(13)
+    assert producers.first_unstable_offset == ALL_STABLE
 
 
 def test_idle_producers_are_forgotten_but_not_their_open_transactions() -> None:

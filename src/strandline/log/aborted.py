@@ -1,0 +1,50 @@
+"""Which aborted transactions a reader has to know of: the `.txnindex` files of a log, asked for a range of offsets."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from strandline.errors import DiskFailed
+
+if TYPE_CHECKING:
+    from strandline.log.log_slice import LogSlice
+    from strandline.log.partition_log import PartitionLog
+    from strandline.log.segment import Segment
+
+
+def aborted_transactions(
+    log: PartitionLog, start_offset: int, end_offset: int, *, may_block: bool
+) -> list[tuple[int, int]]:
+    """(producer id, first offset) of the aborted transactions that have records between two offsets.
+
+    Raises ColdRead if an index must be read first, and `may_block` is not set.
+    """
+    found: list[tuple[int, int]] = []
+    try:
+        for segment in aborted_segments(log, start_offset):
+            if segment.load_transaction_index(may_block=may_block).collect(start_offset, end_offset, found):
+                break
+    except OSError as error:
+        raise DiskFailed(f"{log.directory}: cannot read: {error.strerror}") from error
+    return found
+
+
+def aborted_in(log: PartitionLog, records: LogSlice, start_offset: int, *, may_block: bool) -> list[tuple[int, int]]:
+    """The same for records that a reader is sent who began at `start_offset`."""
+    if not log.has_aborted:
+        return []
+    segment = records.segment
+    end_offset = segment.offset_behind(records.position + records.size_bytes, may_block=may_block)
+    if end_offset is None:
+        at = bisect_right(log.base_offsets, segment.base_offset)
+        end_offset = log.base_offsets[at] if at < len(log.base_offsets) else log.log_end_offset
+    return aborted_transactions(log, start_offset, end_offset, may_block=may_block)
+
+
+def aborted_segments(log: PartitionLog, start_offset: int) -> list[Segment]:
+    """Those that may tell of transactions with records from `start_offset` on: a marker comes behind its records."""
+    if not log.has_aborted:
+        return []
+    at = max(0, bisect_right(log.base_offsets, start_offset) - 1)
+    return [segment for segment in log.segments[at:] if segment.has_transaction_index]

@@ -1,0 +1,78 @@
+"""A log's observer learns of every batch: while the log is recovered, followed, or read again after a cut."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from strandline.codec.record_batch import BatchHeader, HeaderFields, is_marker
+from strandline.log.disk import Buffer
+from strandline.log.segment import Segment
+
+if TYPE_CHECKING:
+    from strandline.log.partition_log import PartitionLog
+
+
+def learn(log: PartitionLog, header: HeaderFields, marker: Buffer | None, segment: Segment | None) -> None:
+    """Take note of a batch that is in the log already; of a marker all of it is given.
+
+    What a marker aborted is written down in `segment`; None if it stands there already.
+    """
+    if log.observer is not None and header[9] >= 0:
+        if marker is None:
+            log.observer.note_header(header)
+        else:
+            learn_marker(log, header, marker, segment)
+    if header[2] > log.leader_epochs.latest and log.leader_epochs.note(header[2], header[0]):
+        log.save_leader_epochs()
+
+
+def learn_marker(log: PartitionLog, header: HeaderFields, marker: Buffer, segment: Segment | None) -> None:
+    """A control batch of a producer is in the log: it may have ended a transaction."""
+    if log.observer is not None:
+        aborted = log.observer.note_marker(header, marker)
+        if aborted is not None and segment is not None:
+            segment.note_aborted(aborted)
+            log.has_aborted = True
+
+
+def relearn(log: PartitionLog, start_offset: int | None, end_offset: int | None) -> None:
+    """Show the observer the batches from `start_offset` (None: the first) up to `end_offset` (None: the last)."""
+    if log.observer is None:
+        return
+    start = log.learnt_from = log.base_offsets[0] if start_offset is None else start_offset
+    for segment, header, position in _headers(log, start, end_offset):
+        marker = segment.file().read_at(position, header.size_bytes) if is_marker(header) else None
+        learn(log, header, marker, None)
+
+
+def learn_markers(log: PartitionLog, high_watermark: int) -> None:
+    """See to it that the observer knows every marker from `high_watermark` on, and what it ended.
+
+    A snapshot knows only which transactions are open at its offset. If it was taken above the high watermark, and a
+    marker lies in between, the log is read again from an older one on.
+    """
+    learnt_from = log.learnt_from
+    if log.observer is None or learnt_from <= high_watermark:
+        return
+    for _, header, _ in _headers(log, high_watermark, learnt_from):
+        if is_marker(header) and header.base_offset < learnt_from:
+            relearn(log, log.snapshots.restore(at_most=high_watermark), None)
+            break
+
+
+def _headers(
+    log: PartitionLog, start_offset: int, end_offset: int | None
+) -> Iterator[tuple[Segment, BatchHeader, int]]:
+    """The batches from `start_offset` on: the segment of each, its header, and its place. Blocks on the disk.
+
+    Segments that begin at `end_offset` or behind are not looked into: they may be torn.
+    """
+    for segment in log.segments[max(0, bisect_right(log.base_offsets, start_offset) - 1) :]:
+        if end_offset is not None and segment.base_offset >= end_offset:
+            break
+        place = segment.index.position_before(max(0, start_offset - segment.base_offset))
+        for header, position in segment.headers(place, may_block=True):
+            if header.base_offset >= start_offset:
+                yield segment, header, position
