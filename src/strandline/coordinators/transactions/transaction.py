@@ -13,9 +13,8 @@ one step, so nothing is ever in them; they are names that a list of transactions
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from strandline.ids import TopicPartition
 
@@ -54,13 +53,15 @@ UNFINISHED: Final = (TransactionStatus.ONGOING, *PREPARED)
 """A transaction in one of these holds back readers of its partitions."""
 
 
+_NO_PARTITIONS: Final[dict[TopicPartition, None]] = {}
+
+
 def is_exhausted(epoch: int) -> bool:
     """Whether the next epoch is the one that no client gets."""
     return epoch >= EPOCH_LAST - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+class Transaction(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -73,7 +74,7 @@ class Transaction:
     """The id to go on with after this transaction, for the epochs of the present one are used up."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
     """The epoch that its owner gave up for the present one: with it, a request is one whose answer was lost."""
-    partitions: dict[TopicPartition, None] = field(default_factory=dict)
+    partitions: dict[TopicPartition, None] = _NO_PARTITIONS
     """Never changed in place."""
     start_ms: int = NOT_STARTED
     transaction_version: int = 0
@@ -91,15 +92,14 @@ class Transaction:
         self, producer_epoch: int, *, last_epoch: int, timeout_ms: int, now_ms: int, producer_id: int | None = None
     ) -> Transaction:
         """Its owner begins anew, or another one takes over: no transaction, and an epoch or an id of its own."""
-        return replace(
-            self,
+        return self._replace(
             producer_id=self.producer_id if producer_id is None else producer_id,
             previous_producer_id=self.producer_id,
             producer_epoch=producer_epoch,
             last_producer_epoch=last_epoch,
             timeout_ms=timeout_ms,
             status=TransactionStatus.EMPTY,
-            partitions={},
+            partitions=_NO_PARTITIONS,
             start_ms=NOT_STARTED,
             last_update_ms=now_ms,
             transaction_version=0,
@@ -107,8 +107,7 @@ class Transaction:
 
     def with_partitions(self, added: tuple[TopicPartition, ...], *, now_ms: int) -> Transaction:
         """The transaction goes on with more partitions, or begins with these."""
-        return replace(
-            self,
+        return self._replace(
             status=TransactionStatus.ONGOING,
             partitions={**self.partitions, **dict.fromkeys(added)},
             start_ms=self.start_ms if self.status is TransactionStatus.ONGOING else now_ms,
@@ -118,8 +117,7 @@ class Transaction:
 
     def fenced(self) -> Transaction:
         """The next epoch, which nobody is told: whoever has the present one is locked out."""
-        return replace(
-            self,
+        return self._replace(
             producer_epoch=min(self.producer_epoch + 1, EPOCH_LAST),
             last_producer_epoch=NO_PRODUCER_EPOCH,
         )
@@ -128,41 +126,31 @@ class Transaction:
         self, *, is_commit: bool, transaction_version: int, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
     ) -> Transaction:
         """The decision."""
-        ended = replace(
-            self,
+        raises_epoch = transaction_version >= 2
+        return self._replace(
             status=TransactionStatus.PREPARE_COMMIT if is_commit else TransactionStatus.PREPARE_ABORT,
+            producer_epoch=min(self.producer_epoch + 1, EPOCH_LAST) if raises_epoch else self.producer_epoch,
+            last_producer_epoch=self.producer_epoch if raises_epoch else self.last_producer_epoch,
+            next_producer_id=next_producer_id,
             start_ms=self.start_ms if self.status is TransactionStatus.ONGOING else now_ms,
             last_update_ms=now_ms,
             transaction_version=transaction_version,
-        )
-        if transaction_version < 2:
-            return ended
-        return replace(
-            ended,
-            producer_epoch=min(self.producer_epoch + 1, EPOCH_LAST),
-            last_producer_epoch=self.producer_epoch,
-            next_producer_id=next_producer_id,
         )
 
     def completed(self, *, now_ms: int) -> Transaction:
         """All markers of the decision are written."""
         assert self.is_prepared
-        ended = replace(
-            self,
-            status=TransactionStatus.COMPLETE_COMMIT if self.is_commit else TransactionStatus.COMPLETE_ABORT,
-            partitions={},
-            last_update_ms=now_ms,
-        )
-        if self.transaction_version < 2:
-            return ended
+        raised_epoch = self.transaction_version >= 2
         producer_id, producer_epoch = self.identity_after
-        return replace(
-            ended,
+        return self._replace(
+            status=TransactionStatus.COMPLETE_COMMIT if self.is_commit else TransactionStatus.COMPLETE_ABORT,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            previous_producer_id=self.producer_id,
-            last_producer_epoch=self.producer_epoch,
+            previous_producer_id=self.producer_id if raised_epoch else self.previous_producer_id,
+            last_producer_epoch=self.producer_epoch if raised_epoch else self.last_producer_epoch,
             next_producer_id=NO_PRODUCER_ID,
+            partitions=_NO_PARTITIONS,
+            last_update_ms=now_ms,
         )
 
     @property
