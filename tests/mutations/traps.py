@@ -113,6 +113,11 @@ TRAPS: dict[str, Trap] = {
         "what Kafka does when it loads a group",
         "whoever loads a group begins the sessions of its members anew",
     ),
+    "late-end": Trap(
+        "a late EndTxn commits or aborts the next transaction",
+        "KIP-890, KAFKA-17754, the Jepsen report on Bufstream",
+        "each end raises the epoch; what comes with the one before is a repetition or is fenced",
+    ),
     "raft-vote": Trap(
         "a voter votes twice in one epoch, or for a candidate whose log is behind",
         "Raft 5.2, 5.4.1",
