@@ -33,7 +33,7 @@ from strandline.coordinators.consumer_group import (
 from strandline.coordinators.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from strandline.coordinators.consumer_reconciliation import reconcile
 from strandline.coordinators.consumer_records import current_record, member_record
-from strandline.coordinators.consumer_static import replace_static_member
+from strandline.coordinators.consumer_static import own_from_now, replace_static_member
 from strandline.coordinators.consumer_target import maybe_assign, move_epoch
 from strandline.coordinators.events import JoinGroup, Record
 from strandline.coordinators.group_history import Happening
@@ -62,7 +62,7 @@ def join(
     records: list[Record] = []
     expels = expels_consumer(group, event.request)
     member = seat(group, event, records, turn, random, expels=expels)
-    proceed(group, member, event, subscription, records, turn, must_move=expels)
+    proceed(group, member, event, subscription, records, turn, expels=expels)
     classic = migration.downgrade(group, turn)
     if classic is not None:
         groups[group.group_id] = classic
@@ -151,21 +151,24 @@ def proceed(
     records: list[Record],
     turn: Turn,
     *,
-    must_move: bool,
+    expels: bool,
 ) -> None:
     """Take over what the member says of itself, move the group on if that changes it, and the member towards it."""
     has_changed, subscription_changed = take_over(group, member, event, subscription, turn)
     if has_changed:
         records.append(member_record(group.group_id, member))
-    if must_move:
+    if expels:
         # The target need not wait for its time: the member must not be let in with the epoch before.
         group.assignment_timestamp_ms = 0
-    must_move = must_move or subscription_changed
+    must_move = expels or subscription_changed
     if must_move or group.metadata_may_have_changed:
         records += move_epoch(group, turn, must_move=must_move)
     records += maybe_assign(group, turn)
+    if expels:
+        own_from_now(group, member)
     owned = owned_partitions(subscription, turn.topics)
-    if reconcile(group, member, turn.topics, owned=owned, subscription_changed=subscription_changed):
+    has_moved = reconcile(group, member, turn.topics, owned=owned, subscription_changed=subscription_changed)
+    if has_moved or expels:
         records.append(current_record(group.group_id, member))
     if records:
         turn.append(*records)

@@ -17,7 +17,6 @@ from uuid import UUID
 from strandline.codec.messages.consumer_group_heartbeat_request import TopicPartitions
 from strandline.coordinators.consumer_group import (
     INITIAL_ASSIGNMENT_EPOCH,
-    JOIN_EPOCH,
     ConsumerGroup,
     ConsumerMember,
     MemberState,
@@ -121,10 +120,6 @@ def _towards_target(
         wanted_set = frozenset(wanted)
         has = member.assigned.get(topic_id, {})
         kept = {partition: epoch for partition, epoch in has.items() if partition in wanted_set}
-        if member.member_epoch == JOIN_EPOCH:
-            # It took over the seat of another, and owns what that had from its own first epoch on. It may have had the
-            # seat before, and what it committed then must not count again.
-            kept = dict.fromkeys(kept, target_epoch)
         lost = {partition: epoch for partition, epoch in has.items() if partition not in wanted_set}
         missing = [partition for partition in wanted if partition not in has]
         # What the member itself is about to give up is as good as free: nobody else can have got it meanwhile.

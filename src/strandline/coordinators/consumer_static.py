@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from strandline.coordinators.consumer_fencing import cancel_timers, rebalance_key
-from strandline.coordinators.consumer_group import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup, ConsumerMember
+from strandline.coordinators.consumer_group import (
+    JOIN_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerGroup,
+    ConsumerMember,
+    Partitions,
+)
 from strandline.coordinators.consumer_records import (
     current_record,
     member_record,
@@ -22,9 +28,19 @@ def keep_seat(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
     member.member_epoch = STATIC_LEAVE_EPOCH
     # What it was giving up it has given up now: it has stopped. What it keeps is its successor's from the first epoch
     # that this one will have.
-    assigned = {topic_id: dict.fromkeys(partitions, JOIN_EPOCH) for topic_id, partitions in member.assigned.items()}
-    group.set_partitions(member, assigned=assigned, pending_revocation={})
+    group.set_partitions(member, assigned=since(member.assigned, JOIN_EPOCH), pending_revocation={})
     turn.append(current_record(group.group_id, member))
+
+
+def own_from_now(group: ConsumerGroup, member: ConsumerMember) -> None:
+    """What belongs to its seat is the member's own from the present epoch on; what it or others did before is past."""
+    assigned = since(member.assigned, group.assignment_epoch)
+    pending_revocation = since(member.pending_revocation, group.assignment_epoch)
+    group.set_partitions(member, assigned=assigned, pending_revocation=pending_revocation)
+
+
+def since(owned: Partitions, epoch: int) -> Partitions:
+    return {topic_id: dict.fromkeys(partitions, epoch) for topic_id, partitions in owned.items()}
 
 
 def replace_static_member(
