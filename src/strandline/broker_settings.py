@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from strandline.group_settings import GroupSettings
 from strandline.settings import (
     CLUSTER_WIDE,
     INT_MAX,
@@ -18,12 +17,13 @@ from strandline.settings import (
     text,
     words,
 )
+from strandline.transaction_settings import TransactionSettings
 
 MIB = 1024 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings(GroupSettings):
+class BrokerSettings(TransactionSettings):
     """The settings themselves. Every attribute is the setting of that name with underscores for dots."""
 
     # The wire.
@@ -252,12 +252,6 @@ class BrokerSettings(GroupSettings):
         "What each listener speaks, as `NAME:PROTOCOL`. Only PLAINTEXT is there yet: a listener for clients that is "
         "mapped to another, or named like one, stops the start.",
         update=PER_BROKER,
-    )
-    transaction_state_log_replication_factor: int = short(
-        "transaction.state.log.replication.factor", 3, at_least(1), "Replicas of `__transaction_state`.", effect=False
-    )
-    transaction_state_log_min_isr: int = integer(
-        "transaction.state.log.min.isr", 2, at_least(1), "In-sync replicas of `__transaction_state`.", effect=False
     )
     share_coordinator_state_topic_replication_factor: int = short(
         "share.coordinator.state.topic.replication.factor",

@@ -59,7 +59,6 @@ _DYNAMIC_WITHOUT_EFFECT: Final = frozenset(
         "remote.log.manager.follower.thread.pool.size",
         "remote.log.reader.threads",
         "share.coordinator.cached.buffer.max.bytes",
-        "transaction.partition.verification.enable",
     }
 )
 """Which of the settings without effect Kafka lets an administrator change while it runs."""

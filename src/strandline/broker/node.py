@@ -37,13 +37,14 @@ from strandline.partition.reencoding import Reencoder
 from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.controller import Controller
 from strandline.quorum.producer_ids import ProducerIds
-from strandline.quorum.topic_names import CONSUMER_OFFSETS
+from strandline.quorum.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from strandline.runtime import Runtime, TimerHandle
 
 if TYPE_CHECKING:
     from strandline.broker.group_driver import GroupDriver
     from strandline.broker.lag_sampler import LagSampler
     from strandline.broker.telemetry import Telemetry
+    from strandline.broker.transaction_driver import TransactionDriver
 
 log = logging.getLogger("strandline.node")
 
@@ -157,15 +158,26 @@ class Node:
 
         return groups_of_node(self)
 
+    @cached_property
+    def transactions(self) -> TransactionDriver:
+        """The transactions that this node coordinates. Their code is loaded after the node is ready, not before."""
+        from strandline.broker.transaction_driver import transactions_of_node
+
+        return transactions_of_node(self)
+
     def _on_led(self, partition: Partition) -> None:
-        """Groups whose partition is led from now on are loaded, so that members that are gone are noticed."""
+        """What is coordinated from now on is loaded: members may be gone, and transactions wait for their end."""
         if partition.topic == CONSUMER_OFFSETS and (self.is_ready or "groups" in self.__dict__):
             self.groups.stop_leading(partition.index)
             self.groups.load(partition.index)
+        elif partition.topic == TRANSACTION_STATE and (self.is_ready or "transactions" in self.__dict__):
+            self.transactions.begin_leading(partition.index)
 
     def _on_unled(self, partition: Partition) -> None:
         if partition.topic == CONSUMER_OFFSETS and "groups" in self.__dict__:
             self.groups.stop_leading(partition.index)
+        elif partition.topic == TRANSACTION_STATE and "transactions" in self.__dict__:
+            self.transactions.stop_leading(partition.index)
 
     def _on_topics_changed(self, names: tuple[str, ...]) -> None:
         if "groups" in self.__dict__:
@@ -193,6 +205,7 @@ class Node:
             self.runtime.call_soon(self._load_the_rest)
         else:
             _ = self.groups
+            self.transactions.load_led()
             self.lag.start()
 
     # What handlers ask
@@ -278,6 +291,8 @@ class Node:
             self.lag.close()
         if "groups" in self.__dict__:
             self.groups.close()
+        if "transactions" in self.__dict__:
+            self.transactions.close()
         self._drain(self.runtime.monotonic() + DRAIN_S_MAX, on_stopped)
 
     def _drain(self, deadline: float, on_stopped: Callable[[], object]) -> None:

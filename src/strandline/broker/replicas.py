@@ -97,6 +97,9 @@ class Replicas:
     def _broker_epoch(self) -> int:
         return self._node.lifecycle.broker_epoch
 
+    def _verifies_transactions(self) -> bool:
+        return self._node.config.transaction_partition_verification_enable
+
     def _write_recovery_points(self, on_done: Callable[[BaseException | None], object]) -> None:
         self._node.checkpoints.write_recovery_points(on_done)
 
@@ -296,6 +299,7 @@ class Replicas:
         opened.on_lag = self.in_sync.watch
         opened.on_proposal = self.in_sync.propose
         opened.on_failed = self._on_failed
+        opened.verifies_transactions = self._verifies_transactions
         opened.log.on_write_failed = self.health.on_write_failed
         self._note_flush_by_time(opened)
         return opened

@@ -144,6 +144,10 @@ def _table() -> list[Route]:
         Route(21, "DeleteRecords", (0, 2), 2, "k21_delete_records"),
         Route(22, "InitProducerId", (0, 5), 2, "k22_init_producer_id"),
         Route(23, "OffsetForLeaderEpoch", (2, 4), 4, "k23_offset_for_leader_epoch"),
+        Route(24, "AddPartitionsToTxn", (0, 5), 3, "k24_add_partitions_to_txn"),
+        Route(25, "AddOffsetsToTxn", (0, 4), 3, "k25_add_offsets_to_txn"),
+        Route(26, "EndTxn", (0, 5), 3, "k26_end_txn"),
+        Route(27, "WriteTxnMarkers", (1, 2), 1, "k27_write_txn_markers"),
         Route(32, "DescribeConfigs", (1, 4), 4, "k32_describe_configs", listeners=BOTH),
         Route(33, "AlterConfigs", (0, 2), 2, "k33_alter_configs", listeners=BOTH, is_forwarded=True),
         Route(35, "DescribeLogDirs", (1, 5), 2, "k35_describe_log_dirs"),
@@ -188,6 +192,8 @@ def _table() -> list[Route]:
         Route(62, "BrokerRegistration", (0, 4), 0, "k62_broker_registration", listeners=(CONTROLLER,), for_active=True),
         Route(63, "BrokerHeartbeat", (0, 2), 0, "k63_broker_heartbeat", listeners=(CONTROLLER,), for_active=True),
         Route(64, "UnregisterBroker", (0, 0), 0, "k64_unregister_broker", listeners=BOTH, is_forwarded=True),
+        Route(65, "DescribeTransactions", (0, 0), 0, "k65_describe_transactions"),
+        Route(66, "ListTransactions", (0, 2), 0, "k66_list_transactions"),
         Route(
             67, "AllocateProducerIds", (0, 0), 0, "k67_allocate_producer_ids", listeners=(CONTROLLER,), for_active=True
         ),

@@ -1,13 +1,17 @@
-"""Which partition of `__consumer_offsets` owns a group. Kafka's tools compute the same number."""
+"""Which partition of `__consumer_offsets` owns a group, and which of `__transaction_state` a transactional id.
+
+Kafka's tools compute the same numbers.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
 CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
 
 HASHES_CACHED_MAX = 8_192
-"""Group ids whose number is remembered. Every request asks for it, and each character costs."""
+"""Ids whose number is remembered. Every request asks for it, and each character costs."""
 
 
 @lru_cache(HASHES_CACHED_MAX)
@@ -21,5 +25,10 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_of_group(group_id: str, *, partition_count: int) -> int:
+    return partition_of_key(group_id, partition_count=partition_count)
+
+
+def partition_of_key(key: str, *, partition_count: int) -> int:
+    """The partition that owns a group id or a transactional id."""
     # Kafka clears the sign bit instead of taking the absolute value, since abs(-2**31) is still negative in Java.
-    return (java_string_hash(group_id) & 0x7FFFFFFF) % partition_count
+    return (java_string_hash(key) & 0x7FFFFFFF) % partition_count

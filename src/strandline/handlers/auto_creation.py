@@ -1,4 +1,4 @@
-"""Topics that come into being because somebody asks for them: by Metadata, or as the offsets topic of groups.
+"""Topics that come into being because somebody asks for them: by Metadata, or as an internal one.
 
 The controller is asked to create them, as by any client; then what it did becomes known to this node, a moment later if
 the controller is another one. Whoever asked waits for that moment, and not longer than `KNOWN_S_MAX`: its client asks
@@ -15,7 +15,7 @@ from strandline.codec.messages.create_topics_response import CreateTopicsRespons
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.context import Node
 from strandline.quorum.new_topics import NewTopic, internal_topic
-from strandline.quorum.topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS
+from strandline.quorum.topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
 
 VERSION: Final = 4
 """The last whose answer does not list the settings of every topic; nobody here would read them."""
@@ -69,15 +69,15 @@ def _wanted(node: Node, name: str) -> NewTopic | None:
     if name not in INTERNAL_TOPICS:
         return NewTopic(name)
     try:
-        return offsets_topic(node) if name == CONSUMER_OFFSETS else None
+        return coordinators_topic(node, name) if name in (CONSUMER_OFFSETS, TRANSACTION_STATE) else None
     except RequestError:
         # Too few brokers are registered. It is unknown until there are more, and whoever asked asks again.
         return None
 
 
-def offsets_topic(node: Node) -> NewTopic:
-    """The offsets topic of groups as it is to be created; RequestError that says why not yet."""
-    return internal_topic(CONSUMER_OFFSETS, image=node.image, config=node.config, voter_ids=node.metadata.voter_ids)
+def coordinators_topic(node: Node, name: str) -> NewTopic:
+    """The topic of groups or transactions as it is to be created; RequestError that says why not yet."""
+    return internal_topic(name, image=node.image, config=node.config, voter_ids=node.metadata.voter_ids)
 
 
 def _when_known(node: Node, names: list[str], then: Callable[[], object], *, until: float) -> None:

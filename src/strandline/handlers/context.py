@@ -92,6 +92,7 @@ class Node(Protocol):
     producer_ids: ProducerIds
     sessions: FetchSessions
     groups: Any
+    transactions: Any
     lag: Any
     telemetry: Any
     routes: Mapping[int, ApiRange]

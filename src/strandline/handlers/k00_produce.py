@@ -1,12 +1,12 @@
 """Produce, versions 3 to 13.
 
 Honoured: acks 0, 1 and all with `flush.mode` and `min.insync.replicas`, idempotent sequences, topics by name or id
-(13), the request's timeout, who leads instead (10). A batch with a transactional id is refused: transactions are not
-there yet. With acks=1 the leader's own copy decides, flushed if `flush.mode` says so; with acks=all the high watermark.
+(13), the request's timeout, who leads instead (10), transactions, to which partitions are added by writing to them
+(12). With acks=1 the leader's own copy decides, flushed if `flush.mode` says so; with acks=all the high watermark.
 
 A waiting Produce holds no bytes: its batches are in the log, only the results wait. The exceptions are a large batch
-that must be opened first (`compression.type`, compacted topics) and a request of more than 500 batches: they are
-copied, and `OpeningProduce` works them off.
+that must be opened first (`compression.type`, compacted topics), a request of more than 500 batches, and a batch that
+begins a transaction on its partition: they are copied, and `OpeningProduce` works them off.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ from strandline.errors import ErrorCode, NotLeader, RequestError, StrandlineErro
 from strandline.handlers.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
 from strandline.handlers.context import Connection, Exchange, Node
 from strandline.handlers.shares import gradually
+from strandline.handlers.transactional_produce import TransactionalProduce, Verdicts
 from strandline.partition.partition import Partition
 from strandline.partition.reencoding import OpensLater
+from strandline.partition.verification import VerificationGuard
 
 API_KEY: Final = 0
 VERSIONS: Final = (3, 13)
@@ -51,14 +53,21 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
     flexible = version >= FLEXIBLE_FROM
     results: list[PartitionResult] = []
     waits: list[tuple[Partition, int, int]] = []
-    if len(request.partitions) > PARTITIONS_PER_TURN_MAX:
+    transaction: TransactionalProduce | None = None
+    asks = False
+    if request.transactional_id is not None:
+        transaction = TransactionalProduce(request.transactional_id, version)
+        asks = transaction.look_at(node, request.partitions)
+    if asks or len(request.partitions) > PARTITIONS_PER_TURN_MAX:
         exchange = connection.begin(correlation_id, flexible_header=flexible)
-        OpeningProduce(node, connection, exchange, request, version, results, waits).begin_long(request)
+        opening = OpeningProduce(node, connection, exchange, request, version, results, waits, transaction)
+        opening.begin_long(request, asks=asks)
         return
-    to_open = _append_all(node, request, request.partitions, results, waits)
+    verdicts = None if transaction is None else transaction.verdicts
+    to_open = _append_all(node, request, request.partitions, results, waits, verdicts)
     if to_open is not None:
         exchange = connection.begin(correlation_id, flexible_header=flexible)
-        opening = OpeningProduce(node, connection, exchange, request, version, results, waits)
+        opening = OpeningProduce(node, connection, exchange, request, version, results, waits, transaction)
         opening.begin(to_open)
         return
     if acks == ACKS_NONE:
@@ -81,12 +90,13 @@ def _append_all(
     asked: Sequence[PartitionRecords],
     results: list[PartitionResult],
     waits: list[tuple[Partition, int, int]],
+    verdicts: Verdicts | None = None,
 ) -> list[tuple[Partition, memoryview, int]] | None:
     """Append some partitions of a request; what must be opened first is returned instead, with its place."""
     acks = request.acks
     now_ms = node.runtime.now_ms()
     to_open: list[tuple[Partition, memoryview, int]] | None = None
-    refusal = 0 if acks in _ACKS and request.transactional_id is None else _refusal(acks)
+    refusal = 0 if acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS
     topics = node.topics
     for topic, index, records in asked:
         partitions = topics.get(topic)
@@ -108,7 +118,12 @@ def _append_all(
                 node.count_error(API_KEY, ErrorCode.NOT_ENOUGH_REPLICAS)
                 results.append(PartitionResult(topic, index, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1))
                 continue
-            base_offset, commits_at, append_time_ms = partition.append(records, now_ms)
+            if verdicts is None:
+                base_offset, commits_at, append_time_ms = partition.append(records, now_ms)
+            else:
+                base_offset, commits_at, append_time_ms = _append_verified(
+                    partition, records, now_ms, verdicts.get((topic, index))
+                )
         except StrandlineError as error:
             if isinstance(error, WorldError):
                 partition.note_refused(records)
@@ -150,9 +165,18 @@ def _wait(
     pending.append(wait)
 
 
-def _refusal(acks: int) -> int:
-    """The code that a whole request is refused with that asks for other acks than there are, or for a transaction."""
-    return ErrorCode.INVALID_TXN_STATE if acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS
+def _append_verified(
+    partition: Partition,
+    batch: memoryview,
+    now_ms: int,
+    verdict: VerificationGuard | StrandlineError | None,
+    *,
+    is_opened: bool = False,
+) -> tuple[int, int, int]:
+    """Append a batch of a request that names a transaction."""
+    if isinstance(verdict, StrandlineError):
+        raise verdict
+    return partition.append(batch, now_ms, is_opened=is_opened, guard=verdict)
 
 
 def _why_not(node: Node, topic: str | bytes, index: int, partition: Partition | None) -> int:
@@ -223,13 +247,24 @@ class ProduceWait:
 
 
 class OpeningProduce:
-    """A Produce of which some batches are opened off the loop before they can be appended, or one of very many batches.
+    """A Produce that waits before it is appended: for batches that are opened off the loop, for the coordinator of its
+    transaction, or, with very many batches, for its turns.
 
     No later request of its connection is started meanwhile: what a producer sends next must not overtake it. A client
     that hangs up changes nothing, as with every Produce that was received whole.
     """
 
-    __slots__ = ("_connection", "_exchange", "_left", "_node", "_request", "_results", "_version", "_waits")
+    __slots__ = (
+        "_connection",
+        "_exchange",
+        "_left",
+        "_node",
+        "_request",
+        "_results",
+        "_transaction",
+        "_version",
+        "_waits",
+    )
 
     def __init__(
         self,
@@ -240,9 +275,11 @@ class OpeningProduce:
         version: int,
         results: list[PartitionResult],
         waits: list[tuple[Partition, int, int]],
+        transaction: TransactionalProduce | None,
     ) -> None:
         self._node = node
         self._connection = connection
+        self._transaction = transaction
         self._exchange = exchange
         self._request = ProduceRequest(request.transactional_id, request.acks, request.timeout_ms, [])
         """Without its records: they are views of a buffer that others will use."""
@@ -251,19 +288,32 @@ class OpeningProduce:
         self._waits = waits
         self._left = 0
 
-    def begin_long(self, request: ProduceRequest) -> None:
-        """Append a share of the partitions in each turn, then go on with those that must be opened."""
+    def begin_long(self, request: ProduceRequest, *, asks: bool) -> None:
+        """Ask the coordinator if need be, append a share of the partitions in each turn, then go on with those that
+        must be opened."""
         # Copied, because the buffer is for others as soon as we return.
         asked = [
             (topic, index, None if records is None else memoryview(bytearray(records)))
             for topic, index, records in request.partitions
         ]
+        if asks:
+            assert self._transaction is not None
+            self._transaction.ask(self._node, partial(self._append_long, asked))
+        else:
+            self._append_long(asked)
+
+    @property
+    def _verdicts(self) -> Verdicts | None:
+        return None if self._transaction is None else self._transaction.verdicts
+
+    def _append_long(self, asked: list[PartitionRecords]) -> None:
         to_open: list[tuple[Partition, memoryview, int]] = []
 
         def shares() -> Iterator[None]:
             for at in range(0, len(asked), PARTITIONS_PER_TURN_MAX):
                 some = asked[at : at + PARTITIONS_PER_TURN_MAX]
-                to_open.extend(_append_all(self._node, self._request, some, self._results, self._waits) or ())
+                opens = _append_all(self._node, self._request, some, self._results, self._waits, self._verdicts)
+                to_open.extend(opens or ())
                 yield
 
         gradually(self._node.runtime, shares(), lambda _: self.begin(to_open))
@@ -299,8 +349,10 @@ class OpeningProduce:
 
     def _append(self, partition: Partition, position: int, batch: bytearray) -> None:
         try:
-            base_offset, commits_at, append_time_ms = partition.append(
-                memoryview(batch), self._node.runtime.now_ms(), is_opened=True
+            result, verdicts = self._results[position], self._verdicts
+            verdict = None if verdicts is None else verdicts.get((result.topic, result.partition))
+            base_offset, commits_at, append_time_ms = _append_verified(
+                partition, memoryview(batch), self._node.runtime.now_ms(), verdict, is_opened=True
             )
         except StrandlineError as error:
             self._fail(position, error)

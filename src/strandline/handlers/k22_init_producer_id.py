@@ -1,16 +1,20 @@
 """InitProducerId (22), versions 0-5.
 
-Honoured: idempotent producers. Each request gets an id of its own with epoch 0, as in Kafka, even if it names an id
-and an epoch: to raise an epoch on request would let any client fence any other.
-Not yet: a transactional id is refused with UNSUPPORTED_VERSION, which clients take as final.
+Honoured: idempotent producers, each request of which gets an id of its own with epoch 0, as in Kafka, even if it names
+an id and an epoch: to raise an epoch on request would let any client fence any other. With a transactional id the
+coordinator answers: whoever had the id before is fenced, its open transaction is aborted first (the client hears
+CONCURRENT_TRANSACTIONS and asks again), and one that names its id and epoch goes on with the next epoch (KIP-360).
 """
 
 from __future__ import annotations
 
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
+from strandline.coordinators.call import Call
+from strandline.coordinators.transactions.events import InitProducerId
 from strandline.errors import ErrorCode, error_code
 from strandline.handlers.context import RequestContext
+from strandline.handlers.fenced_codes import fenced_code
 
 API_KEY = 22
 VERSIONS = (0, 5)
@@ -20,7 +24,7 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProdu
     if (request.producer_id == -1) != (request.producer_epoch == -1) or request.transactional_id == "":
         return _refusal(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        return _refusal(ErrorCode.UNSUPPORTED_VERSION)
+        return _ask_coordinator(context, request, request.transactional_id)
 
     def on_id(producer_id: int, error: BaseException | None) -> None:
         if error is not None:
@@ -30,6 +34,20 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProdu
 
     context.node.producer_ids.next(on_id)
     return None
+
+
+def _ask_coordinator(
+    context: RequestContext, request: InitProducerIdRequest, transactional_id: str
+) -> InitProducerIdResponse | None:
+    def shape(response: InitProducerIdResponse) -> InitProducerIdResponse:
+        response.error_code = fenced_code(response.error_code, api_key=API_KEY, version=context.api_version)
+        return response
+
+    call = Call(context.reply, refusal=_refusal, shape=shape)
+    event = InitProducerId(call, request, context.client_id or "", context.client_host)
+    context.node.transactions.submit(transactional_id, event)
+    response: InitProducerIdResponse | None = call.collect()
+    return response
 
 
 def _refusal(code: int) -> InitProducerIdResponse:

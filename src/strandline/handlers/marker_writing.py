@@ -36,7 +36,7 @@ def write_marker(node: Node, place: TopicPartition, marker: Marker, then: OnWrit
         then(ErrorCode.NONE if error is None else named(error_code(error)))
 
     if place.topic == CONSUMER_OFFSETS:
-        # Offsets that the coordinator has taken and not written yet belong before the marker: behind it they would begin
+        # What the group coordinator has taken and not written yet belongs before the marker: behind it, it would begin
         # a transaction that nobody ends.
         node.groups.flush(place.partition)
     try:

@@ -2,8 +2,9 @@
 
 Only what works is supported: `metadata.version`, the level of the records in the metadata log;
 `eligible.leader.replicas.version`, with which the controller remembers who may still lead when the in-sync set is
-empty; and `group.version`, with which groups may use the consumer protocol. The features that Kafka has beside these
-(transaction, share, streams) come with what they stand for.
+empty; `group.version`, with which groups may use the consumer protocol; and `transaction.version`, with which each end
+of a transaction raises the producer's epoch (2). The features that Kafka has beside these (share, streams) come with
+what they stand for.
 The log is always written in the newest level of `metadata.version`, so it can be raised to it (a directory of an older
 Kafka) and never lowered: a reader of the lower level could not read what is there already.
 """
@@ -24,6 +25,7 @@ from strandline.quorum.cluster_image import (
     GROUP_VERSION,
     METADATA_VERSION,
     RESOURCE_BROKER,
+    TRANSACTION_VERSION,
 )
 from strandline.quorum.new_topics import IN_SYNC_MIN
 
@@ -33,11 +35,13 @@ METADATA_VERSION_LEVEL_MIN: Final = 7
 """The oldest level that Apache Kafka 4.x reads."""
 ELIGIBLE_LEADER_REPLICAS_LEVEL: Final = 1
 GROUP_VERSION_LEVEL: Final = 1
+TRANSACTION_VERSION_LEVEL: Final = 2
 
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (METADATA_VERSION_LEVEL_MIN, METADATA_VERSION_LEVEL),
     ELIGIBLE_LEADER_REPLICAS: (0, ELIGIBLE_LEADER_REPLICAS_LEVEL),
     GROUP_VERSION: (0, GROUP_VERSION_LEVEL),
+    TRANSACTION_VERSION: (0, TRANSACTION_VERSION_LEVEL),
 }
 
 # How a level may move, in the numbers of the protocol.
@@ -63,6 +67,7 @@ def bootstrap_records(config: BrokerConfig) -> list[Any]:
         FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL),
         FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=ELIGIBLE_LEADER_REPLICAS_LEVEL),
         FeatureLevelRecord(name=GROUP_VERSION, feature_level=GROUP_VERSION_LEVEL),
+        FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=TRANSACTION_VERSION_LEVEL),
     ]
     in_sync_min = config.given.get(IN_SYNC_MIN)
     if in_sync_min is not None:

@@ -22,6 +22,7 @@ NO_LEADER_CHANGE: Final = -2
 METADATA_VERSION: Final = "metadata.version"
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 GROUP_VERSION: Final = "group.version"
+TRANSACTION_VERSION: Final = "transaction.version"
 
 # Directory ids that name no directory: in use but not told, to be chosen by the broker, gone.
 MIGRATING_DIRECTORY: Final = ZERO_UUID

@@ -14,7 +14,7 @@ from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
 from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, UNASSIGNED_DIRECTORY, ClusterImage
 from strandline.quorum.placement import place_replicas
-from strandline.quorum.topic_names import CONSUMER_OFFSETS
+from strandline.quorum.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 if TYPE_CHECKING:
     import random
@@ -88,25 +88,51 @@ def internal_topic(
     what it was made with. So a setting that was given is kept to the letter, as Kafka does. The default asks for no
     more replicas than there are nodes, and a voter that is no broker yet may be about to register as one.
     """
-    if name != CONSUMER_OFFSETS:
+    if name == CONSUMER_OFFSETS:
+        setting, factor = "offsets.topic.replication.factor", config.offsets_topic_replication_factor
+    elif name == TRANSACTION_STATE:
+        setting, factor = "transaction.state.log.replication.factor", config.transaction_state_log_replication_factor
+    else:
         raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is not created by this version.")
-    factor = config.offsets_topic_replication_factor
-    if "offsets.topic.replication.factor" not in config.given:
+    if setting not in config.given:
         factor = max(1, min(factor, len({*image.brokers, *voter_ids})))
     if len(image.brokers) < factor:
         raise RequestError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"{name} is to have {factor} replicas, and {len(image.brokers)} brokers are registered. It is created when "
-            "the others are, or with fewer if offsets.topic.replication.factor says so.",
+            f"the others are, or with fewer if {setting} says so.",
         )
+    make = _offsets_topic if name == CONSUMER_OFFSETS else _transaction_topic
+    return make(factor, config)
+
+
+def _offsets_topic(replication_factor: int, config: BrokerConfig) -> NewTopic:
     return NewTopic(
-        name=name,
+        name=CONSUMER_OFFSETS,
         partition_count=config.offsets_topic_num_partitions,
-        replication_factor=factor,
+        replication_factor=replication_factor,
         configs=(
             ("cleanup.policy", "compact"),
             ("compression.type", "producer"),
             ("segment.bytes", str(config.offsets_topic_segment_bytes)),
+        ),
+    )
+
+
+def _transaction_topic(replication_factor: int, config: BrokerConfig) -> NewTopic:
+    return NewTopic(
+        name=TRANSACTION_STATE,
+        partition_count=config.transaction_state_log_num_partitions,
+        replication_factor=replication_factor,
+        configs=(
+            ("cleanup.policy", "compact"),
+            ("compression.type", "uncompressed"),
+            # Markers follow a decision within a millisecond: one that a power cut takes back cannot be told to some
+            # partitions and not to others.
+            ("flush.mode", "ack"),
+            (IN_SYNC_MIN, str(config.transaction_state_log_min_isr)),
+            ("segment.bytes", str(config.transaction_state_log_segment_bytes)),
+            ("unclean.leader.election.enable", "false"),
         ),
     )
 

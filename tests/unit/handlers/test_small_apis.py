@@ -30,12 +30,17 @@ def test_api_versions_come_from_the_table_that_dispatches(version: int) -> None:
             ("eligible.leader.replicas.version", 1),
             ("group.version", 1),
             ("metadata.version", 30),
+            ("transaction.version", 2),
         ]
-        may_be_off = [("eligible.leader.replicas.version", 0, 1), ("group.version", 0, 1)] if version >= 4 else []
-        assert [(f.name, f.min_version, f.max_version) for f in answer.supported_features] == [
-            ("metadata.version", 7, 30),
-            *may_be_off,
-        ]
+        # Clients of version 3 may not be told of what begins with 0.
+        supported = [("metadata.version", 7, 30)]
+        if version >= 4:
+            supported += [
+                ("eligible.leader.replicas.version", 0, 1),
+                ("group.version", 0, 1),
+                ("transaction.version", 0, 2),
+            ]
+        assert [(f.name, f.min_version, f.max_version) for f in answer.supported_features] == supported
         assert answer.finalized_features_epoch >= 0
 
 
@@ -104,13 +109,23 @@ def test_a_coordinator_whose_broker_is_elsewhere() -> None:
 
 @pytest.mark.parametrize(
     ("key_type", "code"),
-    [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (2, ErrorCode.INVALID_REQUEST), (99, ErrorCode.INVALID_REQUEST)],
+    [(2, ErrorCode.INVALID_REQUEST), (99, ErrorCode.INVALID_REQUEST)],
 )
 def test_coordinators_that_are_not_there_yet(key_type: int, code: ErrorCode) -> None:
     node = NodeOfOne()
     assert [answer[0] for answer in find(node, 6, key_type)] == [code]
     assert [answer[0] for answer in find(node, 2, key_type)] == [code]
     assert not node.image.topics
+
+
+def test_transactional_ids_have_a_topic_and_coordinators_of_their_own() -> None:
+    node = NodeOfOne(transaction_state_log_num_partitions="3")
+    assert find(node, 6, 1, "payments") == [(ErrorCode.NONE, 1, *find(node, 6)[0][2:])]
+    topic = node.image.topics["__transaction_state"]
+    assert len(topic.partitions) == 3
+    overrides = topic.config_overrides
+    assert (overrides["flush.mode"], overrides["cleanup.policy"]) == ("ack", "compact")
+    assert overrides["min.insync.replicas"] == "2"
 
 
 def init(node: NodeOfOne, version: int = 5, **fields: Any) -> tuple[int, int, int]:
@@ -171,7 +186,6 @@ def test_a_failed_disk_gives_no_ids() -> None:
         ({"producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
         ({"producer_id": 5, "producer_epoch": 1}, ErrorCode.NONE),
         ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
-        ({"transactional_id": "payments"}, ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
 def test_what_a_producer_may_ask(fields: dict[str, Any], code: ErrorCode) -> None:

@@ -1,0 +1,318 @@
+"""Finds the shard of a transactional id and runs it: which partition of `__transaction_state`, loaded or not, led here.
+
+A shard is loaded as soon as this node leads its partition, since transactions end without anybody asking: markers of a
+decision are still to be written, and one that is open for too long is to be aborted. `hosted_shard` runs it,
+`marker_sender` has the markers written, `transaction_verification` asks about transactions that are coordinated here
+or elsewhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from strandline.broker.hosted_shard import HostedShard, InternalPartition, waiting_of
+from strandline.broker.marker_sender import MarkerSender
+from strandline.broker.transaction_verification import OnVerified, Place, TransactionVerification
+from strandline.broker_settings import BrokerSettings
+from strandline.codec.columns import Columns
+from strandline.coordinators.events import Record, Tell
+from strandline.coordinators.partitioning import TRANSACTION_STATE_TOPIC, partition_of_key
+from strandline.coordinators.transactions.events import (
+    AllocateProducerId,
+    MarkersWritten,
+    ProducerIdAllocated,
+    Request,
+    SendMarkers,
+)
+from strandline.coordinators.transactions.transaction_config import TransactionConfig
+from strandline.coordinators.transactions.transaction_shard import TransactionShard
+from strandline.errors import ErrorCode, error_code, named
+from strandline.handlers.auto_creation import create_missing
+from strandline.observability.log_lines import fields
+from strandline.quorum.cluster_image import TRANSACTION_VERSION
+from strandline.runtime import Runtime
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+    from strandline.partition.partition import Partition
+
+log = logging.getLogger("strandline.transactions")
+
+RELOAD_S: Final = 0.5
+"""How long after a failed append a shard is loaded anew; what failed is still to be done, and nobody may ask for it."""
+
+Hosted = HostedShard[TransactionShard]
+
+
+def transactions_of_node(node: Node) -> TransactionDriver:
+    """The transactions of a real node."""
+    topic = TransactionTopicOfNode(node)
+    driver = TransactionDriver(
+        node.runtime,
+        topic,
+        node.config,
+        next_producer_id=lambda then: node.producer_ids.next(then),
+        markers=MarkerSender(node),
+    )
+    driver.verification = TransactionVerification(node, driver)
+    return driver
+
+
+def transaction_config(settings: BrokerSettings, *, transaction_version: int) -> TransactionConfig:
+    return TransactionConfig(
+        timeout_ms_max=settings.transaction_max_timeout_ms,
+        id_expiration_ms=settings.transactional_id_expiration_ms,
+        id_expiration_check_interval_ms=settings.transaction_remove_expired_transaction_cleanup_interval_ms,
+        transaction_version=transaction_version,
+    )
+
+
+class CoordinatorPartition(InternalPartition, Protocol):
+    leader_epoch: int
+
+
+class TransactionTopic(Protocol):
+    """`__transaction_state` as this node sees it."""
+
+    def partition_count(self) -> int:
+        """Of the topic if it exists, else what it will be created with."""
+
+    def partition(self, index: int) -> CoordinatorPartition | None:
+        """The partition if this node leads it."""
+
+    def create(self) -> None:
+        """Have the topic created if it does not exist; returns at once."""
+
+    def transaction_version(self) -> int:
+        """The finalised level of the feature `transaction.version`."""
+
+
+class Markers(Protocol):
+    """Who has markers written."""
+
+    def send(self, index: int, markers: SendMarkers, on_written: Callable[[MarkersWritten], object]) -> None:
+        """Have them written until they are, and tell of each part."""
+
+    def drop(self, index: int) -> None:
+        """Forget all that a shard asked for: another coordinates."""
+
+    def close(self) -> None: ...
+
+
+class TransactionDriver:
+    verification: TransactionVerification
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        topic: TransactionTopic,
+        settings: BrokerSettings,
+        *,
+        next_producer_id: Callable[[Callable[[int, BaseException | None], object]], object],
+        markers: Markers,
+    ) -> None:
+        self._runtime = runtime
+        self._topic = topic
+        self._config = transaction_config(settings, transaction_version=topic.transaction_version())
+        self._next_producer_id = next_producer_id
+        self._markers = markers
+        self._hosted: dict[int, Hosted] = {}
+        self._closed = False
+
+    def configure(self, settings: BrokerSettings) -> None:
+        """Obey the settings of the node as they are now."""
+        self._obey(transaction_config(settings, transaction_version=self._topic.transaction_version()))
+
+    def _obey(self, config: TransactionConfig) -> None:
+        self._config = config
+        for hosted in self._hosted.values():
+            hosted.shard.config = config
+
+    # ---- requests
+
+    def partition_index(self, transactional_id: str) -> int:
+        """The partition whose leader coordinates the id; FindCoordinator answers with that leader."""
+        return partition_of_key(transactional_id, partition_count=self._topic.partition_count())
+
+    def ensure_topic(self) -> None:
+        self._topic.create()
+
+    def submit(self, transactional_id: str, event: Request) -> None:
+        """Hand a request to the id's shard; its token, a `Waiting`, is answered or refused exactly once."""
+        self.submit_to(self.partition_index(transactional_id), event)
+
+    def submit_to(self, index: int, event: Request) -> None:
+        """As `submit`, where the shard is known."""
+        hosted = self._hosted.get(index) or (None if self._closed else self._host(index))
+        if hosted is None:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if self._closed else ErrorCode.NOT_COORDINATOR
+            waiting_of(event.token).refuse(code)
+        elif hosted.is_loading:
+            waiting_of(event.token).refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        else:
+            if self._config.transaction_version != self._topic.transaction_version():
+                level = self._topic.transaction_version()
+                self._obey(dataclasses.replace(self._config, transaction_version=level))
+            hosted.submit(event)
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        places: Sequence[Place],
+        *,
+        adds: bool,
+        then: OnVerified,
+    ) -> None:
+        """Whether these partitions are in the producer's open transaction, wherever it is coordinated."""
+        self.verification.verify(transactional_id, producer_id, producer_epoch, places, adds=adds, then=then)
+
+    # ---- looking
+
+    def led_indexes(self) -> list[int]:
+        """The partitions whose transactions this node coordinates."""
+        if self._closed:
+            return []
+        return [index for index in range(self._topic.partition_count()) if self._topic.partition(index) is not None]
+
+    def when_loaded(self, index: int, then: Callable[[TransactionShard | None], object]) -> None:
+        """Call `then` with the shard, to look at and not to touch, now or when it is loaded; None if it is not led."""
+        hosted = self._hosted.get(index) or (None if self._closed else self._host(index))
+        if hosted is None:
+            then(None)
+        else:
+            hosted.when_loaded(lambda is_loaded: then(hosted.shard if is_loaded else None))
+
+    def loaded_shards(self) -> list[TransactionShard]:
+        """All that are loaded, to look at and not to touch."""
+        return [hosted.shard for hosted in self._hosted.values() if not hosted.is_loading]
+
+    def ids_of(self, index: int) -> tuple[str, ...]:
+        """The transactional ids that a shard knows; none if it is not loaded here."""
+        hosted = self._hosted.get(index)
+        return () if hosted is None or hosted.is_loading else tuple(hosted.shard.transactions)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether the load of some shard has begun and not ended."""
+        return any(hosted.is_loading for hosted in self._hosted.values())
+
+    # ---- leading
+
+    def load(self, index: int) -> bool:
+        """Begin to load a shard; False if that has happened before, or if it is not led here."""
+        if self._closed or index in self._hosted:
+            return False
+        return self._host(index) is not None
+
+    def load_led(self) -> None:
+        """Load all that are led here, one in each turn of the loop."""
+        self._load_next(iter(self.led_indexes()))
+
+    def _load_next(self, indexes: Iterator[int]) -> None:
+        for index in indexes:
+            if self.load(index):
+                self._runtime.call_soon(self._load_next, indexes)
+                return
+
+    def begin_leading(self, index: int) -> None:
+        """An epoch begins in which this node coordinates these transactions."""
+        self.stop_leading(index)
+        self.load(index)
+
+    def stop_leading(self, index: int) -> None:
+        """Another node coordinates these transactions now; whoever waits here has to find it."""
+        hosted = self._hosted.get(index)
+        if hosted is not None:
+            hosted.close(ErrorCode.NOT_COORDINATOR)
+
+    def close(self) -> None:
+        self._closed = True
+        for hosted in list(self._hosted.values()):
+            hosted.flush_all()
+            hosted.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, keep_held=True)
+        self._markers.close()
+        self.verification.close()
+
+    # ---- hosting
+
+    def _host(self, index: int) -> Hosted | None:
+        partition = self._topic.partition(index)
+        if partition is None:
+            return None
+
+        def on_closed() -> None:
+            self._hosted.pop(index, None)
+            self._markers.drop(index)
+            if not self._closed:
+                # Where it was closed because another leads, there is nothing to load then.
+                self._runtime.call_later(RELOAD_S, self.load, index)
+
+        def on_effect(effect: SendMarkers | AllocateProducerId) -> None:
+            if isinstance(effect, SendMarkers):
+                self._markers.send(index, effect, hosted.step)
+            else:
+                self._allocate(hosted, effect)
+
+        hosted = HostedShard(
+            f"{TRANSACTION_STATE_TOPIC}-{index}",
+            self._runtime,
+            TransactionShard(self._config, coordinator_epoch=partition.leader_epoch),
+            _records_of,
+            partition,
+            tell=_tell,
+            on_effect=on_effect,
+            on_closed=on_closed,
+        )
+        self._hosted[index] = hosted
+        hosted.load_more()
+        return self._hosted.get(index)
+
+    def _allocate(self, hosted: Hosted, effect: AllocateProducerId) -> None:
+        def on_id(producer_id: int, error: BaseException | None) -> None:
+            code = ErrorCode.NONE if error is None else named(error_code(error))
+            hosted.step(ProducerIdAllocated(effect.token, producer_id, code))
+
+        self._next_producer_id(on_id)
+
+
+class TransactionTopicOfNode:
+    """`__transaction_state` of a real node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def partition_count(self) -> int:
+        topic = self._node.image.topic_by_name(TRANSACTION_STATE_TOPIC)
+        return len(topic.partitions) if topic is not None else self._node.config.transaction_state_log_num_partitions
+
+    def partition(self, index: int) -> Partition | None:
+        partition = self._node.partition(TRANSACTION_STATE_TOPIC, index)
+        return partition if partition is not None and partition.is_leader else None
+
+    def create(self) -> None:
+        create_missing(self._node, [TRANSACTION_STATE_TOPIC], _log_failure)  # type: ignore[arg-type]
+
+    def transaction_version(self) -> int:
+        return self._node.image.features.get(TRANSACTION_VERSION, 0)
+
+
+def _records_of(columns: Columns) -> Iterator[Record]:
+    """Nobody writes transactionally to the topic of transactions; a control batch in it would be none of ours."""
+    if not columns.is_control:
+        for record in columns.records():
+            if record.key is not None:
+                yield Record(record.key, record.value)
+
+
+def _tell(line: Tell) -> None:
+    log.info("%s", line.sentence, extra=fields(**line.facts))
+
+
+def _log_failure(refused: dict[str, Any]) -> None:
+    for name, code in refused.items():
+        log.error("%s could not be created: error code %d", name, code)

@@ -1,0 +1,100 @@
+"""WriteTxnMarkers (27), versions 1-2: a coordinator has the markers of ended transactions written.
+
+Honoured: coordinator and producer epochs, by which a partition refuses whoever is behind; the transaction version (2).
+A marker is answered when it is committed, or after `COMMIT_WAIT_S` with REQUEST_TIMED_OUT: it may be committed yet, and
+the markers of others do not wait for it. As in a Kafka without an authorizer, administrators send this too, to end a
+transaction that its coordinator does not know of (`kafka-transactions.sh abort`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from strandline.codec.messages.write_txn_markers_request import WriteTxnMarkersRequest
+from strandline.codec.messages.write_txn_markers_response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+from strandline.errors import ErrorCode
+from strandline.handlers.context import RequestContext
+from strandline.handlers.marker_writing import Marker, write_marker
+from strandline.handlers.shares import gradually
+from strandline.ids import TopicPartition
+
+API_KEY = 27
+VERSIONS = (1, 2)
+
+COMMIT_WAIT_S: Final = 2.0
+"""How long a marker may take to be committed before the coordinator is told to come again."""
+
+
+def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> None:
+    Writing(context, request).begin()
+
+
+class Writing:
+    def __init__(self, context: RequestContext, request: WriteTxnMarkersRequest) -> None:
+        self._context = context
+        self._request = request
+        self._results: list[WritableTxnMarkerResult] = []
+        self._outstanding: dict[int, WritableTxnMarkerPartitionResult] = {}
+        self._is_begun = False
+        self._is_answered = False
+        self._deadline = context.node.runtime.call_later(COMMIT_WAIT_S, self._give_up)
+
+    def begin(self) -> None:
+        gradually(self._context.node.runtime, self._write_all(), self._on_begun)
+
+    def _write_all(self) -> Iterator[None]:
+        number = 0
+        for asked in self._request.markers:
+            marker = Marker(
+                asked.producer_id,
+                asked.producer_epoch,
+                asked.coordinator_epoch,
+                asked.transaction_result,
+                asked.transaction_version,
+            )
+            result = WritableTxnMarkerResult(producer_id=asked.producer_id)
+            self._results.append(result)
+            for topic in asked.topics:
+                told = WritableTxnMarkerTopicResult(name=topic.name)
+                result.topics.append(told)
+                for index in topic.partition_indexes:
+                    partition = WritableTxnMarkerPartitionResult(partition_index=index)
+                    told.partitions.append(partition)
+                    self._outstanding[number] = partition
+                    place = TopicPartition(topic.name, index)
+                    write_marker(self._context.node, place, marker, partial(self._on_written, number))
+                    number += 1
+                    yield
+
+    def _on_written(self, number: int, code: ErrorCode) -> None:
+        partition = self._outstanding.pop(number, None)
+        if partition is not None:
+            partition.error_code = code
+            self._maybe_answer()
+
+    def _on_begun(self, _: object) -> None:
+        self._is_begun = True
+        self._maybe_answer()
+
+    def _give_up(self) -> None:
+        if not self._is_begun:
+            # There is more to write than fits into that time; what is written is told when all of it is begun.
+            self._deadline = self._context.node.runtime.call_later(COMMIT_WAIT_S, self._give_up)
+            return
+        for partition in self._outstanding.values():
+            partition.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._outstanding.clear()
+        self._maybe_answer()
+
+    def _maybe_answer(self) -> None:
+        if self._is_begun and not self._outstanding and not self._is_answered:
+            self._is_answered = True
+            self._deadline.cancel()
+            self._context.reply(WriteTxnMarkersResponse(markers=self._results))

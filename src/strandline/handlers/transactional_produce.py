@@ -1,0 +1,106 @@
+"""What a Produce that names a transaction needs before its batches are appended (KIP-890).
+
+A partition in which the producer's transaction is open takes its next batch without asking anybody. For the others the
+coordinator is asked, once for all partitions of the request: whether they are part of the transaction, or, for a client
+of transactions v2 (version 12 on), that they are from now on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from strandline.codec.produce import PartitionRecords
+from strandline.codec.record_batch import HEADER, HEADER_SIZE, TRANSACTIONAL
+from strandline.errors import ErrorCode, RequestError, StrandlineError
+from strandline.handlers.context import Node
+from strandline.partition.verification import ONGOING, VerificationGuard
+
+ABORTABLE_FROM: Final = 11
+"""The first version whose clients know TRANSACTION_ABORTABLE."""
+ADDS_FROM: Final = 12
+"""The first version whose clients leave it to the partition's leader to add the partition."""
+
+Verdicts = dict[tuple[str | bytes, int], VerificationGuard | StrandlineError]
+"""By topic and partition as the request names them: what to append with, or why not. Who is not in it is in no
+transaction."""
+
+_ASKED_IN_VAIN: Final = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+class TransactionalProduce:
+    """The transactional batches of one request."""
+
+    __slots__ = ("_adds", "_asked", "_guards", "_producer", "_transactional_id", "_version", "verdicts")
+
+    def __init__(self, transactional_id: str, version: int) -> None:
+        self._transactional_id = transactional_id
+        self._version = version
+        self._adds = version >= ADDS_FROM
+        self._producer: tuple[int, int] | None = None
+        self._asked: dict[tuple[str, int], list[tuple[str | bytes, int]]] = {}
+        """By topic name and partition: how the request named them."""
+        self._guards: dict[tuple[str, int], VerificationGuard] = {}
+        self.verdicts: Verdicts = {}
+
+    def look_at(self, node: Node, partitions: Sequence[PartitionRecords]) -> bool:
+        """Begin with all batches of transactions; whether somebody has to be asked about some of them."""
+        topics = node.topics
+        for topic, index, records in partitions:
+            found = topics.get(topic)
+            partition = found[index] if found is not None and 0 <= index < len(found) else None
+            if partition is None or not partition.is_leader or records is None or len(records) < HEADER_SIZE:
+                continue
+            header = HEADER.unpack_from(records)
+            if not header[5] & TRANSACTIONAL:
+                continue
+            key, producer_id, epoch = (topic, index), header[9], header[10]
+            if self._producer is None:
+                self._producer = producer_id, epoch
+            elif self._producer != (producer_id, epoch):
+                message = "transactional records of more than one producer"
+                self.verdicts[key] = RequestError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
+                continue
+            try:
+                guard = partition.begin_verification(producer_id, epoch, header[11], supports_epoch_bump=self._adds)
+            except StrandlineError as error:
+                self.verdicts[key] = error
+                continue
+            if guard is ONGOING or not (self._adds or partition.verifies_transactions()):
+                self.verdicts[key] = guard
+            else:
+                place = partition.topic, partition.index
+                self._asked.setdefault(place, []).append(key)
+                self._guards[place] = guard
+        return bool(self._asked)
+
+    def ask(self, node: Node, then: Callable[[], object]) -> None:
+        """Ask the coordinator, and call `then` when every batch has its verdict."""
+        assert self._producer is not None
+
+        def on_verified(codes: dict[tuple[str, int], ErrorCode]) -> None:
+            for place, keys in self._asked.items():
+                code = codes[place]
+                verdict = self._guards[place] if code is ErrorCode.NONE else self._refusal(code)
+                for key in keys:
+                    self.verdicts[key] = verdict
+            then()
+
+        producer_id, epoch = self._producer
+        node.transactions.verify(
+            self._transactional_id, producer_id, epoch, list(self._asked), adds=self._adds, then=on_verified
+        )
+
+    def _refusal(self, code: ErrorCode) -> RequestError:
+        """In words that producers of this version understand; NOT_ENOUGH_REPLICAS makes each of them try again."""
+        if code in _ASKED_IN_VAIN:
+            message = f"The coordinator of the transaction did not answer for now: {code.name}."
+            return RequestError(ErrorCode.NOT_ENOUGH_REPLICAS, message)
+        if code is ErrorCode.TRANSACTION_ABORTABLE and self._version < ABORTABLE_FROM:
+            code = ErrorCode.INVALID_TXN_STATE
+        return RequestError(code, f"The partition is not part of an open transaction: {code.name}.")

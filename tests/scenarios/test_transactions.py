@@ -1,0 +1,210 @@
+"""Transactions through the front door: committed, aborted, fenced, timed out, and carried through the loss of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaError
+from tests.scenarios.transactional_clients import (
+    PATIENCE_S,
+    PlainSpoken,
+    read,
+    refusal,
+    stock_producer,
+    transact,
+)
+
+import strandline
+from strandline.errors import ErrorCode
+from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.testing.embedded_cluster import EmbeddedCluster
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[EmbeddedBroker]:
+    with strandline.embedded() as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic(node: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
+    """One of its own for each test, of two partitions."""
+    name: str = request.node.name[:200]
+    node.create_topic(name, partitions=2)
+    return name
+
+
+def test_what_is_committed_is_read_and_what_is_aborted_is_not(node: EmbeddedBroker, topic: str) -> None:
+    producer = stock_producer(node.bootstrap, "accounts")
+    transact(producer, topic, ["a1", "a2", "a3"], partitions=2)
+    transact(producer, topic, ["b1", "b2"], partitions=2, commits=False)
+    transact(producer, topic, ["c1", "c2"], partitions=2)
+    assert sorted(read(node.bootstrap, topic, 5, partitions=2)) == ["a1", "a2", "a3", "c1", "c2"]
+    everything = read(node.bootstrap, topic, 7, partitions=2, isolation="read_uncommitted")
+    assert sorted(everything) == ["a1", "a2", "a3", "b1", "b2", "c1", "c2"]
+
+
+def test_whoever_takes_an_id_over_fences_the_one_before(node: EmbeddedBroker, topic: str) -> None:
+    first = stock_producer(node.bootstrap, "accounts")
+    first.begin_transaction()
+    first.produce(topic, b"of the zombie", partition=0)
+    assert first.flush(PATIENCE_S) == 0
+    second = stock_producer(node.bootstrap, "accounts")
+    transact(second, topic, ["of the heir"])
+    assert refusal(first.commit_transaction, PATIENCE_S).fatal()
+    assert read(node.bootstrap, topic, 1) == ["of the heir"]
+
+
+def test_a_transaction_that_is_open_for_too_long_is_aborted(node: EmbeddedBroker, topic: str) -> None:
+    slow = stock_producer(node.bootstrap, "slow", transaction_timeout_ms=1_000, message_timeout_ms=1_000)
+    slow.begin_transaction()
+    slow.produce(topic, b"too late", partition=0)
+    assert slow.flush(PATIENCE_S) == 0
+    # It stands behind the open transaction: it is seen when that has ended.
+    transact(stock_producer(node.bootstrap, "quick"), topic, ["in time"])
+    assert read(node.bootstrap, topic, 1) == ["in time"]
+    error = refusal(slow.commit_transaction, PATIENCE_S)
+    assert error.fatal() or error.txn_requires_abort(), error
+
+
+def test_a_producer_may_not_ask_for_more_time_than_there_is(node: EmbeddedBroker, topic: str) -> None:
+    error = refusal(lambda: stock_producer(node.bootstrap, "patient", transaction_timeout_ms=900_001))
+    assert error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT
+
+
+def test_a_node_that_is_killed_goes_on_where_it_was(node: EmbeddedBroker, topic: str) -> None:
+    transact(stock_producer(node.bootstrap, "accounts"), topic, ["a1"])
+    open_for_ever = stock_producer(node.bootstrap, "gone", transaction_timeout_ms=5_000, message_timeout_ms=5_000)
+    open_for_ever.begin_transaction()
+    open_for_ever.produce(topic, b"left behind", partition=0)
+    assert open_for_ever.flush(PATIENCE_S) == 0
+    node.kill()
+    node.start()
+    transact(stock_producer(node.bootstrap, "accounts"), topic, ["a2"])
+    assert read(node.bootstrap, topic, 2) == ["a1", "a2"]
+
+
+def test_transactions_v2_have_an_epoch_each(node: EmbeddedBroker, topic: str) -> None:
+    with PlainSpoken([node.port], "accounts") as producer:
+        producer.init()
+        first_epoch = producer.epoch
+        assert producer.produce(topic, "a1") == ErrorCode.NONE
+        assert producer.produce(topic, "a2") == ErrorCode.NONE
+        assert producer.end(commits=True).error_code == ErrorCode.NONE
+        assert producer.epoch == first_epoch + 1
+        assert producer.produce(topic, "b1") == ErrorCode.NONE
+        # The answer was lost, perhaps: the first transaction is committed, and only that one.
+        again = producer.end(commits=True, epoch=first_epoch, goes_on=False)
+        assert again.error_code in (ErrorCode.NONE, ErrorCode.PRODUCER_FENCED)
+        assert producer.end(commits=False).error_code == ErrorCode.NONE
+        assert producer.produce(topic, "c1") == ErrorCode.NONE
+        assert producer.end(commits=True).error_code == ErrorCode.NONE
+    assert read(node.bootstrap, topic, 3) == ["a1", "a2", "c1"]
+
+
+def test_a_batch_of_the_transaction_before_is_fenced(node: EmbeddedBroker, topic: str) -> None:
+    with PlainSpoken([node.port], "accounts") as producer, PlainSpoken([node.port], "accounts") as late:
+        producer.init()
+        late.go_on(producer.producer_id, producer.epoch)
+        assert producer.produce(topic, "a1") == ErrorCode.NONE
+        assert producer.end(commits=True).error_code == ErrorCode.NONE
+        late.sequences[topic, 0] = 1
+        assert late.produce(topic, "too late") == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert producer.produce(topic, "b1") == ErrorCode.NONE
+        assert producer.end(commits=True).error_code == ErrorCode.NONE
+    assert read(node.bootstrap, topic, 2) == ["a1", "b1"]
+
+
+def test_a_partition_that_nobody_added_takes_nothing(node: EmbeddedBroker, topic: str) -> None:
+    with PlainSpoken([node.port], "accounts") as producer:
+        producer.init()
+        # Clients of these versions say AddPartitionsToTxn first.
+        assert producer.produce(topic, "hanging", version=11) == ErrorCode.TRANSACTION_ABORTABLE
+        assert producer.produce(topic, "hanging", version=9) == ErrorCode.INVALID_TXN_STATE
+    assert read(node.bootstrap, topic, 0, isolation="read_uncommitted") == []
+
+
+# ---- several nodes
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with strandline.embedded(nodes=3) as nodes:
+        yield nodes
+
+
+def test_coordinators_and_partitions_are_everywhere(cluster: EmbeddedCluster) -> None:
+    """Six ids and six partitions on three nodes: most markers and questions go to another node."""
+    cluster.create_topic("everywhere", partitions=6)
+    for number in range(6):
+        producer = stock_producer(cluster.bootstrap, f"id {number}")
+        transact(producer, "everywhere", [f"{number} {each}" for each in range(6)], partitions=6)
+        transact(producer, "everywhere", ["never"] * 6, partitions=6, commits=False)
+    with PlainSpoken([node.port for node in cluster.nodes.values()], "spoken") as spoken:
+        spoken.init()
+        for index in range(6):
+            assert spoken.produce("everywhere", f"spoken {index}", partition=index) == ErrorCode.NONE
+        assert spoken.end(commits=True).error_code == ErrorCode.NONE
+    expected = [f"{number} {each}" for number in range(6) for each in range(6)]
+    expected += [f"spoken {index}" for index in range(6)]
+    assert sorted(read(cluster.bootstrap, "everywhere", len(expected), partitions=6)) == sorted(expected)
+
+
+def apart(cluster: EmbeddedCluster, topic: str) -> tuple[PlainSpoken, int, int]:
+    """A producer whose coordinator is another node than the leader of the topic; both nodes."""
+    leader = cluster.leader_of(topic)
+    by_port = {node.port: node_id for node_id, node in cluster.nodes.items()}
+    others = [node.port for node_id, node in cluster.nodes.items() if node_id != leader]
+    for number in range(50):
+        producer = PlainSpoken(others, f"{topic} {number}")
+        coordinator = by_port[producer.coordinator_port()]
+        if coordinator != leader:
+            return producer, coordinator, leader
+        producer.close()
+    raise AssertionError("one node coordinates everything")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
+def test_the_leader_is_lost_between_decision_and_marker(cluster: EmbeddedCluster, commits: bool) -> None:
+    topic = f"leader-lost-{commits}".lower()
+    cluster.create_topic(topic)
+    producer, _, leader = apart(cluster, topic)
+    with producer:
+        producer.init()
+        assert producer.produce(topic, "decided") == ErrorCode.NONE
+        # It takes no marker any more, and the decision needs only the coordinator and its replicas.
+        cluster.pause(leader)
+        assert producer.end(commits=commits).error_code == ErrorCode.NONE
+        cluster.kill(leader)
+        assert producer.produce(topic, "next") == ErrorCode.NONE
+        assert producer.end(commits=True).error_code == ErrorCode.NONE
+        assert read(cluster.bootstrap, topic, 2 if commits else 1) == (["decided"] if commits else []) + ["next"]
+    cluster.start(leader)
+    cluster.wait_in_sync(topic)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
+def test_the_coordinator_is_lost_between_decision_and_markers(cluster: EmbeddedCluster, commits: bool) -> None:
+    topic = f"coordinator-lost-{commits}".lower()
+    cluster.create_topic(topic)
+    producer, coordinator, leader = apart(cluster, topic)
+    third = next(node for node_id, node in cluster.nodes.items() if node_id not in (coordinator, leader))
+    with producer:
+        producer.init()
+        assert producer.produce(topic, "decided") == ErrorCode.NONE
+        cluster.pause(leader)
+        assert producer.end(commits=commits).error_code == ErrorCode.NONE
+        cluster.kill(coordinator)
+        cluster.resume(leader)
+        with PlainSpoken([third.port], producer.transactional_id) as heir:
+            heir.init()
+            assert heir.produce(topic, "next") == ErrorCode.NONE
+            assert heir.end(commits=True).error_code == ErrorCode.NONE
+        assert read(cluster.bootstrap, topic, 2 if commits else 1) == (["decided"] if commits else []) + ["next"]
+    cluster.start(coordinator)
+    cluster.wait_in_sync(topic)
