@@ -6,7 +6,7 @@ checked, indexes are built anew, and a torn tail is cut; see `recovery` for what
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -129,7 +129,9 @@ def _trust(log: PartitionLog) -> None:
 
 def _recover(log: PartitionLog, recovery_point: int) -> None:
     """After a crash: nothing from the recovery point on is believed unread."""
-    first = max(0, bisect_right(log.base_offsets, recovery_point) - 1)
+    # A segment that ends at the recovery point was flushed, but its indexes perhaps not: they are written when it ends,
+    # and nobody could tell a file of aborted transactions that was lost from one that never was.
+    first = max(0, bisect_left(log.base_offsets, recovery_point) - 1)
     # A sealed segment below it is sound, but its index may be lost or foreign, and is then built anew.
     first = next((at for at, segment in enumerate(log.segments[:first]) if not _has_index(log, segment)), first)
     checked_from = log.base_offsets[first]

@@ -293,6 +293,7 @@ FETCHED = st.builds(
     log_start_offset=INT64,
     tags=st.just(NO_TAGS),
     records=st.none() | st.binary(min_size=1, max_size=300).map(Bytes),
+    aborted=st.lists(st.tuples(INT64, INT64), max_size=3),
 )
 
 
@@ -304,7 +305,7 @@ def test_fetch_answers_are_written_as_the_compiled_message_does(
 ) -> None:
     topics: list[Any] = data.draw(st.lists(IDS if version >= 13 else NAMES, max_size=4, unique=True))
     results = [
-        each._replace(topic=topic.bytes if version >= 13 else topic)
+        each._replace(topic=topic.bytes if version >= 13 else topic, aborted=each.aborted if isolation_level else ())
         for topic in topics
         for each in data.draw(st.lists(FETCHED, min_size=1, max_size=4))
     ]
@@ -323,7 +324,7 @@ def compiled_fetch_response(
     results: list[fetch.PartitionData[Bytes]], version: int, session_id: int, error_code: int, isolation_level: int
 ) -> fetch_response.FetchResponse:
     topics: dict[str | bytes, fetch_response.FetchableTopicResponse] = {}
-    for topic, partition, code, high_watermark, stable, start, records, _ in results:
+    for topic, partition, code, high_watermark, stable, start, records, _, aborted in results:
         of_topic = topics.setdefault(topic, fetch_response.FetchableTopicResponse())
         if isinstance(topic, bytes):
             of_topic.topic_id = uuid.UUID(bytes=topic)
@@ -337,7 +338,9 @@ def compiled_fetch_response(
                 last_stable_offset=stable,
                 log_start_offset=start,
                 # Null where nobody asked for committed records only; clients tell the two apart.
-                aborted_transactions=None if isolation_level == 0 and code not in fetch.ABSENT_CODES else [],
+                aborted_transactions=None
+                if isolation_level == 0 and code not in fetch.ABSENT_CODES
+                else [fetch_response.AbortedTransaction(producer_id=each, first_offset=at) for each, at in aborted],
                 records=b"" if records is None else records.data,
             )
         )

@@ -63,11 +63,11 @@ class Records:
     def epoch_of(self, offset: int) -> int:
         return self.records[offset][1] if offset < len(self.records) else -1
 
-    def offset_for_timestamp(self, timestamp: int, callback: FoundCallback) -> None:
+    def offset_for_timestamp(self, timestamp: int, callback: FoundCallback, *, committed_only: bool) -> None:
         places = range(self.log_start_offset, len(self.records))
         self._find(next((at for at in places if self.records[at][0] >= timestamp), None), callback)
 
-    def max_timestamp_offset(self, callback: FoundCallback) -> None:
+    def max_timestamp_offset(self, callback: FoundCallback, *, committed_only: bool) -> None:
         places = range(self.log_start_offset, len(self.records))
         self._find(max(places, key=lambda at: self.records[at][0], default=None), callback)
 

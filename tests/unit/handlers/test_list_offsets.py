@@ -145,7 +145,7 @@ def test_the_answer_leaves_once_when_the_last_look_up_is_back() -> None:
 def test_a_look_up_that_fails_is_told_for_its_partition(at_once: bool) -> None:
     node = a_node()
 
-    def broken(timestamp: int, callback: Any) -> None:
+    def broken(timestamp: int, callback: Any, **_: Any) -> None:
         error = DiskFailed("cannot read")
         if at_once:
             raise error
