@@ -189,7 +189,7 @@ class Dispatcher:
             hot = route.hot
             if hot is not None:
                 hot(self.node, connection, view, at, version, correlation_id)
-            else:
+            elif route.plain is None or not route.plain(self.node, connection, view, at, version, correlation_id):
                 self._start_cold(connection, route, view, at, version, correlation_id, client_id_size)
         except (PeerError, IndexError) as error:
             # IndexError: a header that ends within its tagged fields.

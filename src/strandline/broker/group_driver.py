@@ -19,6 +19,7 @@ from strandline.coordinators.group_config import ConsumerSettings, GroupConfig, 
 from strandline.coordinators.group_history import GroupHistory
 from strandline.coordinators.group_shard import GroupShard
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
+from strandline.coordinators.plain_commit import PlainCommit
 from strandline.coordinators.replay import replay
 from strandline.coordinators.topics import FixedTopics, Topics
 from strandline.errors import ErrorCode
@@ -94,6 +95,8 @@ class GroupDriver:
         self._group_log = GroupLog(runtime)
         self._hosted: dict[int, HostedShard[GroupShard]] = {}
         self._closed = False
+        self.plain_commits: dict[tuple[int, bytes], PlainCommit] = {}
+        """By version and the bytes before the offset: what `handlers.plain_commits` remembers."""
 
     def configure(self, settings: BrokerSettings) -> None:
         """Obey the settings of the node as they are now."""
@@ -128,6 +131,10 @@ class GroupDriver:
         else:
             hosted.submit(event)
 
+    def hosted_shard(self, group_id: str) -> HostedShard[GroupShard] | None:
+        """The shard of the group, if it is hosted here; it may be loading still."""
+        return self._hosted.get(self.partition_index(group_id))
+
     def led_indexes(self) -> list[int]:
         """The partitions whose groups this node coordinates."""
         if self._closed:
@@ -144,7 +151,7 @@ class GroupDriver:
 
     def shard_of(self, group_id: str) -> GroupShard | None:
         """The loaded shard that holds the group, to look at and not to touch."""
-        hosted = self._hosted.get(self.partition_index(group_id))
+        hosted = self.hosted_shard(group_id)
         return None if hosted is None or hosted.is_loading else hosted.shard
 
     def load(self, index: int) -> bool:

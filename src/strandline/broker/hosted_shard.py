@@ -194,6 +194,25 @@ class HostedShard(Generic[ShardT]):
             case _:
                 self._hold(self._on_effect, effect)
 
+    # ---- the short way
+
+    @property
+    def may_act(self) -> bool:
+        """Whether something may be done to the shard outside of `step`, not in the middle of an event's effects."""
+        return not (self._is_stepping or self.is_loading)
+
+    def restart_session(self, key: Any, timeout_ms: int) -> None:
+        self._start_timer(key, timeout_ms / 1000)
+
+    def append_plain(self, record: Record, waiting: Waiting, response: Any) -> None:
+        """As the effects `Append` and `Reply` of one event: write the record, and answer when it is committed."""
+        if not self._unwritten:
+            self._append_number += 1
+            if not self._writing:
+                self._runtime.call_soon(self.flush)
+        self._unwritten.append(record)
+        self._held.append((self._append_number, waiting, response))
+
     # ---- appends and the replies that wait for them
 
     def _reply(self, token: Token, response: Any) -> None:

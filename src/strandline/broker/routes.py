@@ -21,6 +21,8 @@ from strandline.handlers import k00_produce, k01_fetch
 from strandline.observability.request_meter import RequestMeter
 
 Hot = Callable[..., None]
+Plain = Callable[..., bool]
+"""As `Hot`, but it may leave a request, by False, to the handler of the decoded message."""
 
 GROUP_ELEMENTS_MAX: Final = 8_000
 """Members or protocols that one request about a group may name: a group decides about all of them in one step."""
@@ -61,6 +63,7 @@ class Route:
         "listeners",
         "meter",
         "name",
+        "plain",
         "requests",
         "version_max",
         "version_min",
@@ -88,6 +91,8 @@ class Route:
         self.is_advertised = True
         self.flexible_from = flexible_from
         self.hot = hot
+        self.plain: Plain | None = None
+        """Of a module that has a short way for some of its requests; found when the module is loaded."""
         self.elements_max = elements_max
         self.listeners = listeners
         self.is_forwarded = is_forwarded
@@ -111,8 +116,9 @@ class Route:
         if self._handler is None:
             snake = re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
             message = import_module(f"strandline.codec.messages.{snake}_request")
-            handle = import_module(self.module_name).handle
-            self._handler = Handler(getattr(message, f"{self.name}Request"), handle)
+            module = import_module(self.module_name)
+            self._handler = Handler(getattr(message, f"{self.name}Request"), module.handle)
+            self.plain = getattr(module, "start_plain", None)
         return self._handler
 
 

@@ -4,6 +4,8 @@ Honoured: generation and member checks, leader epochs (6), static members (7), r
 expiry of the offset. Thousands of partitions are committed in parts, over several turns of the loop; each part is
 checked and written by itself. Members of the consumer protocol commit by their epoch (9+), also by an
 older one what they have owned since then (KIP-1251).
+
+A commit of one partition, as it was seen before, goes the short way of `plain_commits`; `handle` is for all others.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from strandline.coordinators.call import Call
 from strandline.coordinators.events import CommitOffsets
 from strandline.coordinators.offsets import refuse_commit
 from strandline.errors import ErrorCode
+from strandline.handlers import plain_commits
 from strandline.handlers.context import RequestContext
 from strandline.handlers.gathering import Gathering
 from strandline.handlers.shares import gradually
@@ -30,6 +33,8 @@ API_KEY = 8
 VERSIONS = (2, 10)
 
 TOPIC_ID_FROM_VERSION = 10
+
+start_plain = plain_commits.start
 
 PARTITIONS_PER_PART_MAX = 500
 """Partitions that are committed in one turn of the loop; each costs it some ten microseconds."""
@@ -46,7 +51,11 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommi
         refusal=partial(refusal, request, refused),
         shape=partial(merge, refused) if refused else None,
     )
-    if len(known) == 1 == len(known[0].partitions) or is_small(known):
+    if len(known) == 1 == len(known[0].partitions):
+        if not refused:
+            plain_commits.learn(context.node, request, context.api_version)
+        context.node.groups.submit(request.group_id, CommitOffsets(call, request, context.api_version))
+    elif is_small(known):
         context.node.groups.submit(request.group_id, CommitOffsets(call, request, context.api_version))
     else:
         commit_in_parts(context, request, call)

@@ -1,0 +1,108 @@
+"""OffsetCommit by the short way, all versions: a commit that was seen before, but for its offset and leader epoch.
+
+The commits of a consumer for one partition differ in nothing else, and these stand at the end of the request. So what
+stands before them is remembered as bytes, together with all that follows from it; the next commit with the same bytes
+is neither decoded, nor is its answer encoded. A request goes the general way, through `k08_offset_commit.handle`, if it
+is new, names more than one partition, carries metadata or an expiry, is for a topic or a group that is not there now,
+or would be refused. That way `learn`s what is plain.
+
+The end of a plain request, after the index of the partition:
+
+    versions 2-5     offset int64, metadata int16 (its length, 0 or -1)
+    versions 6-7     offset int64, leader epoch int32, metadata int16
+    versions 8-10    offset int64, leader epoch int32, metadata uvarint (1 or 0), no tagged fields three times
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from strandline.codec.message import encode
+from strandline.codec.messages.offset_commit_request import OffsetCommitRequest
+from strandline.codec.messages.offset_commit_response import OffsetCommitResponse
+from strandline.coordinators.offsets import refuse_commit
+from strandline.coordinators.plain_commit import NO_SESSION, PlainCommit, commit
+from strandline.errors import ErrorCode
+from strandline.handlers.context import Connection, Exchange, Node
+
+FLEXIBLE_FROM: Final = 8
+LEADER_EPOCH_FROM: Final = 6
+
+PLAIN_COMMITS_MAX: Final = 8_192
+"""Commits that are remembered, one for each partition that a member commits alone. Beyond that all are learnt anew."""
+PLAIN_COMMIT_BYTES_MAX: Final = 512
+"""A longer one, with a group id of many kilobytes perhaps, is not remembered."""
+
+OLDEST_END: Final = Struct(">q2s")
+OLD_END: Final = Struct(">qi2s")
+END: Final = Struct(">qi4s")
+_ENDS: Final = {version: OLDEST_END if version < LEADER_EPOCH_FROM else OLD_END for version in range(FLEXIBLE_FROM)}
+_NO_METADATA: Final = (b"\x00\x00", b"\xff\xff")
+_NO_METADATA_NO_TAGS: Final = (b"\x01\x00\x00\x00", b"\x00\x00\x00\x00")
+
+
+def start(node: Node, connection: Connection, view: memoryview, at: int, version: int, correlation_id: int) -> bool:
+    """Begin a commit that is known; False, with nothing changed, if it is for the general way."""
+    is_flexible = version >= FLEXIBLE_FROM
+    end = END if is_flexible else _ENDS[version]
+    end_at = len(view) - end.size
+    if not 0 < end_at - at <= PLAIN_COMMIT_BYTES_MAX:
+        return False
+    groups = node.groups
+    plain: PlainCommit | None = groups.plain_commits.get((version, bytes(view[at:end_at])))
+    if plain is None:
+        return False
+    fields = end.unpack_from(view, end_at)
+    if fields[-1] not in (_NO_METADATA_NO_TAGS if is_flexible else _NO_METADATA):
+        return False
+    topic = node.image.topic_by_name(plain.topic)
+    if topic is None or topic.id is not plain.topic_id:
+        # It is gone, or another one has its name.
+        return False
+    hosted = groups.hosted_shard(plain.group_id)
+    if hosted is None or not hosted.may_act:
+        return False
+    leader_epoch = fields[1] if version >= LEADER_EPOCH_FROM else -1
+    committed = commit(hosted.shard, plain, fields[0], leader_epoch, node.runtime.now_ms())
+    if committed is None:
+        return False
+    record, session_timeout_ms = committed
+    if session_timeout_ms != NO_SESSION:
+        hosted.restart_session(plain.session_key, session_timeout_ms)
+    exchange = connection.begin(correlation_id, flexible_header=is_flexible)
+    hosted.append_plain(record, PlainWait(exchange, plain), plain.answer)
+    return True
+
+
+def learn(node: Node, request: OffsetCommitRequest, version: int) -> None:
+    """Remember a commit of one partition that exists, if it is plain."""
+    if request.topics[0].partitions[0].committed_metadata or request.retention_time_ms != -1:
+        return
+    end = END if version >= FLEXIBLE_FROM else _ENDS[version]
+    beginning = encode(request, version)[: -end.size]
+    known: dict[tuple[int, bytes], PlainCommit] = node.groups.plain_commits
+    if len(beginning) > PLAIN_COMMIT_BYTES_MAX:
+        return
+    if len(known) >= PLAIN_COMMITS_MAX:
+        known.clear()
+    answer = encode(refuse_commit(request, ErrorCode.NONE), version)
+    known[version, beginning] = PlainCommit(request, version, answer)
+
+
+class PlainWait:
+    """Waits for its record to be committed."""
+
+    __slots__ = ("_exchange", "_plain")
+
+    def __init__(self, exchange: Exchange, plain: PlainCommit) -> None:
+        self._exchange = exchange
+        self._plain = plain
+
+    def answer(self, response: bytes) -> None:
+        self._exchange.reply(response)
+
+    def refuse(self, code: ErrorCode) -> None:
+        self._exchange.count_error(code)
+        response: OffsetCommitResponse = refuse_commit(self._plain.request, code)
+        self._exchange.reply(encode(response, self._plain.api_version))
