@@ -46,7 +46,7 @@ def init_producer_id(event: InitProducerId, turn: Turn) -> None:
             refuse(event, ErrorCode.CONCURRENT_TRANSACTIONS, turn)
     elif is_repeated(transaction, request):
         # Nobody else has begun since, else the last epoch were not known any more.
-        answer(transaction, event, turn)
+        begin(with_epoch_as_it_is(transaction, request, turn), event, turn)
     elif not is_exhausted(transaction.producer_epoch):
         begin(with_next_epoch(transaction, request, turn), event, turn)
     elif not turn.needs_producer_ids(1, event):
@@ -73,7 +73,8 @@ def refusal(transaction: Transaction, request: InitProducerIdRequest) -> ErrorCo
 
 
 def is_repeated(transaction: Transaction, request: InitProducerIdRequest) -> bool:
-    """Whether this was answered before, and the answer got lost: what is asked for has happened."""
+    """Whether what is asked for has happened: this was answered before, or the end of a transaction raised the epoch,
+    and the answer got lost."""
     asked = (request.producer_id, request.producer_epoch)
     return request.producer_id != NO_PRODUCER_ID and asked != (transaction.producer_id, transaction.producer_epoch)
 
@@ -97,6 +98,15 @@ def with_next_epoch(transaction: Transaction, request: InitProducerIdRequest, tu
     )
 
 
+def with_epoch_as_it_is(transaction: Transaction, request: InitProducerIdRequest, turn: Turn) -> Transaction:
+    return transaction.with_epoch(
+        transaction.producer_epoch,
+        last_epoch=transaction.last_producer_epoch,
+        timeout_ms=request.transaction_timeout_ms,
+        now_ms=turn.now_ms,
+    )
+
+
 def rotated(transaction: Transaction, request: InitProducerIdRequest, turn: Turn) -> Transaction:
     return transaction.with_epoch(
         0,
@@ -110,10 +120,6 @@ def rotated(transaction: Transaction, request: InitProducerIdRequest, turn: Turn
 def begin(transaction: Transaction, event: InitProducerId, turn: Turn) -> None:
     turn.put(transaction)
     turn.known.clients[transaction.transactional_id] = (event.client_id, event.client_host)
-    answer(transaction, event, turn)
-
-
-def answer(transaction: Transaction, event: InitProducerId, turn: Turn) -> None:
     turn.reply(
         event.token,
         InitProducerIdResponse(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch),

@@ -73,7 +73,8 @@ class Transaction(NamedTuple):
     next_producer_id: int = NO_PRODUCER_ID
     """The id to go on with after this transaction, for the epochs of the present one are used up."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """The epoch that its owner gave up for the present one: with it, a request is one whose answer was lost."""
+    """The epoch that its owner gave up for the present one: with it, a request is one whose answer was lost. Unknown
+    if another took over."""
     partitions: dict[TopicPartition, None] = _NO_PARTITIONS
     """Never changed in place."""
     start_ms: int = NOT_STARTED
@@ -94,7 +95,7 @@ class Transaction(NamedTuple):
         """Its owner begins anew, or another one takes over: no transaction, and an epoch or an id of its own."""
         return self._replace(
             producer_id=self.producer_id if producer_id is None else producer_id,
-            previous_producer_id=self.producer_id,
+            previous_producer_id=self.previous_producer_id if producer_id is None else self.producer_id,
             producer_epoch=producer_epoch,
             last_producer_epoch=last_epoch,
             timeout_ms=timeout_ms,
@@ -140,14 +141,13 @@ class Transaction(NamedTuple):
     def completed(self, *, now_ms: int) -> Transaction:
         """All markers of the decision are written."""
         assert self.is_prepared
-        raised_epoch = self.transaction_version >= 2
         producer_id, producer_epoch = self.identity_after
+        rotates = self.next_producer_id != NO_PRODUCER_ID
         return self._replace(
             status=TransactionStatus.COMPLETE_COMMIT if self.is_commit else TransactionStatus.COMPLETE_ABORT,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            previous_producer_id=self.producer_id if raised_epoch else self.previous_producer_id,
-            last_producer_epoch=self.producer_epoch if raised_epoch else self.last_producer_epoch,
+            previous_producer_id=self.producer_id if rotates else self.previous_producer_id,
             next_producer_id=NO_PRODUCER_ID,
             partitions=_NO_PARTITIONS,
             last_update_ms=now_ms,
