@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from collections.abc import Iterator
 
 import pytest
@@ -153,58 +155,61 @@ def test_coordinators_and_partitions_are_everywhere(cluster: EmbeddedCluster) ->
     assert sorted(read(cluster.bootstrap, "everywhere", len(expected), partitions=6)) == sorted(expected)
 
 
-def apart(cluster: EmbeddedCluster, topic: str) -> tuple[PlainSpoken, int, int]:
-    """A producer whose coordinator is another node than the leader of the topic; both nodes."""
-    leader = cluster.leader_of(topic)
+@dataclasses.dataclass
+class Apart:
+    """A transaction with one record, whose coordinator is another node than the leader of its partition."""
+
+    producer: PlainSpoken
+    topic: str
+    partition: int
+    leader: int
+    coordinator: int
+    third: int
+
+
+@contextlib.contextmanager
+def apart(cluster: EmbeddedCluster, topic: str) -> Iterator[Apart]:
+    cluster.create_topic(topic, partitions=3)
     by_port = {node.port: node_id for node_id, node in cluster.nodes.items()}
-    others = [node.port for node_id, node in cluster.nodes.items() if node_id != leader]
-    for number in range(50):
-        producer = PlainSpoken(others, f"{topic} {number}")
-        coordinator = by_port[producer.coordinator_port()]
-        if coordinator != leader:
-            return producer, coordinator, leader
-        producer.close()
-    raise AssertionError("one node coordinates everything")
+    with PlainSpoken(list(by_port), topic) as finder:
+        coordinator = by_port[finder.coordinator_port()]
+    leaders = {partition: cluster.leader_of(topic, partition) for partition in range(3)}
+    partition, leader = next(each for each in leaders.items() if each[1] != coordinator)
+    third = next(node_id for node_id in cluster.nodes if node_id not in (coordinator, leader))
+    with PlainSpoken([cluster.nodes[third].port], topic) as producer:
+        producer.init()
+        assert producer.produce(topic, "decided", partition=partition) == ErrorCode.NONE
+        yield Apart(producer, topic, partition, leader, coordinator, third)
+    cluster.start_all()
+    cluster.wait_in_sync(topic)
+
+
+def goes_on(cluster: EmbeddedCluster, play: Apart, producer: PlainSpoken, *, sees: list[str]) -> None:
+    """The producer commits another record, and a reader sees that, after what was decided before."""
+    assert producer.produce(play.topic, "next", partition=play.partition) == ErrorCode.NONE
+    assert producer.end(commits=True).error_code == ErrorCode.NONE
+    assert read(cluster.bootstrap, play.topic, len(sees) + 1, partitions=3) == [*sees, "next"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
 def test_the_leader_is_lost_between_decision_and_marker(cluster: EmbeddedCluster, commits: bool) -> None:
-    topic = f"leader-lost-{commits}".lower()
-    cluster.create_topic(topic)
-    producer, _, leader = apart(cluster, topic)
-    with producer:
-        producer.init()
-        assert producer.produce(topic, "decided") == ErrorCode.NONE
+    with apart(cluster, f"leader-lost-{commits}") as play:
         # It takes no marker any more, and the decision needs only the coordinator and its replicas.
-        cluster.pause(leader)
-        assert producer.end(commits=commits).error_code == ErrorCode.NONE
-        cluster.kill(leader)
-        assert producer.produce(topic, "next") == ErrorCode.NONE
-        assert producer.end(commits=True).error_code == ErrorCode.NONE
-        assert read(cluster.bootstrap, topic, 2 if commits else 1) == (["decided"] if commits else []) + ["next"]
-    cluster.start(leader)
-    cluster.wait_in_sync(topic)
+        cluster.pause(play.leader)
+        assert play.producer.end(commits=commits).error_code == ErrorCode.NONE
+        cluster.kill(play.leader)
+        goes_on(cluster, play, play.producer, sees=["decided"] if commits else [])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
 def test_the_coordinator_is_lost_between_decision_and_markers(cluster: EmbeddedCluster, commits: bool) -> None:
-    topic = f"coordinator-lost-{commits}".lower()
-    cluster.create_topic(topic)
-    producer, coordinator, leader = apart(cluster, topic)
-    third = next(node for node_id, node in cluster.nodes.items() if node_id not in (coordinator, leader))
-    with producer:
-        producer.init()
-        assert producer.produce(topic, "decided") == ErrorCode.NONE
-        cluster.pause(leader)
-        assert producer.end(commits=commits).error_code == ErrorCode.NONE
-        cluster.kill(coordinator)
-        cluster.resume(leader)
-        with PlainSpoken([third.port], producer.transactional_id) as heir:
+    with apart(cluster, f"coordinator-lost-{commits}") as play:
+        cluster.pause(play.leader)
+        assert play.producer.end(commits=commits).error_code == ErrorCode.NONE
+        cluster.kill(play.coordinator)
+        cluster.resume(play.leader)
+        with PlainSpoken([cluster.nodes[play.third].port], play.producer.transactional_id) as heir:
             heir.init()
-            assert heir.produce(topic, "next") == ErrorCode.NONE
-            assert heir.end(commits=True).error_code == ErrorCode.NONE
-        assert read(cluster.bootstrap, topic, 2 if commits else 1) == (["decided"] if commits else []) + ["next"]
-    cluster.start(coordinator)
-    cluster.wait_in_sync(topic)
+            goes_on(cluster, play, heir, sees=["decided"] if commits else [])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from tests.hostile.batches import batch, produce
-from tests.hostile.peer import Peer
+from tests.hostile.peer import Closed, Peer
 
 from strandline.codec.messages.end_txn_request import EndTxnRequest
 from strandline.codec.messages.end_txn_response import EndTxnResponse
@@ -23,6 +23,7 @@ TRANSACTION = 1
 TRY_AGAIN = frozenset(
     (
         ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
@@ -121,6 +122,7 @@ class PlainSpoken:
     def close(self) -> None:
         for peer in self._peers.values():
             peer.close()
+        self._peers.clear()
 
     def peer(self, port: int) -> Peer:
         if port not in self._peers:
@@ -133,7 +135,7 @@ class PlainSpoken:
             (found,) = self.peer(self._ports[0]).ask(request, 4).coordinators
             return found.error_code, found.port
 
-        return patiently(ask)
+        return self._patiently(ask)
 
     def leader_port(self, topic: str, partition: int) -> int:
         def ask() -> tuple[int, int]:
@@ -142,7 +144,7 @@ class PlainSpoken:
             (found,) = (each for each in response.topics[0].partitions if each.partition_index == partition)
             return found.error_code, ports.get(found.leader_id, -1)
 
-        return patiently(ask)
+        return self._patiently(ask)
 
     def init(self) -> None:
         request = InitProducerIdRequest(
@@ -156,7 +158,7 @@ class PlainSpoken:
             response = self.peer(self.coordinator_port()).ask(request, 4)
             return response.error_code, response
 
-        response = patiently(ask)
+        response = self._patiently(ask)
         self.go_on(response.producer_id, response.producer_epoch)
 
     def go_on(self, producer_id: int, epoch: int) -> None:
@@ -184,7 +186,7 @@ class PlainSpoken:
             code = response.responses[0].partition_responses[0].error_code
             return (code, code) if code in TRY_AGAIN else (0, code)
 
-        code = patiently(ask)
+        code = self._patiently(ask)
         if not code:
             self.sequences[topic, partition] = sequence + 1
         return code
@@ -201,19 +203,22 @@ class PlainSpoken:
             response = self.peer(self.coordinator_port()).ask(request, 5)
             return response.error_code if response.error_code in TRY_AGAIN else 0, response
 
-        response: EndTxnResponse = patiently(ask)
+        response: EndTxnResponse = self._patiently(ask)
         if not response.error_code and goes_on:
             self.go_on(response.producer_id, response.producer_epoch)
         return response
 
-
-def patiently(ask: Any) -> Any:
-    """Ask again while the answer is a code that says so; what came with the last one."""
-    until = time.monotonic() + PATIENCE_S
-    while True:
-        code, found = ask()
-        if code == ErrorCode.NONE:
-            return found
-        assert code in TRY_AGAIN, ErrorCode(code).name
-        assert time.monotonic() < until, ErrorCode(code).name
-        time.sleep(0.02)
+    def _patiently(self, ask: Callable[[], tuple[int, Any]]) -> Any:
+        """Ask again while the answer is a code that says so, or there is none; what came with the last one."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                code, found = ask()
+            except (OSError, Closed):
+                self.close()
+                code, found = ErrorCode.NETWORK_EXCEPTION, None
+            if code == ErrorCode.NONE:
+                return found
+            assert code in TRY_AGAIN, ErrorCode(code).name
+            assert time.monotonic() < until, ErrorCode(code).name
+            time.sleep(0.02)
