@@ -296,6 +296,33 @@ def test_a_leader_that_was_made_the_only_one_in_sync_dies_before_it_can_say_that
         play.wait_whole()
 
 
+@pytest.mark.parametrize("by_leader", [True, False], ids=["by the leader", "by the controller"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_only_one_in_sync_loses_power_as_soon_as_it_is_that(seed: int, by_leader: bool) -> None:
+    """With `flush.mode=auto` its disk holds what was committed with others before it counts alone."""
+    topic = dataclasses.replace(ALONE, configs={**ALONE.configs, "flush.mode": "auto"})
+    impatient = {"replica.lag.time.max.ms": "2000", "broker.session.timeout.ms": "20000"}
+    with stage(seed, topic, nodes=4, controllers=1, settings=impatient if by_leader else PATIENT) as play:
+        play.work()
+        play.wait(acknowledged=100)
+        index = partition_beside_the_controller(play)
+        leader, followers = play.leader("orders", index), play.followers("orders", index)
+        for follower in followers:
+            follower.pause()
+
+        def is_alone() -> bool:
+            image = play.image_of("orders", index)
+            return image.isr == [leader.node_id] and not image.eligible_leader_replicas
+
+        play.until(is_alone, "only the leader is in sync")
+        leader.power_cut()
+        play.rest(play.random.uniform(0.0, 2.0))
+        leader.start()
+        for follower in followers:
+            follower.resume()
+        play.until(lambda: play.image_of("orders", index).leader >= 0, "somebody leads", 120.0)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_machine_after_the_other_loses_power(seed: int) -> None:
     """A machine is back before its session ends, with less than it had: it must not pass for one in sync."""

@@ -332,7 +332,7 @@ class Partition(InternalAppends):
             self.is_watched = False
             return False
         end_offset = self.log.log_end_offset
-        self._maybe_propose(in_sync.maybe_shrink(end_offset, now))
+        self._maybe_propose(in_sync.maybe_shrink(end_offset, now, may_be_alone=self._may_be_alone))
         self._maybe_propose(in_sync.maybe_expand(self.high_watermark))
         self._maybe_confirm()
         # Time alone may move it: a follower that was waited for came no longer.
@@ -344,8 +344,17 @@ class Partition(InternalAppends):
 
     def _maybe_confirm(self) -> None:
         """Have the controller know that we know who is in sync, where it waits for that; then we count alone."""
-        if self.in_sync is not None and not self.is_under_min_in_sync:
-            self._maybe_propose(self.in_sync.maybe_confirm())
+        in_sync = self.in_sync
+        if in_sync is not None and in_sync.eligible and not self.is_under_min_in_sync and self._may_be_alone():
+            self._maybe_propose(in_sync.maybe_confirm())
+
+    def _may_be_alone(self) -> bool:
+        """Whether nobody else need hold what is committed. `flush.mode=auto` left it to others while there were any: it
+        is brought to the disk first, or a power cut right then would take it from the only copy that counts."""
+        if self.config.flush_mode != "auto" or self.log.flushed_offset >= self.high_watermark:
+            return True
+        self.flusher.flush_soon(self.log)
+        return False
 
     def _maybe_propose(self, proposal: Proposal | None) -> None:
         if proposal is not None:
@@ -495,6 +504,8 @@ class Partition(InternalAppends):
             _serve(self.waiting_flushes, self.log.flushed_offset)
         if self.flush_before_ack and self.is_leader:
             self.recount()
+        if self.in_sync is not None and self.in_sync.eligible:
+            self._maybe_confirm()
 
     def advance(self, high_watermark: int) -> None:
         """Readers may see up to `high_watermark` from now on; it never goes back."""

@@ -255,8 +255,13 @@ class InSyncReplicas:
         ]
         return self._propose([*self.isr, *joining]) if joining else None
 
-    def maybe_shrink(self, end_offset: int, now: float) -> Proposal | None:
-        """A proposal to leave out who did not keep up for `lag_max_s`. Asked from time to time."""
+    def maybe_shrink(
+        self, end_offset: int, now: float, *, may_be_alone: Callable[[], bool] = lambda: True
+    ) -> Proposal | None:
+        """A proposal to leave out who did not keep up for `lag_max_s`. Asked from time to time.
+
+        `may_be_alone` is asked before everybody else is left out; if not now, then later.
+        """
         self.now = now
         if self.proposed is not None:
             return None
@@ -269,7 +274,10 @@ class InSyncReplicas:
                 follower.behind_since = now
             elif now - max(follower.behind_since, follower.caught_up_at) > self.lag_max_s:
                 lagging.append(follower.id)
-        return self._propose([each for each in self.isr if each not in lagging]) if lagging else None
+        staying = [each for each in self.isr if each not in lagging]
+        if not lagging or (len(staying) == 1 and not may_be_alone()):
+            return None
+        return self._propose(staying)
 
     def maybe_confirm(self) -> Proposal | None:
         """A proposal of the set as it is: the controller made it so small by itself, and waits to hear that we know."""
