@@ -36,6 +36,10 @@ _GROUPS: Final = (
     *("consumer_records", "consumer_replay", "consumer_target", "consumer_reconciliation"),
     *("consumer_heartbeat", "group_admin", "expiry", "group_shard"),
 )
+_TRANSACTIONS: Final = (
+    *("transaction_config", "transaction", "events", "transaction_records", "turn"),
+    *("ending", "adding", "init_producer_id", "listing", "timeouts", "transaction_shard"),
+)
 
 
 def import_rest(routes: Iterable[Route]) -> Iterator[str]:
@@ -49,6 +53,9 @@ def import_rest(routes: Iterable[Route]) -> Iterator[str]:
     yield from _handlers(groups)
     others = [route for route in cold if route not in groups]
     yield from _messages(others)
+    yield from _modules("codec.messages", ("transaction_log_key", "transaction_log_value"))
+    yield from _modules("coordinators.transactions", _TRANSACTIONS)
+    yield from _modules("broker", ("marker_sender", "transaction_verification", "transaction_driver"))
     yield from _handlers(others)
     yield from _modules("codec.messages", ("fetch_request", "fetch_response"))
     yield from _modules("lag", ("samples", "figures", "verdict"))

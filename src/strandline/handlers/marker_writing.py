@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
+from strandline.coordinators.events import TransactionEnded
 from strandline.errors import ErrorCode, StrandlineError, error_code, named
 from strandline.handlers.context import Node
 from strandline.ids import TopicPartition
+from strandline.partition.partition import Partition
 from strandline.quorum.topic_names import CONSUMER_OFFSETS
 
 OnWritten = Callable[[ErrorCode], object]
@@ -35,23 +38,25 @@ def write_marker(node: Node, place: TopicPartition, marker: Marker, then: OnWrit
     def on_committed(error: Exception | None) -> None:
         then(ErrorCode.NONE if error is None else named(error_code(error)))
 
-    if place.topic == CONSUMER_OFFSETS:
-        # What the group coordinator has taken and not written yet belongs before the marker: behind it, it would begin
-        # a transaction that nobody ends.
-        node.groups.flush(place.partition)
+    append = partial(_append, node, partition, marker)
     try:
-        partition.append_marker(
-            marker.producer_id,
-            marker.producer_epoch,
-            is_commit=marker.is_commit,
-            coordinator_epoch=marker.coordinator_epoch,
-            transaction_version=marker.transaction_version,
-            now_ms=node.runtime.now_ms(),
-            on_committed=on_committed,
-        )
-    except StrandlineError as error:
+        if place.topic == CONSUMER_OFFSETS:
+            # Offsets that were committed within the transaction count from here on, or never.
+            ended = TransactionEnded(marker.producer_id, marker.is_commit)
+            node.groups.append_marker(place.partition, ended, append, on_committed)
+        else:
+            append(on_committed)
+    except (StrandlineError, OSError) as error:
         then(named(error_code(error)))
-        return
-    if place.topic == CONSUMER_OFFSETS:
-        # Offsets that were committed within the transaction count from here on, or never.
-        node.groups.on_marker(place.partition, marker.producer_id, is_commit=marker.is_commit)
+
+
+def _append(node: Node, partition: Partition, marker: Marker, on_committed: Callable[[Exception | None], None]) -> None:
+    partition.append_marker(
+        marker.producer_id,
+        marker.producer_epoch,
+        is_commit=marker.is_commit,
+        coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.transaction_version,
+        now_ms=node.runtime.now_ms(),
+        on_committed=on_committed,
+    )
