@@ -63,6 +63,7 @@ class SimGroup:
         self.changes = 0
         self.commits = 0
         """That members who are gone by now had acknowledged."""
+        self._is_finished = False
         self._number = 0
 
     def start(self) -> None:
@@ -98,6 +99,9 @@ class SimGroup:
             self.members.remove(member)
             self.hosts.remove(member.host.name)
             self.commits += member.commits
+            if self.is_calm and not self.members and not self._is_finished:
+                # The last one was about to leave when everything became calm.
+                self.add()
 
     def kill(self, member: SimMember) -> None:
         member.stop()
@@ -187,6 +191,7 @@ class SimGroup:
 
     def finish(self) -> None:
         """Note where the group stands at the end, and stop."""
+        self._is_finished = True
         process, now_ns = self.history.new_process(), self.history.now_ns()
         for partition in self.ends():
             mop = Committed(self.options.name, str(partition), self.position(partition))
