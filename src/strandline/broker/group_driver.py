@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from strandline.broker.group_log import GroupLog
 from strandline.broker.group_topics import TopicsOfNode, overrides_of_node
-from strandline.broker.hosted_shard import HostedShard, InternalPartition, waiting_of
+from strandline.broker.hosted_shard import HostedShard, InternalPartition, OnCommitted, waiting_of
 from strandline.broker_settings import BrokerSettings
-from strandline.coordinators.events import Request, TopicDeleted, TopicsChanged
+from strandline.coordinators.events import Request, TopicDeleted, TopicsChanged, TransactionEnded
 from strandline.coordinators.group_config import ConsumerSettings, GroupConfig, MigrationPolicy, Overrides, no_overrides
 from strandline.coordinators.group_history import GroupHistory
 from strandline.coordinators.group_shard import GroupShard
@@ -176,6 +176,20 @@ class GroupDriver:
         for hosted in list(self._hosted.values()):
             if not hosted.is_loading:
                 hosted.step(event)
+
+    def append_marker(
+        self, index: int, ended: TransactionEnded, append: Callable[[OnCommitted], object], on_committed: OnCommitted
+    ) -> None:
+        """Have `append` write the marker of a transaction into a partition that is led here, in step with its groups.
+
+        `append` is given what to call back when the marker is committed, and what it raises is raised. A shard that is
+        not loaded will read the marker when it is.
+        """
+        hosted = self._hosted.get(index)
+        if hosted is None:
+            append(on_committed)
+        else:
+            hosted.append_marker(ended, append, on_committed)
 
     def stop_leading(self, index: int) -> None:
         """Another node coordinates these groups now; whoever waits here has to find it."""

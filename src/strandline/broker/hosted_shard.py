@@ -21,6 +21,7 @@ from strandline.codec.columns import Record as BatchRecord
 from strandline.coordinators.call import Waiting
 from strandline.coordinators.events import (
     Append,
+    AppendTransactional,
     CancelTimer,
     Loaded,
     Record,
@@ -29,6 +30,7 @@ from strandline.coordinators.events import (
     Tell,
     TimerFired,
     Token,
+    TransactionEnded,
 )
 from strandline.errors import BatchTooLarge, DiskFailed, ErrorCode, NotLeader, StrandlineError
 from strandline.runtime import Runtime, TimerHandle
@@ -48,11 +50,17 @@ COMMITTED_LOOK_S = 0.02
 """How soon it is looked again whether all that was loaded is committed; with followers that fetch, it is at once."""
 
 
+OnCommitted = Callable[[Exception | None], None]
+
+
 class InternalPartition(Protocol):
     """What a partition that this node leads offers to its coordinator."""
 
-    def append_internal(self, batch: bytes, on_committed: Callable[[Exception | None], None]) -> None:
-        """Append one batch and call back when it is below the high watermark, or will never be."""
+    def append_internal(self, batch: bytes, on_committed: OnCommitted, *, guard: Any = None) -> None:
+        """Append one batch and call back when it is below the high watermark, or will never be.
+
+        A transactional one may need the `guard` of a verification.
+        """
 
     def read_all(self) -> Iterator[bytes]:
         """Every batch from the log start to the end."""
@@ -64,8 +72,8 @@ class InternalPartition(Protocol):
 class Shard(Protocol):
     """A state machine on one partition of an internal topic."""
 
-    def load(self, records: Iterable[Record]) -> None:
-        """Take records of the log as they were written, before the first event."""
+    def load(self, records: Iterable[Any]) -> None:
+        """Take what the log says, in its order, before the first event."""
 
     def step(self, event: Any, now_ms: int) -> list[Any]:
         """Take an event; the effects, to be performed in order."""
@@ -82,14 +90,14 @@ class HostedShard(Generic[ShardT]):
         name: str,
         runtime: Runtime,
         shard: ShardT,
-        records_of: Callable[[Columns], Iterable[Record]],
+        records_of: Callable[[Columns], Iterable[Any]],
         partition: InternalPartition,
         *,
         tell: Callable[[Tell], object],
         on_effect: Callable[[Any], object],
         on_closed: Callable[[], object],
     ) -> None:
-        """`records_of` gives the records of a batch that count; effects that only this kind of shard has go to
+        """`records_of` gives what a batch of the log says; effects that only this kind of shard has go to
         `on_effect`, as soon as everything that was to be appended before them is committed."""
         self.name = name
         self.shard = shard
@@ -110,12 +118,13 @@ class HostedShard(Generic[ShardT]):
         """Answers that wait until the append with this number is committed."""
         self._unwritten: list[Record] = []
         """Asked for in this turn of the loop, under the present number."""
-        self._writing: deque[tuple[int, list[Record]]] = deque()
-        """Asked for in earlier turns, by number, and too much for one turn to write."""
+        self._writing: deque[tuple[int, list[Record] | AppendTransactional]] = deque()
+        """By number: asked for in earlier turns, and too much for one turn to write; or in a batch of its own."""
         self._append_number = 0
         self._committed_number = 0
         self._events: deque[Any] = deque()
         self._is_stepping = False
+        self._ended_while_loading: list[TransactionEnded] = []
 
     # ---- events in
 
@@ -142,6 +151,10 @@ class HostedShard(Generic[ShardT]):
             return
         self.is_loading = False
         self.step(Loaded())
+        # Whether the load came past these markers is not known. To hear of one twice does no harm.
+        ended_while_loading, self._ended_while_loading = self._ended_while_loading, []
+        for ended in ended_while_loading:
+            self.step(ended)
         self._tell_loaded(True)
 
     def when_loaded(self, then: Callable[[bool], object]) -> None:
@@ -164,8 +177,10 @@ class HostedShard(Generic[ShardT]):
         # An answer can make its connection hand us the next request at once. Its turn comes when the effects of this
         # event are all done, for the shard has counted on that.
         self._events.append(event)
-        if self._is_stepping:
-            return
+        if not self._is_stepping:
+            self._step_all()
+
+    def _step_all(self) -> None:
         self._is_stepping = True
         try:
             while self._events and not self._closed:
@@ -185,6 +200,12 @@ class HostedShard(Generic[ShardT]):
                         # Else the next share of what is being written is due, and this comes behind.
                         self._runtime.call_soon(self.flush)
                 self._unwritten.extend(records)
+            case AppendTransactional():
+                self._seal()
+                self._append_number += 1
+                if not self._writing:
+                    self._runtime.call_soon(self.flush)
+                self._writing.append((self._append_number, effect))
             case StartTimer(key=key, delay_ms=delay_ms):
                 self._start_timer(key, delay_ms / 1000)
             case CancelTimer(key=key):
@@ -232,29 +253,86 @@ class HostedShard(Generic[ShardT]):
         """Append what the shard asked for since the last turn of the loop."""
         if self._closed:
             return
-        if self._unwritten:
-            self._writing.append((self._append_number, self._unwritten))
-            self._unwritten = []
-        if not self._writing:
-            return
-        number, records = self._writing.popleft()
+        self._seal()
+        written = 0
+        while self._writing and written < RECORDS_PER_TURN_MAX and not self._closed:
+            number, asked = self._writing.popleft()
+            if isinstance(asked, list):
+                self._append_share(number, asked)
+                break
+            self._append_transactional(number, asked)
+            written += len(asked.records)
+            # Whoever was answered at once may have asked for more, and saw that this is not over.
+            self._seal()
+        if self._writing:
+            self._runtime.call_soon(self.flush)
+
+    def _append_share(self, number: int, records: list[Record]) -> None:
         count = 1 if len(records) == 1 else _count_of_share(records)
-        on_committed: Callable[[Exception | None], None] = partial(self._on_committed, number)
+        on_committed: OnCommitted = partial(self._on_committed, number)
         if count < len(records):
             # A deleted group may leave ten thousand tombstones: others are served before the rest is written.
             self._writing.appendleft((number, records[count:]))
             on_committed = self._on_part_committed
-        if self._writing:
-            self._runtime.call_soon(self.flush)
         try:
             self._partition.append_internal(_batch_of(records[:count], self._runtime.now_ms()), on_committed)
         except (StrandlineError, OSError) as error:
             self._fail(error)
 
+    def _seal(self) -> None:
+        """What was asked for is complete under its number: what comes next, comes behind it."""
+        if self._unwritten:
+            self._writing.append((self._append_number, self._unwritten))
+            self._unwritten = []
+
     def flush_all(self) -> None:
         """Append all of it, now: nobody will come back to it."""
         while (self._unwritten or self._writing) and not self._closed:
             self.flush()
+
+    def _append_transactional(self, number: int, effect: AppendTransactional) -> None:
+        now_ms = self._runtime.now_ms()
+        batch = encode_batch(
+            [BatchRecord(timestamp_ms=now_ms, key=key, value=value) for key, value in effect.records],
+            producer_id=effect.producer_id,
+            producer_epoch=effect.producer_epoch,
+            transactional=True,
+        )
+        try:
+            self._partition.append_internal(batch, partial(self._on_committed, number), guard=effect.verified)
+        except (StrandlineError, OSError) as error:
+            self._fail(error)
+
+    def append_marker(
+        self, ended: TransactionEnded, append: Callable[[OnCommitted], object], on_committed: OnCommitted
+    ) -> None:
+        """Have `append` write a marker into the partition, and the shard know of it; raises what `append` raises.
+
+        Records that the shard has asked for go first. Behind the marker they would begin a transaction that nobody
+        ends. And what the shard tells of the end waits, like any answer, until the marker is committed.
+        """
+        self.flush_all()
+        if self._closed or self.is_loading:
+            append(on_committed)
+            self._ended_while_loading.append(ended)
+            return
+        # Whoever is told at once that the transaction has ended may begin the next one here: that comes after.
+        was_stepping, self._is_stepping = self._is_stepping, True
+        self._append_number += 1
+        try:
+            append(partial(self._on_marker_committed, self._append_number, on_committed))
+            self._events.appendleft(ended)
+        except BaseException:
+            self._append_number -= 1
+            raise
+        finally:
+            self._is_stepping = was_stepping
+            if not was_stepping:
+                self._step_all()
+
+    def _on_marker_committed(self, number: int, on_committed: OnCommitted, error: Exception | None) -> None:
+        self._on_committed(number, error)
+        on_committed(error)
 
     def _on_part_committed(self, error: Exception | None) -> None:
         if error is not None:
