@@ -95,6 +95,8 @@ def test_the_owner_of_used_up_epochs_may_ask_twice(story: Story) -> None:
         assert story.init(producer=exhausted) == (102, 0)
     assert story.init(producer=(102, 0)) == (102, 1)
     assert story.init(producer=exhausted) is FENCED
+    assert story.init(producer=(exhausted[0], 0)) is FENCED, "not even with an epoch that the new id had, too"
+    assert story.init(producer=(102, 0)) == (102, 1)
 
 
 def test_who_begins_aborts_what_is_open_and_comes_again(story: Story) -> None:
@@ -120,6 +122,17 @@ def test_a_late_copy_of_an_init_does_not_abort_what_was_begun_since(story: Story
     assert story.init(producer=first) is FENCED
     assert story.state() == "Ongoing"
     assert story.end((101, 1)) == (101, 2)
+
+
+def test_not_even_one_with_the_producer_id_before(story: Story) -> None:
+    exhausted = at_epoch(story, EPOCH_LAST - 1)
+    story.add(exhausted)
+    assert story.end(exhausted) == (102, 0)
+    story.write_markers()
+    assert story.init(producer=exhausted) == (102, 0), "the answer to the end was lost"
+    story.add((102, 0))
+    assert story.init(producer=exhausted) is FENCED
+    assert story.end((102, 0)) == (102, 1)
 
 
 def test_two_who_begin_at_once_get_an_epoch_each_and_the_spare_id_is_used_later(story: Story) -> None:

@@ -58,18 +58,21 @@ def refusal(transaction: Transaction, request: InitProducerIdRequest) -> ErrorCo
     if transaction.is_prepared:
         # The markers of its last transaction are under way. The client comes again.
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    if request.producer_id == NO_PRODUCER_ID:
+    asked = (request.producer_id, request.producer_epoch)
+    if request.producer_id == NO_PRODUCER_ID or asked == (transaction.producer_id, transaction.producer_epoch):
         return ErrorCode.NONE
-    if request.producer_id != transaction.producer_id:
-        # The id was changed when its epochs were used up, and the answer that said so was lost.
-        missed = request.producer_id == transaction.previous_producer_id and is_exhausted(request.producer_epoch)
-        if not missed or request.producer_epoch != transaction.last_producer_epoch:
-            return ErrorCode.PRODUCER_FENCED
-    elif request.producer_epoch != transaction.producer_epoch and (
-        request.producer_epoch != transaction.last_producer_epoch or transaction.status is TransactionStatus.ONGOING
-    ):
-        return ErrorCode.PRODUCER_FENCED
-    return ErrorCode.NONE
+    # It may have missed the answer that told it its present id and epoch. With them a transaction is open: it has not.
+    may_have_missed = (
+        transaction.status is not TransactionStatus.ONGOING
+        and request.producer_epoch == transaction.last_producer_epoch
+        and (request.producer_id == transaction.producer_id or is_last_of_previous_id(transaction, request))
+    )
+    return ErrorCode.NONE if may_have_missed else ErrorCode.PRODUCER_FENCED
+
+
+def is_last_of_previous_id(transaction: Transaction, request: InitProducerIdRequest) -> bool:
+    """The id was changed when its epochs were used up, not before."""
+    return request.producer_id == transaction.previous_producer_id and is_exhausted(request.producer_epoch)
 
 
 def is_repeated(transaction: Transaction, request: InitProducerIdRequest) -> bool:
