@@ -104,14 +104,8 @@ class Replicas:
         self._node.checkpoints.write_recovery_points(on_done)
 
     def _address_of(self, broker_id: int) -> tuple[str, int] | None:
-        """Where brokers reach a broker: at the listener that is named for that, or at its first."""
         broker = self._node.image.brokers.get(broker_id)
-        if broker is None:
-            return None
-        endpoints = broker.registration.end_points
-        name = self._node.config.inter_broker_listener_name
-        chosen = [each for each in endpoints if each.name == name] or endpoints
-        return (chosen[0].host, chosen[0].port) if chosen else None
+        return None if broker is None else broker.address(self._node.config.inter_broker_listener_name)
 
     def _connect(self, host: str, port: int) -> Channel:
         node = self._node
