@@ -14,12 +14,16 @@ from strandline.codec.produce import PartitionRecords
 from strandline.codec.record_batch import HEADER, HEADER_SIZE, TRANSACTIONAL
 from strandline.errors import ErrorCode, RequestError, StrandlineError
 from strandline.handlers.context import Node
+from strandline.partition.partition import Partition
 from strandline.partition.verification import ONGOING, VerificationGuard
 
 ABORTABLE_FROM: Final = 11
 """The first version whose clients know TRANSACTION_ABORTABLE."""
 ADDS_FROM: Final = 12
 """The first version whose clients leave it to the partition's leader to add the partition."""
+
+ROUNDS_MAX: Final = 5
+"""How often the coordinator is asked about one batch, because a marker came whenever it was."""
 
 Verdicts = dict[tuple[str | bytes, int], VerificationGuard | StrandlineError]
 """By topic and partition as the request names them: what to append with, or why not. Who is not in it is in no
@@ -33,19 +37,32 @@ _ASKED_IN_VAIN: Final = (
 )
 
 
+class _Asked:
+    """A partition about which the coordinator is asked."""
+
+    __slots__ = ("guard", "keys", "partition", "sequence")
+
+    def __init__(self, partition: Partition, sequence: int, guard: VerificationGuard) -> None:
+        self.partition = partition
+        self.sequence = sequence
+        self.guard = guard
+        self.keys: list[tuple[str | bytes, int]] = []
+        """How the request named it."""
+
+
 class TransactionalProduce:
     """The transactional batches of one request."""
 
-    __slots__ = ("_adds", "_asked", "_guards", "_producer", "_transactional_id", "_version", "verdicts")
+    __slots__ = ("_adds", "_asked", "_producer", "_rounds", "_transactional_id", "_version", "verdicts")
 
     def __init__(self, transactional_id: str, version: int) -> None:
         self._transactional_id = transactional_id
         self._version = version
         self._adds = version >= ADDS_FROM
         self._producer: tuple[int, int] | None = None
-        self._asked: dict[tuple[str, int], list[tuple[str | bytes, int]]] = {}
-        """By topic name and partition: how the request named them."""
-        self._guards: dict[tuple[str, int], VerificationGuard] = {}
+        self._asked: dict[tuple[str, int], _Asked] = {}
+        """By topic name and partition."""
+        self._rounds = 0
         self.verdicts: Verdicts = {}
 
     def look_at(self, node: Node, partitions: Sequence[PartitionRecords]) -> bool:
@@ -73,10 +90,12 @@ class TransactionalProduce:
                 continue
             if guard is ONGOING or not (self._adds or partition.verifies_transactions()):
                 self.verdicts[key] = guard
-            else:
-                place = partition.topic, partition.index
-                self._asked.setdefault(place, []).append(key)
-                self._guards[place] = guard
+                continue
+            place = partition.topic, partition.index
+            asked = self._asked.get(place)
+            if asked is None:
+                asked = self._asked[place] = _Asked(partition, header[11], guard)
+            asked.keys.append(key)
         return bool(self._asked)
 
     def ask(self, node: Node, then: Callable[[], object]) -> None:
@@ -84,17 +103,41 @@ class TransactionalProduce:
         assert self._producer is not None
 
         def on_verified(codes: dict[tuple[str, int], ErrorCode]) -> None:
-            for place, keys in self._asked.items():
-                code = codes[place]
-                verdict = self._guards[place] if code is ErrorCode.NONE else self._refusal(code)
-                for key in keys:
+            asked, self._asked = self._asked, {}
+            for place, each in asked.items():
+                verdict: VerificationGuard | StrandlineError = each.guard
+                if codes[place] is not ErrorCode.NONE:
+                    verdict = self._refusal(codes[place])
+                elif self._adds and self._rounds < ROUNDS_MAX:
+                    verdict = self._guard_now(each)
+                if isinstance(verdict, VerificationGuard) and verdict not in (each.guard, ONGOING):
+                    each.guard = verdict
+                    self._asked[place] = each
+                for key in each.keys:
                     self.verdicts[key] = verdict
-            then()
+            if self._asked:
+                self._rounds += 1
+                self.ask(node, then)
+            else:
+                then()
 
         producer_id, epoch = self._producer
         node.transactions.verify(
             self._transactional_id, producer_id, epoch, list(self._asked), adds=self._adds, then=on_verified
         )
+
+    def _guard_now(self, asked: _Asked) -> VerificationGuard | StrandlineError:
+        """What to append with by now: another guard if a marker came while the coordinator was asked.
+
+        Mostly that is the marker of the transaction before, for which the coordinator made us wait. A producer of
+        transactions v2 has an epoch for each of them, so it does no harm to ask again whether this one is still open.
+        """
+        assert self._producer is not None
+        producer_id, epoch = self._producer
+        try:
+            return asked.partition.begin_verification(producer_id, epoch, asked.sequence, supports_epoch_bump=True)
+        except StrandlineError as error:
+            return error
 
     def _refusal(self, code: ErrorCode) -> RequestError:
         """In words that producers of this version understand; NOT_ENOUGH_REPLICAS makes each of them try again."""
