@@ -7,7 +7,7 @@ Wiring (`broker/node.py`):
     metadata.on_not_leading = driver.end
     driver.close() at the end
 
-Before each look `on_look` is told the time: there the network is asked about brokers that are silent.
+After each look `on_look` is told the time: there the network is asked about brokers that are silent.
 
 It looks at the controller at least every `LOOK_S`: a request may have begun something that goes on in steps.
 """
@@ -71,12 +71,12 @@ class ControllerDriver:
         records: list[Any] = []
         try:
             now = self._runtime.monotonic()
-            self.on_look(now)
             records = self._controller.tick(now)
             if records:
                 self._tell(records)
                 # A write that fails is followed by `revert` or `end`: whatever it was about is decided anew.
                 self._write(records, _on_written)
+            self.on_look(now)
         finally:
             # Whatever went wrong, sessions end and brokers must be fenced.
             if self._controller.is_active and self._timer is None:

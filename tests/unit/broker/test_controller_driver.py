@@ -133,3 +133,17 @@ def test_a_look_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> N
             active.advance(LOOK_S)
     active.advance(SESSION_S + 2)
     assert active.is_fenced(1)
+
+
+def test_what_goes_wrong_while_it_asks_after_brokers_keeps_no_session_from_ending() -> None:
+    active = Active()
+
+    def fail(now: float) -> None:
+        raise RuntimeError("planted")
+
+    active.driver.on_look = fail
+    deadline = active.runtime.now + 2 * SESSION_S
+    while not active.is_fenced(1):
+        with pytest.raises(RuntimeError, match="planted"):
+            active.advance(LOOK_S)
+        assert active.runtime.now < deadline
