@@ -51,6 +51,12 @@ def check(pattern: str) -> None:
     _compiled(pattern)
 
 
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Whether the whole of a name matches; RequestError as `check` for what RE2 does not take."""
+    compiled = _compiled(pattern)
+    return lambda name: bool(compiled.Match(name))
+
+
 def resolve(
     patterns: Iterable[str],
     topics: Topics,

@@ -1,22 +1,21 @@
 """ListTransactions (66), versions 0-2: the transactional ids that this broker coordinates.
 
 Honoured: states and producer ids to choose by, how long a transaction is open (1+), a regular expression for the id
-(2+). States that are not known are named in the answer and choose nothing. An expression that is none, or could take
-for ever, is INVALID_REGULAR_EXPRESSION; Kafka's engine (RE2) takes more of them. While a shard is being loaded the
-answer is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka. A share of the ids is listed in each turn of the loop.
+(2+), in the syntax of RE2 and for the whole of it. States that are not known are named in the answer and choose
+nothing. An expression that is none is INVALID_REGULAR_EXPRESSION. While a shard is being loaded the answer is
+COORDINATOR_LOAD_IN_PROGRESS, as in Kafka. A share of the ids is listed in each turn of the loop.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from strandline.bounded_patterns import bounded_pattern
 from strandline.codec.messages.list_transactions_request import ListTransactionsRequest
 from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
+from strandline.coordinators.regex_subscriptions import matcher
 from strandline.coordinators.transactions.events import ListTransactions
-from strandline.errors import ErrorCode, InvalidConfig
+from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.context import RequestContext
 from strandline.handlers.gathering import Gathering
 from strandline.handlers.shares import gradually
@@ -33,9 +32,9 @@ Part = ListTransactionsResponse | ErrorCode
 def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse | None:
     try:
         expression = request.transactional_id_pattern
-        pattern = bounded_pattern(expression) if expression else None
-    except InvalidConfig:
-        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+        pattern = matcher(expression) if expression else None
+    except RequestError as refusal:
+        return ListTransactionsResponse(error_code=refusal.code)
     transactions = context.node.transactions
     if transactions.is_loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -47,7 +46,7 @@ def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTra
 def _ask_all(
     context: RequestContext,
     request: ListTransactionsRequest,
-    pattern: re.Pattern[str] | None,
+    pattern: Callable[[str], bool] | None,
     gathering: Gathering,
 ) -> Iterator[None]:
     transactions = context.node.transactions

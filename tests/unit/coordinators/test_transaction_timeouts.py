@@ -7,7 +7,7 @@ from tests.unit.coordinators.test_transaction_ending import opened
 from tests.unit.coordinators.test_transactions import CONCURRENT, FENCED, at_epoch
 from tests.unit.coordinators.transaction_story import P0, P1, TIMEOUT_MS, Story
 
-from strandline.bounded_patterns import bounded_pattern
+from strandline.coordinators.regex_subscriptions import matcher
 from strandline.coordinators.transactions import timeouts
 from strandline.coordinators.transactions.transaction import EPOCH_LAST
 from strandline.errors import ErrorCode
@@ -209,7 +209,7 @@ def test_transactions_are_listed_by_what_they_are(story: Story) -> None:
     assert names(states=("Empty", "Dead")) == ["empty"]
     assert names(producer_ids=frozenset({103})) == ["young"]
     assert names(states=("Ongoing",), duration_ms=999) == ["old"]
-    assert names(pattern=bounded_pattern("o.*|y.*")) == ["old", "young"]
+    assert names(pattern=matcher("o.*|y.*")) == ["old", "young"]
     response = story.list(states=("ongoing", "Ongoing"))
     assert response.unknown_state_filters == ["ongoing"]
     assert [each.transaction_state for each in response.transaction_states] == ["Ongoing", "Ongoing"]

@@ -11,9 +11,9 @@ INVALID_PRODUCER_EPOCH: InitProducerId below 4, AddPartitionsToTxn, AddOffsetsTo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from re import Pattern
 from typing import NamedTuple
 
 from strandline.codec.messages.describe_transactions_response import TransactionState as DescribedTransaction
@@ -109,7 +109,8 @@ class ListTransactions:
     states: tuple[str, ...] = ()
     producer_ids: frozenset[int] = frozenset()
     duration_ms: int = -1
-    pattern: Pattern[str] | None = None
+    pattern: Callable[[str], bool] | None = None
+    """Whether an id matches."""
 
 
 @dataclass(frozen=True, slots=True)

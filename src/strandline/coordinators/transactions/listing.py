@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from strandline.bounded_patterns import matches
 from strandline.codec.messages.describe_transactions_response import TopicData
 from strandline.codec.messages.describe_transactions_response import TransactionState as DescribedTransaction
 from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
@@ -63,4 +62,4 @@ def passes(transaction: Transaction, event: ListTransactions, now_ms: int) -> bo
         return False
     if event.duration_ms >= 0 and now_ms - transaction.start_ms <= event.duration_ms:
         return False
-    return event.pattern is None or matches(event.pattern, transaction.transactional_id)
+    return event.pattern is None or event.pattern(transaction.transactional_id)
