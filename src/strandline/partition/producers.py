@@ -43,24 +43,18 @@ REFUSED_MAX: Final = 1000
 _PREFIX = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
-_DELTA_AT: Final = 32
-_OFFSET_AT: Final = 63
 
 
 class ProducerEntry:
-    """One producer.
+    """One producer. Ten thousand of them may be known to one partition: nothing is kept that follows from the rest."""
 
-    A batch is kept as one number: its last offset, offset delta and last sequence plus one, side by side. Ten thousand
-    producers may be known to one partition, and a tuple of numbers is four times as large.
-    """
-
-    __slots__ = ("coordinator_epoch", "epoch", "last_sequence", "last_timestamp_ms", "packed", "restored")
+    __slots__ = ("coordinator_epoch", "epoch", "last_sequence", "last_timestamp_ms", "recent", "restored")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.restored = False
-        self.packed: list[int] = []
-        """Batches, oldest first."""
+        self.recent: list[tuple[int, int, int]] = []
+        """Batches, oldest first: (last sequence, last offset, offset delta)."""
         self.last_sequence = NO_SEQUENCE
         """Of the newest batch."""
         self.last_timestamp_ms = -1
@@ -69,27 +63,24 @@ class ProducerEntry:
     @property
     def batches(self) -> list[tuple[int, int, int, int]]:
         """Oldest first: (first sequence, last sequence, last offset, offset delta)."""
-        return [_unpack(each) for each in self.packed]
+        return [(_first_sequence(last, delta), last, offset, delta) for last, offset, delta in self.recent]
 
     def find(self, base_sequence: int, last_sequence: int) -> int | None:
         """The base offset of the batch with just these sequences, if it is known."""
-        for each in self.packed:
-            first, last, last_offset, delta = _unpack(each)
-            if first == base_sequence and last == last_sequence:
+        for last, last_offset, delta in self.recent:
+            if last == last_sequence and _first_sequence(last, delta) == base_sequence:
                 return last_offset - delta
         return None
 
     def begin_epoch(self, epoch: int) -> None:
         self.epoch = epoch
         self.restored = False
-        self.packed.clear()
+        self.recent.clear()
         self.last_sequence = NO_SEQUENCE
 
 
-def _unpack(packed: int) -> tuple[int, int, int, int]:
-    last = (packed & 0xFFFFFFFF) - 1
-    delta = (packed >> _DELTA_AT) & SEQUENCE_MASK
-    return (last - delta) & SEQUENCE_MASK if last >= 0 else NO_SEQUENCE, last, packed >> _OFFSET_AT, delta
+def _first_sequence(last_sequence: int, offset_delta: int) -> int:
+    return (last_sequence - offset_delta) & SEQUENCE_MASK if last_sequence >= 0 else NO_SEQUENCE
 
 
 class Producers:
@@ -145,7 +136,7 @@ class Producers:
         known = entry.find(base_sequence, last_sequence)
         if known is not None:
             return known
-        if entry.restored and 0 < len(entry.packed) < BATCHES_KEPT and (newest - last_sequence) & SEQUENCE_MASK < _HALF:
+        if entry.restored and 0 < len(entry.recent) < BATCHES_KEPT and (newest - last_sequence) & SEQUENCE_MASK < _HALF:
             # Every sequence up to the newest is in the log, but a snapshot keeps only the newest batch, so the offset
             # of this older one is not known any more. Clients take this code as a success without an offset.
             raise DuplicateSequence(f"producer {producer_id} sent sequence {base_sequence} again after a restart")
@@ -164,10 +155,10 @@ class Producers:
         elif entry.epoch != epoch:
             entry.begin_epoch(epoch)
         last_sequence = (base_sequence + offset_delta) & SEQUENCE_MASK if base_sequence >= 0 else NO_SEQUENCE
-        packed = entry.packed
-        packed.append(last_offset << _OFFSET_AT | offset_delta << _DELTA_AT | last_sequence + 1)
-        if len(packed) > BATCHES_KEPT:
-            del packed[0]
+        recent = entry.recent
+        recent.append((last_sequence, last_offset, offset_delta))
+        if len(recent) > BATCHES_KEPT:
+            del recent[0]
         entry.last_sequence = last_sequence
         entry.last_timestamp_ms = timestamp_ms
 
@@ -267,7 +258,7 @@ class Producers:
     def snapshot(self) -> bytes:
         parts = [_COUNT.pack(len(self.entries))]
         for producer_id, entry in self.entries.items():
-            _, last, last_offset, delta = _unpack(entry.packed[-1]) if entry.packed else (-1, -1, -1, 0)
+            last, last_offset, delta = entry.recent[-1] if entry.recent else (NO_SEQUENCE, -1, 0)
             parts.append(
                 _ENTRY.pack(
                     producer_id,
@@ -308,7 +299,7 @@ class Producers:
             if first >= 0:
                 opened.append((first, producer_id))
             if offset >= 0:
-                entry.packed.append(offset << _OFFSET_AT | delta << _DELTA_AT | last + 1)
+                entry.recent.append((last, offset, delta))
                 entry.last_sequence = last
         self.open_transactions.update((producer_id, first) for first, producer_id in sorted(opened))
         self._find_first_unstable()

@@ -60,7 +60,7 @@ def check_transactional(
         begun = producers.verifications.guards.get(producer_id)
         if begun is not None and (
             base_sequence > begun.lowest_sequence
-            or (begun.supports_epoch_bump and base_sequence and (entry is None or not entry.packed))
+            or (begun.supports_epoch_bump and base_sequence and (entry is None or not entry.recent))
         ):
             raise OutOfOrderSequence(
                 f"producer {producer_id} sent sequence {base_sequence}; its transaction has to begin here with "

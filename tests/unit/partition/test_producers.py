@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -340,6 +341,38 @@ def test_idle_producers_are_forgotten_but_not_their_open_transactions() -> None:
     producers.note_header(header(0, offset=1, transactional=True))
     producers.expire(before_ms=1400)
     assert set(producers.entries) == {2, ID}
+
+
+def test_an_open_transaction_outlives_its_producers_silence() -> None:
+    """A day passes inside a transaction: its epoch, sequence and first offset are known when the next batch comes."""
+    producers = Producers()
+    producers.note_header(header(0, offset=10, transactional=True))
+    producers.expire(before_ms=1 << 50)
+    assert producers.check(ID, 3, 1, 1) is None
+    with pytest.raises(OutOfOrderSequence):
+        producers.check(ID, 3, 5, 5)
+    assert producers.first_unstable_offset == 10
+    marker = encode_marker(ID, 3, is_commit=True, coordinator_epoch=5, timestamp_ms=1012)
+    fields: HeaderFields = HEADER.unpack_from(marker)
+    producers.note_marker((12, *fields[1:]), marker)
+    producers.expire(before_ms=1 << 50)
+    assert producers.entries == {}
+    assert producers.first_unstable_offset == 10, "until the marker is committed"
+
+
+def test_ten_thousand_producers_fit_into_twenty_megabytes() -> None:
+    tracemalloc.start()
+    try:
+        producers = Producers()
+        for number in range(BATCHES_KEPT + 2):
+            for producer_id in range(10_000):
+                offset = 10**10 + number * 10_000 + producer_id
+                producers.note(producer_id, 0, number * 500, offset, 499, 1_700_000_000_000 + offset)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(producers.entries) == 10_000
+    assert size < 20_000_000
 
 
 def test_what_was_refused_comes_first() -> None:
