@@ -292,16 +292,22 @@ class HostedShard(Generic[ShardT]):
 
     def _append_transactional(self, number: int, effect: AppendTransactional) -> None:
         now_ms = self._runtime.now_ms()
-        batch = encode_batch(
-            [BatchRecord(timestamp_ms=now_ms, key=key, value=value) for key, value in effect.records],
-            producer_id=effect.producer_id,
-            producer_epoch=effect.producer_epoch,
-            transactional=True,
-        )
-        try:
-            self._partition.append_internal(batch, partial(self._on_committed, number), guard=effect.verified)
-        except (StrandlineError, OSError) as error:
-            self._fail(error)
+        left = list(effect.records)
+        while left and not self._closed:
+            # One batch, unless it would be too large. The marker makes one of them in any case.
+            count = _count_of_share(left)
+            share, left = left[:count], left[count:]
+            batch = encode_batch(
+                [BatchRecord(timestamp_ms=now_ms, key=key, value=value) for key, value in share],
+                producer_id=effect.producer_id,
+                producer_epoch=effect.producer_epoch,
+                transactional=True,
+            )
+            on_committed: OnCommitted = self._on_part_committed if left else partial(self._on_committed, number)
+            try:
+                self._partition.append_internal(batch, on_committed, guard=effect.verified)
+            except (StrandlineError, OSError) as error:
+                self._fail(error)
 
     def append_marker(
         self, ended: TransactionEnded, append: Callable[[OnCommitted], object], on_committed: OnCommitted

@@ -32,7 +32,17 @@ _GROUP_RECORDS: Final = tuple(
 _GROUPS: Final = (
     *("group_config", "events", "call", "classic_group", "group_records", "consumer_group"),
     *("consumer_protocol", "group_holdings", "group_flaps", "group_history", "group_sentences", "turn"),
-    *("rebalance", "offsets", "membership", "join", "replay", "assignors", "regex_subscriptions"),
+    *(
+        "rebalance",
+        "pending_offsets",
+        "offsets",
+        "transactional_offsets",
+        "membership",
+        "join",
+        "replay",
+        "assignors",
+        "regex_subscriptions",
+    ),
     *("consumer_records", "consumer_replay", "consumer_target", "consumer_reconciliation"),
     *("consumer_heartbeat", "group_admin", "expiry", "group_shard"),
 )

@@ -154,6 +154,7 @@ def _table() -> list[Route]:
         Route(25, "AddOffsetsToTxn", (0, 4), 3, "k25_add_offsets_to_txn"),
         Route(26, "EndTxn", (0, 5), 3, "k26_end_txn"),
         Route(27, "WriteTxnMarkers", (1, 2), 1, "k27_write_txn_markers"),
+        Route(28, "TxnOffsetCommit", (0, 5), 3, "k28_txn_offset_commit"),
         Route(32, "DescribeConfigs", (1, 4), 4, "k32_describe_configs", listeners=BOTH),
         Route(33, "AlterConfigs", (0, 2), 2, "k33_alter_configs", listeners=BOTH, is_forwarded=True),
         Route(35, "DescribeLogDirs", (1, 5), 2, "k35_describe_log_dirs"),

@@ -1,8 +1,9 @@
 """OffsetFetch (9), versions 1-10: committed offsets of one group (1-7) or many (8+), by topic name or topic id (10).
 
-Null topics ask for all offsets of a group (2+). `require_stable` (7+) is always granted: an answer waits until every
-commit before it is below the high watermark, and no transactional commit can be open yet. Many groups are asked over
-several turns of the loop. A member of the consumer protocol must name its present epoch (9+).
+Null topics ask for all offsets of a group (2+). An answer waits until every commit before it is below the high
+watermark; with `require_stable` (7+) a partition whose offset an open transaction is about to move is answered with
+UNSTABLE_OFFSET_COMMIT. Many groups are asked over several turns of the loop. A member of the consumer protocol must
+name its present epoch (9+).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ TOPIC_ID_FROM_VERSION = 10
 def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
     groups = request.groups if context.api_version >= GROUPS_FROM_VERSION else [single_group(request)]
     call = Call(context.reply, refusal=lambda code: OffsetFetchResponse(error_code=code))
-    gathering = Gathering(context, call, groups)
+    gathering = Gathering(context, call, groups, require_stable=request.require_stable)
     gradually(context.node.runtime, gathering.ask_all(groups), lambda _: gathering.maybe_finish())
     response: OffsetFetchResponse | None = call.collect()
     return response
@@ -60,8 +61,11 @@ def single_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 class Gathering:
     """Groups of one request may live in different shards; the answer leaves when the last of them has spoken."""
 
-    def __init__(self, context: RequestContext, call: Call, groups: list[OffsetFetchRequestGroup]) -> None:
+    def __init__(
+        self, context: RequestContext, call: Call, groups: list[OffsetFetchRequestGroup], *, require_stable: bool
+    ) -> None:
         self.context = context
+        self.require_stable = require_stable
         self.call = call
         self.answers: list[OffsetFetchResponseGroup | None] = [None] * len(groups)
         self.missing = len(groups)
@@ -71,7 +75,7 @@ class Gathering:
         for index, group in enumerate(groups):
             refused = resolve(self.context, group)
             part = GroupPart(self, index, group, refused)
-            self.context.node.groups.submit(group.group_id, FetchOffsets(part, group))
+            self.context.node.groups.submit(group.group_id, FetchOffsets(part, group, self.require_stable))
             yield
 
     def put(self, index: int, answer: OffsetFetchResponseGroup) -> None:

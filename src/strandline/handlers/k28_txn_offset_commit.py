@@ -1,0 +1,201 @@
+"""TxnOffsetCommit (28), versions 0-5: a group's positions, which count from the commit of a producer's transaction on.
+
+Honoured: leader epochs (2), generation, member and instance id (3) as in OffsetCommit, TRANSACTION_ABORTABLE (4). The
+coordinator of the transaction is asked whether the group's partition of `__consumer_offsets` is part of it; for clients
+of transactions v2 (5) the partition becomes part of it by that. Thousands of partitions are committed in parts, over
+several turns of the loop: they become visible all at once, by the marker. Topics are known by name only.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from strandline.codec.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from strandline.codec.messages.offset_commit_response import OffsetCommitResponse, OffsetCommitResponseTopic
+from strandline.codec.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+from strandline.codec.messages.txn_offset_commit_response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from strandline.coordinators.call import Call
+from strandline.coordinators.events import CommitTransactionalOffsets, Token
+from strandline.coordinators.offsets import refuse_commit
+from strandline.errors import ErrorCode, StrandlineError, error_code, named
+from strandline.handlers.context import RequestContext
+from strandline.handlers.gathering import Gathering
+from strandline.handlers.k08_offset_commit import is_small, merge, one_answer, parts_of, resolve
+from strandline.handlers.shares import gradually
+from strandline.ids import TopicPartition
+from strandline.partition.partition import Partition
+from strandline.partition.transactions import check_verified
+from strandline.partition.verification import ONGOING, VerificationGuard
+from strandline.quorum.topic_names import CONSUMER_OFFSETS
+
+API_KEY = 28
+VERSIONS = (0, 5)
+
+LOADING_FROM_VERSION = 2
+"""The first version whose clients expect to be told that a coordinator is loading."""
+ABORTABLE_FROM_VERSION = 4
+ADDS_FROM_VERSION = 5
+NO_SEQUENCE = -1
+
+
+def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | None:
+    refused: list[OffsetCommitResponseTopic] = []
+    commit = plain_form(request)
+    commit.topics = [known for topic in commit.topics if (known := resolve(context, topic, refused)) is not None]
+    if not commit.topics:
+        return transactional_form(context.api_version, OffsetCommitResponse(topics=refused))
+
+    def answer(response: OffsetCommitResponse) -> TxnOffsetCommitResponse:
+        return transactional_form(context.api_version, merge(refused, response))
+
+    call = Call(context.reply, refusal=lambda code: answer(refuse_commit(commit, code)), shape=answer)
+    if not request.group_id:
+        call.refuse(ErrorCode.INVALID_GROUP_ID)
+    else:
+        _TransactionalCommit(context, request, commit, call).verify()
+    response: TxnOffsetCommitResponse | None = call.collect()
+    return response
+
+
+class _TransactionalCommit:
+    """One request on its way: to the coordinator of the transaction, and then to the group."""
+
+    def __init__(
+        self, context: RequestContext, request: TxnOffsetCommitRequest, commit: OffsetCommitRequest, call: Call
+    ) -> None:
+        self.context = context
+        self.request = request
+        self.commit = commit
+        self.call = call
+        index = context.node.groups.partition_index(request.group_id)
+        self.place = TopicPartition(CONSUMER_OFFSETS, index)
+
+    def verify(self) -> None:
+        partition = self.led_partition()
+        if partition is None:
+            self.call.refuse(ErrorCode.NOT_COORDINATOR)
+            return
+        request, adds = self.request, self.context.api_version >= ADDS_FROM_VERSION
+        try:
+            guard = partition.begin_verification(
+                request.producer_id, request.producer_epoch, NO_SEQUENCE, supports_epoch_bump=adds
+            )
+        except StrandlineError as error:
+            self.call.refuse(named(error_code(error)))
+            return
+        if guard is ONGOING or not (adds or partition.verifies_transactions()):
+            self.commit_all(guard)
+            return
+        self.context.node.transactions.verify(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [self.place],
+            adds=adds,
+            then=lambda codes: self.on_verified(codes[self.place], guard),
+        )
+
+    def on_verified(self, code: ErrorCode, guard: VerificationGuard) -> None:
+        if code is ErrorCode.NONE:
+            self.commit_all(guard)
+        else:
+            self.call.refuse(code_for(code, self.context.api_version))
+
+    def commit_all(self, guard: VerificationGuard) -> None:
+        if is_small(self.commit.topics):
+            self.commit_part(guard, self.commit, self.call)
+            return
+        gathering = Gathering(lambda answers: self.call.answer(one_answer(answers)))
+
+        def submit(part: OffsetCommitRequest) -> None:
+            self.commit_part(guard, part, gathering.token(refusal=partial(refuse_commit, part)))
+
+        gradually(self.context.node.runtime, map(submit, parts_of(self.commit)), gathering.end)
+
+    def commit_part(self, guard: VerificationGuard, part: OffsetCommitRequest, call: Call) -> None:
+        partition = self.led_partition()
+        if partition is None:
+            call.refuse(ErrorCode.NOT_COORDINATOR)
+            return
+        producer_id, epoch = self.request.producer_id, self.request.producer_epoch
+        producers = partition.producers
+        if not producers.has_open_transaction(producer_id, epoch):
+            # Since the coordinator said yes, the transaction may have ended here. The group must not learn of what
+            # the partition will not take.
+            try:
+                check_verified(producers, producer_id, epoch, guard, verifies=partition.verifies_transactions)
+            except StrandlineError as error:
+                call.refuse(named(error_code(error)))
+                return
+        token: Token = call
+        event = CommitTransactionalOffsets(token, part, producer_id, epoch, guard)
+        self.context.node.groups.submit(part.group_id, event)
+
+    def led_partition(self) -> Partition | None:
+        partition = self.context.node.partition(*self.place)
+        return partition if partition is not None and partition.is_leader else None
+
+
+def code_for(code: ErrorCode, api_version: int) -> ErrorCode:
+    """What the transaction's coordinator said, in words that producers of this version expect of a group's."""
+    if code is ErrorCode.NETWORK_EXCEPTION:
+        # They come again, and do not look for another coordinator.
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if code is ErrorCode.TRANSACTION_ABORTABLE and api_version < ABORTABLE_FROM_VERSION:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
+
+
+def plain_form(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
+    """The same positions as an OffsetCommit."""
+    return OffsetCommitRequest(
+        group_id=request.group_id,
+        generation_id_or_member_epoch=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        committed_metadata=partition.committed_metadata,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def transactional_form(api_version: int, response: OffsetCommitResponse) -> TxnOffsetCommitResponse:
+    def shown(code: int) -> int:
+        if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and api_version < LOADING_FROM_VERSION:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return code
+
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=shown(partition.error_code)
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in response.topics
+        ]
+    )
