@@ -82,7 +82,9 @@ def learn(node: Node, request: OffsetCommitRequest, version: int) -> None:
     end = END if version >= FLEXIBLE_FROM else _ENDS[version]
     beginning = encode(request, version)[: -end.size]
     known: dict[tuple[int, bytes], PlainCommit] = node.groups.plain_commits
-    if len(beginning) > PLAIN_COMMIT_BYTES_MAX:
+    old = known.get((version, beginning))
+    if len(beginning) > PLAIN_COMMIT_BYTES_MAX or (old is not None and old.topic_id is request.topics[0].topic_id):
+        # The latter is refused again and again, perhaps.
         return
     if len(known) >= PLAIN_COMMITS_MAX:
         known.clear()
