@@ -167,7 +167,9 @@ class Story:
         assert node is not None
         open_now: dict[int, list[str]] = {}
         seen: list[str] = []
-        for batch in node.partition(topic, 0).log.batches():
+        partition = node.partition(topic, 0)
+        assert partition is not None
+        for batch in partition.log.batches():
             columns = decode_batch(batch)
             if columns.is_control:
                 values = open_now.pop(columns.producer_id, [])
@@ -290,6 +292,7 @@ def test_a_topic_that_is_deleted_holds_nobody_up(seed: int) -> None:
         answer = play.ask(play.controller(), request, 6, DeleteTopicsResponse)
         assert answer is None or answer.responses[0].error_code == ErrorCode.NONE
         play.until(lambda: "refunds" not in play.run.invariants.image.topics, "the topic is deleted")
+        play.network.heal()
         told.write("orders", "next")
         told.end(commits=True)
         told.expected["orders"].append("next")
