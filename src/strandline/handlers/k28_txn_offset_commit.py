@@ -30,6 +30,7 @@ from strandline.handlers.context import RequestContext
 from strandline.handlers.gathering import Gathering
 from strandline.handlers.k08_offset_commit import is_small, merge, one_answer, parts_of, resolve
 from strandline.handlers.shares import gradually
+from strandline.handlers.transactional_produce import ROUNDS_MAX
 from strandline.ids import TopicPartition
 from strandline.partition.partition import Partition
 from strandline.partition.transactions import check_verified
@@ -77,6 +78,7 @@ class _TransactionalCommit:
         self.call = call
         index = context.node.groups.partition_index(request.group_id)
         self.place = TopicPartition(CONSUMER_OFFSETS, index)
+        self.rounds = 0
 
     def verify(self) -> None:
         partition = self.led_partition()
@@ -104,10 +106,24 @@ class _TransactionalCommit:
         )
 
     def on_verified(self, code: ErrorCode, guard: VerificationGuard) -> None:
-        if code is ErrorCode.NONE:
-            self.commit_all(guard)
-        else:
+        if code is not ErrorCode.NONE:
             self.call.refuse(code_for(code, self.context.api_version))
+        elif self.rounds < ROUNDS_MAX and self.is_void(guard):
+            self.rounds += 1
+            self.verify()
+        else:
+            self.commit_all(guard)
+
+    def is_void(self, guard: VerificationGuard) -> bool:
+        """Whether a marker came while the coordinator was asked, and it does no harm to ask again.
+
+        Mostly it is the marker of the transaction before, for which the coordinator made us wait. From version 5 on
+        each transaction has an epoch of its own, so nobody gets into the next one by asking again.
+        """
+        partition = self.led_partition()
+        if partition is None or self.context.api_version < ADDS_FROM_VERSION:
+            return False
+        return partition.producers.verifications.guards.get(self.request.producer_id) is not guard
 
     def commit_all(self, guard: VerificationGuard) -> None:
         if is_small(self.commit.topics):
