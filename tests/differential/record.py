@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from bench.brokers import start_kafka
-from tests.differential import group_conversation, group_log, migration_log, recording
+from tests.differential import group_conversation, group_log, migration_log, recording, transaction_conversation
 from tests.differential.brokers import kafka_on_stage
 from tests.differential.cases import CASES
 
@@ -27,6 +27,7 @@ def main() -> None:
             broker.discard()
     group_log.main()
     migration_log.main()
+    transaction_conversation.main()
 
 
 if __name__ == "__main__":
