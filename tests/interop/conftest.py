@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.clients.broker import shared_broker
 from tests.clients.kafka_server import archive_classes
-from tests.interop.conversation import Ledger, write, write_transactions
+from tests.interop.conversation import Ledger, write, write_interleaved, write_transactions
 from tests.interop.kafka_tools import Tools
 
 # Small files by Kafka's own means: an index that is full ends its segment.
@@ -63,6 +63,8 @@ def kafka_lives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaLives
         broker.create_topic("payments", 1)
         write(broker.bootstrap, "orders", ledger, rounds=60)
         write_transactions(broker.bootstrap, "payments", ledger)
+        broker.create_topic("settlements", 1, TOPIC_SETTINGS)
+        write_interleaved(broker.bootstrap, "settlements", ledger, rounds=40)
         broker.process.kill()
         broker.process.wait()
         killed = home / "killed"

@@ -73,6 +73,32 @@ def write(bootstrap: str, topic: str, ledger: Ledger, *, rounds: int, partitions
     assert not ledger.errors
 
 
+def write_interleaved(bootstrap: str, topic: str, ledger: Ledger, *, rounds: int) -> None:
+    """Transactions of three producers that overlap, of which most are aborted; the last one is left open."""
+    producers = []
+    for number in range(3):
+        producer = Producer(
+            {"bootstrap.servers": bootstrap, "transactional.id": f"interleaved-{number}", "linger.ms": 0}
+        )
+        producer.init_transactions(FLUSH_TIMEOUT_S)
+        producers.append(producer)
+    is_open = [False] * 3
+    for turn in range(rounds):
+        for number, producer in enumerate(producers):
+            if not is_open[number]:
+                producer.begin_transaction()
+                is_open[number] = True
+            producer.produce(topic, value=b"%d by %d " % (turn, number) * 5, partition=0, on_delivery=ledger.note())
+            assert producer.flush(FLUSH_TIMEOUT_S) == 0
+            # Each ends every second, third or fourth turn, so that they overlap in every way.
+            if turn % (number + 2) == number:
+                decide = producer.commit_transaction if turn % 5 == 0 else producer.abort_transaction
+                decide(FLUSH_TIMEOUT_S)
+                is_open[number] = False
+    assert not ledger.errors
+    assert any(is_open)
+
+
 def write_transactions(bootstrap: str, topic: str, ledger: Ledger) -> None:
     """One transaction that is committed and one that is aborted; their records are in the log, and markers too."""
     producer = Producer(

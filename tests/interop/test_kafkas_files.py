@@ -11,8 +11,9 @@ from tests.interop.conversation import Ledger, Sent
 from tests.unit.log.engine import append, batch_of
 
 from strandline.codec.columns import decode_batch
-from strandline.codec.record_batch import parse_header
+from strandline.codec.record_batch import is_marker, parse_header
 from strandline.ids import TopicPartition
+from strandline.log.aborted import aborted_transactions
 from strandline.log.disk import RealDisk
 from strandline.log.log_directory import LogDirectory
 from strandline.log.open_files import OpenFiles
@@ -128,7 +129,44 @@ def test_our_segments_roll_where_kafkas_do_and_have_the_same_indexes(
     ).read_text()
 
 
-@pytest.mark.parametrize("partition", ["orders-0", "orders-1", "payments-0"])
+@pytest.mark.parametrize("life", ["killed", "clean"])
+def test_aborted_transactions_are_what_the_batches_say(kafka_lives: KafkaLives, tmp_path: Path, life: str) -> None:
+    """Kafka's .txnindex files, byte by byte, from the batches alone; and its own are read by us after a clean stop."""
+    theirs = getattr(kafka_lives, life) / "settlements-0"
+    shutil.copytree(theirs, tmp_path / "all" / "settlements-0")
+    bare = tmp_path / "bare" / "settlements-0"
+    shutil.copytree(theirs, bare, ignore=lambda _, names: [name for name in names if not name.endswith(".log")])
+    disk = RealDisk()
+    rebuilt, told = Producers(), Producers()
+    log = open_log(bare, CONFIG, disk=disk, open_files=OpenFiles(disk), now_ms=NOON_MS, observer=rebuilt)
+    whole = open_log(
+        tmp_path / "all" / "settlements-0",
+        CONFIG,
+        disk=disk,
+        open_files=OpenFiles(disk),
+        now_ms=NOON_MS,
+        observer=told,
+        clean=life == "clean",
+    )
+    assert len(log.segments) > 2
+    entries = 0
+    for segment in log.segments:
+        path = (theirs / segment.path.name).with_suffix(".txnindex")
+        content = path.read_bytes() if path.exists() else b""
+        assert segment.transaction_index.to_bytes() == content, path.name
+        entries += len(segment.transaction_index)
+    assert entries > 15
+    end_offset = log.log_end_offset
+    assert aborted_transactions(log, 0, end_offset, may_block=True) == aborted_transactions(
+        whole, 0, end_offset, may_block=True
+    )
+    assert rebuilt.open_transactions == told.open_transactions != {}
+    assert state_of(rebuilt) == state_of(told)
+    log.close()
+    whole.close()
+
+
+@pytest.mark.parametrize("partition", ["orders-0", "orders-1", "payments-0", "settlements-0"])
 def test_producer_snapshots_are_what_the_batches_say(kafka_lives: KafkaLives, partition: str) -> None:
     """Each of Kafka's snapshots, byte by byte, from the batch headers alone."""
     directory = kafka_lives.clean / partition
@@ -142,7 +180,10 @@ def test_producer_snapshots_are_what_the_batches_say(kafka_lives: KafkaLives, pa
             while at < len(data):
                 header = parse_header(data, at)
                 if header.base_offset < int(path.stem):
-                    learnt.note_header(header)
+                    if is_marker(header):
+                        learnt.note_marker(header, data[at : at + header.size_bytes])
+                    else:
+                        learnt.note_header(header)
                 at += header.size_bytes
         theirs = Producers()
         theirs.restore(path.read_bytes())
@@ -156,7 +197,8 @@ def state_of(producers: Producers) -> dict[int, tuple[object, ...]]:
             entry.epoch,
             entry.batches[-1][:4] if entry.batches else None,
             entry.last_timestamp_ms,
-            entry.transaction_first_offset,
+            entry.coordinator_epoch,
+            producers.open_transactions.get(producer_id),
         )
         for producer_id, entry in producers.entries.items()
     }

@@ -10,6 +10,8 @@ import pytest
 from tests.clients.kafka_server import kafka_tool
 from tests.interop.conftest import KafkaLives, OurLife
 from tests.interop.conversation import CODECS
+from tests.unit.partition.test_partition import World
+from tests.unit.partition.test_transactions import end, send
 
 pytestmark = pytest.mark.java
 
@@ -68,6 +70,33 @@ def test_producer_snapshots(our_life: OurLife, dump: Dump) -> None:
     producers = re.findall(r"producerId: (\d+) producerEpoch: (\d+)", output)
     assert len({producer for producer, _ in producers}) == 5, "one for each codec"
     assert re.search(r"lastSequence|lastSeq", output)
+
+
+def test_aborted_transactions(dump: Dump, tmp_path: Path) -> None:
+    """A log with transactions, through our engine: markers and `.txnindex` files, read by Kafka."""
+    world = World(tmp_path, flush_mode="async", segment_bytes=600)
+    for number in range(20):
+        send(world, 1, number)
+        send(world, 2, number)
+        end(world.partition, 1, commit=number % 4 == 0, coordinator_epoch=number)
+        end(world.partition, 2, commit=False, coordinator_epoch=number)
+    log = world.partition.log
+    wanted = [
+        f"version: 0 producerId: {index.producer_ids[at]} firstOffset: {index.first_offsets[at]} "
+        f"lastOffset: {index.last_offsets[at]} lastStableOffset: {index.stable_offsets[at]}"
+        for segment in log.segments
+        for index in [segment.transaction_index]
+        for at in range(len(index))
+    ]
+    log.close()
+    output = dump(list(log.directory.glob("*.txnindex")))
+    assert len(wanted) == 35
+    assert re.findall(r"^version: 0 producerId: .*$", output, re.MULTILINE) == wanted
+    output = dump(list(log.directory.glob("*.log")), "--deep-iteration", "--print-data-log")
+    assert len(re.findall(r"endTxnMarker: COMMIT", output)) == 5
+    assert re.findall(r"endTxnMarker: ABORT coordinatorEpoch: (\d+)", output)[-1] == "19"
+    output = dump(list(log.directory.glob("*.snapshot")))
+    assert "coordinatorEpoch: 19" in output
 
 
 def test_the_metadata_log(our_life: OurLife, dump: Dump) -> None:
