@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from tests.scenarios.transactional_clients import (
     PATIENCE_S,
     PlainSpoken,
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[EmbeddedBroker]:
-    with strandline.embedded() as broker:
+    with strandline.embedded(properties={"group.initial.rebalance.delay.ms": "0"}) as broker:
         yield broker
 
 
@@ -127,6 +128,53 @@ def test_a_partition_that_nobody_added_takes_nothing(node: EmbeddedBroker, topic
         assert producer.produce(topic, "hanging", version=11) == ErrorCode.TRANSACTION_ABORTABLE
         assert producer.produce(topic, "hanging", version=9) == ErrorCode.INVALID_TXN_STATE
     assert read(node.bootstrap, topic, 0, isolation="read_uncommitted") == []
+
+
+def test_offsets_are_committed_with_the_transaction_or_not_at_all(node: EmbeddedBroker, topic: str) -> None:
+    """Read, write and move on as one: what is aborted is done again, and done once."""
+    plain = Producer({"bootstrap.servers": node.bootstrap, "log_level": 2})
+    for number in range(6):
+        plain.produce(topic, f"{number}", partition=0)
+    assert plain.flush(PATIENCE_S) == 0
+    producer = stock_producer(node.bootstrap, f"worker of {topic}")
+    for commits in (False, True, False, True):
+        worker = Consumer(
+            {
+                "bootstrap.servers": node.bootstrap,
+                "group.id": topic,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "log_level": 2,
+            }
+        )
+        worker.subscribe([topic], on_assign=only_the_first_partition)
+        messages = [take(worker) for _ in range(3)]
+        producer.begin_transaction()
+        for message in messages:
+            producer.produce(topic, b"done " + message.value(), partition=1)
+        after = TopicPartition(topic, 0, messages[-1].offset() + 1)
+        producer.send_offsets_to_transaction([after], worker.consumer_group_metadata(), PATIENCE_S)
+        if commits:
+            producer.commit_transaction(PATIENCE_S)
+        else:
+            producer.abort_transaction(PATIENCE_S)
+        worker.close()
+    done = [value for value in read(node.bootstrap, topic, 12, partitions=2) if value.startswith("done")]
+    assert done == [f"done {number}" for number in range(6)]
+
+
+def only_the_first_partition(consumer: Consumer, assigned: list[TopicPartition]) -> None:
+    consumer.assign([each for each in assigned if each.partition == 0])
+
+
+def take(consumer: Consumer) -> Message:
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        message = consumer.poll(1.0)
+        if message is not None and message.error() is None:
+            return message
+    raise AssertionError("nothing to be read")
 
 
 # ---- several nodes
