@@ -30,8 +30,10 @@ from strandline.codec.messages.sync_group_request import SyncGroupRequest, SyncG
 from strandline.codec.messages.sync_group_response import SyncGroupResponse
 from strandline.coordinators.events import (
     Append,
+    AppendTransactional,
     CancelTimer,
     CommitOffsets,
+    CommitTransactionalOffsets,
     Event,
     FetchOffsets,
     Heartbeat,
@@ -44,9 +46,11 @@ from strandline.coordinators.events import (
     SyncGroup,
     TimerFired,
     TimerKey,
+    TransactionEnded,
 )
 from strandline.coordinators.group_config import GroupConfig
 from strandline.coordinators.group_shard import GroupShard
+from strandline.coordinators.replay import PendingRecord, Replayed
 from strandline.errors import ErrorCode
 
 SESSION_MS = 10_000
@@ -87,7 +91,7 @@ class Story:
         self.group = group
         self.seed = seed
         self.now_ms = 1_000_000
-        self.records: list[Record] = []
+        self.records: list[Replayed] = []
         self.trace: list[str] = []
         self.clients: dict[str, Client] = {}
         self.short_names: dict[str, str] = {}
@@ -245,12 +249,55 @@ class Story:
         assert isinstance(self.last, OffsetCommitResponse)
         return ErrorCode(self.last.topics[0].partitions[0].error_code)
 
+    def commit_in_transaction(
+        self,
+        producer_id: int,
+        offset: int,
+        *,
+        name: str | None = None,
+        topic: str = "t",
+        partition: int = 0,
+        generation_id: int | None = None,
+        member_id: str | None = None,
+        metadata: str | None = None,
+    ) -> ErrorCode:
+        """A producer commits for the client with this name, or for nobody in particular."""
+        client = Client("nobody") if name is None else self.client(name)
+        committed = OffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_leader_epoch=4, committed_metadata=metadata
+        )
+        self.step(
+            CommitTransactionalOffsets(
+                self.call(f"producer {producer_id}"),
+                OffsetCommitRequest(
+                    group_id=self.group,
+                    generation_id_or_member_epoch=client.generation_id if generation_id is None else generation_id,
+                    member_id=client.member_id if member_id is None else member_id,
+                    group_instance_id=client.instance_id,
+                    topics=[OffsetCommitRequestTopic(name=topic, partitions=[committed])],
+                ),
+                producer_id,
+                0,
+            )
+        )
+        assert isinstance(self.last, OffsetCommitResponse)
+        return ErrorCode(self.last.topics[0].partitions[0].error_code)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """The marker comes to the partition."""
+        ended = TransactionEnded(producer_id, is_commit)
+        self.records.append(ended)
+        self.step(ended)
+
     def committed(self, *, topic: str = "t", partition: int = 0) -> int:
         topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
         return self.fetch(topics).topics[0].partitions[0].committed_offset
 
-    def fetch(self, topics: list[OffsetFetchRequestTopics] | None = None) -> OffsetFetchResponseGroup:
-        self.step(FetchOffsets(self.call("reader"), OffsetFetchRequestGroup(group_id=self.group, topics=topics)))
+    def fetch(
+        self, topics: list[OffsetFetchRequestTopics] | None = None, *, require_stable: bool = False
+    ) -> OffsetFetchResponseGroup:
+        request = OffsetFetchRequestGroup(group_id=self.group, topics=topics)
+        self.step(FetchOffsets(self.call("reader"), request, require_stable))
         assert isinstance(self.last, OffsetFetchResponseGroup)
         return self.last
 
@@ -286,6 +333,10 @@ class Story:
                     assert records
                     self.records.extend(records)
                     self.trace.extend(self.tell_record(record) for record in records)
+                case AppendTransactional(records=records, producer_id=producer_id):
+                    assert records
+                    self.records.extend(PendingRecord(*record, producer_id) for record in records)
+                    self.trace.extend(f"{self.tell_record(record)}, by {producer_id}" for record in records)
                 case StartTimer(key=key, delay_ms=delay_ms):
                     assert delay_ms >= 0
                     self.timers[key] = self.now_ms + delay_ms
