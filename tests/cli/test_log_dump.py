@@ -15,9 +15,13 @@ from strandline.codec.internal_records import (
     encode_coordinator_value,
     encode_metadata_record,
 )
+from strandline.codec.message import encode
 from strandline.codec.messages.offset_commit_key import OffsetCommitKey
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.codec.messages.topic_record import TopicRecord
+from strandline.codec.messages.transaction_log_key import TransactionLogKey
+from strandline.codec.messages.transaction_log_value import TransactionLogValue
+from strandline.codec.transaction_marker import encode_marker
 
 BASE = "00000000000000000100"
 TIME_MS = 1_794_717_420_597
@@ -187,3 +191,42 @@ def test_what_is_not_there_is_3(lonely_cli: CommandLine, tmp_path: Path) -> None
     assert lonely_cli.run("log", "dump", str(tmp_path / "nothing")).status == 3
     (tmp_path / "empty").mkdir()
     assert lonely_cli.run("log", "dump", str(tmp_path / "empty")).status == 3
+
+
+def test_markers_and_what_was_aborted(lonely_cli: CommandLine, tmp_path: Path) -> None:
+    directory = tmp_path / "orders-0"
+    directory.mkdir()
+    marker = encode_marker(7, 2, is_commit=False, coordinator_epoch=9, timestamp_ms=TIME_MS)
+    struct.pack_into(">q", marker, 0, 100)
+    (directory / f"{BASE}.log").write_bytes(marker)
+    (directory / f"{BASE}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 7, 90, 100, 101))
+    found = lonely_cli.ok("log", "dump", str(directory), "--json").objects
+    assert [item["kind"] for item in found] == ["batch", "control", "aborted"]
+    assert found[0]["flags"] == ["transactional", "control"]
+    assert (found[1]["type"], found[1]["coordinator_epoch"]) == ("abort", 9)
+    wanted = {"producer_id": 7, "first_offset": 90, "last_offset": 100, "last_stable_offset": 101}
+    assert wanted.items() <= found[2].items()
+
+
+@pytest.mark.parametrize(
+    "entries", [(1, 7, 90, 100, 101), (0, 7, 90, 99, 101), (0, 7, 90, 100, 101) * 2, (0, 7, 101, 100, 101)]
+)
+def test_an_index_of_aborted_transactions_that_cannot_be_one(
+    lonely_cli: CommandLine, tmp_path: Path, entries: tuple[int, ...]
+) -> None:
+    file = tmp_path / f"{BASE}.txnindex"
+    file.write_bytes(struct.pack(">" + "hqqqq" * (len(entries) // 5), *entries))
+    assert "damage in 1 place" in lonely_cli.run("log", "dump", str(file)).stderr
+
+
+def test_the_state_of_transactions(lonely_cli: CommandLine, tmp_path: Path) -> None:
+    directory = tmp_path / "__transaction_state-0"
+    directory.mkdir()
+    key = b"\0\0" + encode(TransactionLogKey(transactional_id="pay"), 0)
+    value = b"\0\1" + encode(TransactionLogValue(producer_id=5, transaction_status=1, transaction_partitions=[]), 1)
+    records = [Record(timestamp_ms=TIME_MS, key=key, value=value), Record(timestamp_ms=TIME_MS, key=key, value=None)]
+    (directory / f"{BASE}.log").write_bytes(encode_batch(records, base_offset=100))
+    _, full, gone = lonely_cli.ok("log", "dump", str(directory), "--json").objects
+    assert full["key"]["transactional_id"] == "pay"
+    assert full["value"]["producer_id"] == 5
+    assert gone["value"] is None

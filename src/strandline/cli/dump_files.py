@@ -73,8 +73,15 @@ def _dump_time_index(file: Path) -> Iterator[Item]:
 def _dump_aborted_transactions(file: Path) -> Iterator[Item]:
     content, rest = _entries(file, _ABORTED_TRANSACTION.size)
     names = ("version", "producer_id", "first_offset", "last_offset", "last_stable_offset")
+    last = _base_offset(file) - 1
     for values in _ABORTED_TRANSACTION.iter_unpack(content):
-        yield Item("aborted", dict(zip(names, values, strict=True)))
+        fields = dict(zip(names, values, strict=True))
+        yield Item("aborted", fields)
+        if fields["version"] != 0:
+            yield Item("damage", {"reason": "an unknown version", **fields}, is_damage=True)
+        if fields["last_offset"] <= last or fields["first_offset"] > fields["last_offset"]:
+            yield Item("damage", {"reason": "the offsets do not grow", **fields}, is_damage=True)
+        last = fields["last_offset"]
     yield from rest
 
 

@@ -21,6 +21,7 @@ from strandline.codec.record_batch import (
     is_intact,
     parse_header,
 )
+from strandline.codec.transaction_marker import ABORT, COMMIT
 from strandline.errors import CorruptBatch, PeerError
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -159,6 +160,8 @@ def _describer(file: Path) -> Callable[[Record], dict[str, Any]]:
         return _metadata_record
     if topic == "__consumer_offsets":
         return _coordinator_record
+    if topic == "__transaction_state":
+        return _transaction_record
     return _opaque_record
 
 
@@ -180,12 +183,27 @@ def _coordinator_record(record: Record) -> dict[str, Any]:
     return {"type": type(key).__name__.removesuffix("Key"), "key": key, "value": value}
 
 
+def _transaction_record(record: Record) -> dict[str, Any]:
+    from strandline.codec.messages.transaction_log_key import TransactionLogKey
+    from strandline.codec.messages.transaction_log_value import TransactionLogValue
+
+    key, value = record.key or b"", record.value
+    told = None if value is None else decode_exact(TransactionLogValue, int.from_bytes(value[:2], "big"), value[2:])
+    return {
+        "type": "TransactionLog",
+        "key": decode_exact(TransactionLogKey, int.from_bytes(key[:2], "big"), key[2:]),
+        "value": told,
+    }
+
+
 def _control(record: Record) -> dict[str, Any]:
     key, value = record.key or b"", record.value or b""
     if len(key) < 4 or len(value) < 2:
         raise CorruptBatch(f"a control record with a key of {len(key)} and a value of {len(value)} bytes")
     _, number = struct.unpack_from(">hh", key)
     name, target = _CONTROL_TYPES.get(number, (f"unknown ({number})", ""))
+    if number in (ABORT, COMMIT) and len(value) >= 6:
+        return {"type": name, "coordinator_epoch": int.from_bytes(value[2:6], "big", signed=True)}
     if not target:
         return {"type": name, "value": value}
     from importlib import import_module
