@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -22,6 +22,7 @@ from strandline.coordinators.call import Waiting
 from strandline.coordinators.events import (
     Append,
     AppendTransactional,
+    AppendWhole,
     CancelTimer,
     Loaded,
     Record,
@@ -118,7 +119,7 @@ class HostedShard(Generic[ShardT]):
         """Answers that wait until the append with this number is committed."""
         self._unwritten: list[Record] = []
         """Asked for in this turn of the loop, under the present number."""
-        self._writing: deque[tuple[int, list[Record] | AppendTransactional]] = deque()
+        self._writing: deque[tuple[int, list[Record] | AppendTransactional | AppendWhole]] = deque()
         """By number: asked for in earlier turns, and too much for one turn to write; or in a batch of its own."""
         self._append_number = 0
         self._committed_number = 0
@@ -200,12 +201,8 @@ class HostedShard(Generic[ShardT]):
                         # Else the next share of what is being written is due, and this comes behind.
                         self._runtime.call_soon(self.flush)
                 self._unwritten.extend(records)
-            case AppendTransactional():
-                self._seal()
-                self._append_number += 1
-                if not self._writing:
-                    self._runtime.call_soon(self.flush)
-                self._writing.append((self._append_number, effect))
+            case AppendTransactional() | AppendWhole():
+                self._write_apart(effect)
             case StartTimer(key=key, delay_ms=delay_ms):
                 self._start_timer(key, delay_ms / 1000)
             case CancelTimer(key=key):
@@ -214,6 +211,14 @@ class HostedShard(Generic[ShardT]):
                 self._tell(effect)
             case _:
                 self._hold(self._on_effect, effect)
+
+    def _write_apart(self, effect: AppendTransactional | AppendWhole) -> None:
+        """In a batch that holds nothing else."""
+        self._seal()
+        self._append_number += 1
+        if not self._writing:
+            self._runtime.call_soon(self.flush)
+        self._writing.append((self._append_number, effect))
 
     # ---- the short way
 
@@ -260,7 +265,10 @@ class HostedShard(Generic[ShardT]):
             if isinstance(asked, list):
                 self._append_share(number, asked)
                 break
-            self._append_transactional(number, asked)
+            if isinstance(asked, AppendWhole):
+                self._append_batch(asked.records, partial(self._on_committed, number))
+            else:
+                self._append_transactional(number, asked)
             written += len(asked.records)
             # Whoever was answered at once may have asked for more, and saw that this is not over.
             self._seal()
@@ -274,8 +282,11 @@ class HostedShard(Generic[ShardT]):
             # A deleted group may leave ten thousand tombstones: others are served before the rest is written.
             self._writing.appendleft((number, records[count:]))
             on_committed = self._on_part_committed
+        self._append_batch(records[:count], on_committed)
+
+    def _append_batch(self, records: Sequence[Record], on_committed: OnCommitted) -> None:
         try:
-            self._partition.append_internal(_batch_of(records[:count], self._runtime.now_ms()), on_committed)
+            self._partition.append_internal(_batch_of(records, self._runtime.now_ms()), on_committed)
         except (StrandlineError, OSError) as error:
             self._fail(error)
 
@@ -455,7 +466,7 @@ def _count_of_share(records: list[Record]) -> int:
     return min(len(records), RECORDS_PER_TURN_MAX)
 
 
-def _batch_of(records: list[Record], now_ms: int) -> bytes:
+def _batch_of(records: Sequence[Record], now_ms: int) -> bytes:
     if len(records) == 1:
         key, value = records[0]
         return encode_record(value, key, (), now_ms)

@@ -253,6 +253,15 @@ class Append(NamedTuple):
     records: tuple[Record, ...]
 
 
+class AppendWhole(NamedTuple):
+    """As `Append`, in one batch of their own however many they are: a crash leaves all of them or none.
+
+    The shard sees to it that they fit `max.message.bytes`.
+    """
+
+    records: tuple[Record, ...]
+
+
 class AppendTransactional(NamedTuple):
     """Records within the open transaction of a producer, in one batch of their own; replies wait as for `Append`."""
 
