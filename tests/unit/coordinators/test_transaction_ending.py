@@ -6,6 +6,7 @@ import pytest
 from tests.unit.coordinators.test_transactions import CONCURRENT, FENCED, MAPPING, at_epoch
 from tests.unit.coordinators.transaction_story import P0, P1, P2, Story
 
+from strandline.coordinators.events import AppendWhole
 from strandline.coordinators.transactions.ending import decide
 from strandline.coordinators.transactions.transaction import EPOCH_LAST
 from strandline.coordinators.transactions.transaction_records import decode_transaction
@@ -244,7 +245,8 @@ def test_many_transactions_are_decided_by_one_append(story: Story) -> None:
     turn = Turn(story.now_ms, story.shard._known, story.config, coordinator_epoch=1)
     decide(turn, [story.transaction(name) for name in names], is_commit=True, transaction_version=2)
     append, *markers = turn.effects
-    decided = [decode_transaction(*record)[1] for record in append.records]  # type: ignore[union-attr]
+    assert isinstance(append, AppendWhole)
+    decided = [decode_transaction(*record)[1] for record in append.records]
     assert [(each.transactional_id, each.status.title) for each in decided if each] == [
         (name, "PrepareCommit") for name in names
     ]

@@ -7,6 +7,7 @@ from tests.unit.coordinators.test_transaction_ending import opened
 from tests.unit.coordinators.test_transactions import CONCURRENT, FENCED, at_epoch
 from tests.unit.coordinators.transaction_story import P0, P1, TIMEOUT_MS, Story
 
+from strandline.coordinators.events import TimerFired
 from strandline.coordinators.regex_subscriptions import matcher
 from strandline.coordinators.transactions import timeouts
 from strandline.coordinators.transactions.transaction import EPOCH_LAST
@@ -175,9 +176,13 @@ def test_ids_are_looked_at_over_several_steps(story: Story, monkeypatch: pytest.
     monkeypatch.setattr(timeouts, "IDS_PER_STEP_MAX", 2)
     for number in range(5):
         story.owner(f"id-{number}")
-    story.appends.clear()
-    story.pass_ms(EXPIRATION_MS + CHECK_MS)
-    assert [len(records) for records in story.appends] == [2, 2, 1]
+    story.now_ms += EXPIRATION_MS
+    left = []
+    for _ in range(3):
+        story.step(TimerFired(timeouts.EXPIRY_KEY))
+        left.append(len(story.shard.transactions))
+    assert left == [3, 1, 0]
+    story.restart()
     assert not story.shard.transactions
 
 

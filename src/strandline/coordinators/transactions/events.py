@@ -21,7 +21,7 @@ from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
 from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
-from strandline.coordinators.events import Append, Loaded, Reply, StartTimer, Tell, TimerFired, Token
+from strandline.coordinators.events import Append, AppendWhole, Loaded, Reply, StartTimer, Tell, TimerFired, Token
 from strandline.errors import ErrorCode
 from strandline.ids import TopicPartition
 
@@ -168,4 +168,4 @@ class AllocateProducerId(NamedTuple):
     token: Token
 
 
-Effect = Append | Reply[Response] | StartTimer[TransactionTimer] | Tell | SendMarkers | AllocateProducerId
+Effect = Append | AppendWhole | Reply[Response] | StartTimer[TransactionTimer] | Tell | SendMarkers | AllocateProducerId

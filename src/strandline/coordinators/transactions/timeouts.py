@@ -104,16 +104,13 @@ class Expiry:
         known = turn.known
         if not self._left:
             self._left.extend(known.by_id)
-        doomed = []
         for _ in range(min(len(self._left), IDS_PER_STEP_MAX)):
             transaction = known.by_id.get(self._left.popleft())
             if transaction is not None and is_expired(transaction, turn):
-                doomed.append(transaction.transactional_id)
-        if doomed:
-            turn.append(tombstone(transactional_id) for transactional_id in doomed)
-            for transactional_id in doomed:
-                del known.by_id[transactional_id]
-                known.clients.pop(transactional_id, None)
+                # One by one: together they may be more than a batch holds, and nothing says that all must go at once.
+                turn.append(tombstone(transaction.transactional_id))
+                del known.by_id[transaction.transactional_id]
+                known.clients.pop(transaction.transactional_id, None)
         if self._left:
             turn.start_timer(EXPIRY_KEY, 0)
         else:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from strandline.coordinators.events import Append, Record, Reply, StartTimer, Tell, Token
+from strandline.coordinators.events import Append, AppendWhole, Record, Reply, StartTimer, Tell, Token
 from strandline.coordinators.transactions.events import (
     AddPartitions,
     AllocateProducerId,
@@ -87,8 +86,9 @@ class Turn:
         return transaction_record(transaction, transaction_version=self.config.transaction_version)
 
     def put(self, *transactions: Transaction) -> None:
-        """This is what the transactions are from now on: all of it in one append, so all of it or nothing."""
-        self.append([self.record_of(transaction) for transaction in transactions])
+        """This is what the transactions are from now on: all of it in one batch, so all of it or nothing."""
+        records = tuple(self.record_of(transaction) for transaction in transactions)
+        self.effects.append(Append(records) if len(records) == 1 else AppendWhole(records))
         for transaction in transactions:
             self.known.by_id[transaction.transactional_id] = transaction
 
@@ -97,12 +97,12 @@ class Turn:
         record = self.record_of(transaction)
         if record.size_bytes > self.config.record_bytes_max:
             return False
-        self.append([record])
+        self.append(record)
         self.known.by_id[transaction.transactional_id] = transaction
         return True
 
-    def append(self, records: Iterable[Record]) -> None:
-        self.effects.append(Append(tuple(records)))
+    def append(self, *records: Record) -> None:
+        self.effects.append(Append(records))
 
     def reply(self, token: Token, response: Response) -> None:
         self.effects.append(Reply(token, response))
