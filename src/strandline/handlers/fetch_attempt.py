@@ -7,6 +7,7 @@ a thread, and the attempt begins anew.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from strandline.codec.current_leader import FETCH_LEADER_TAG, NO_TAGS, diverging_section, leader_section
@@ -125,7 +126,7 @@ class FetchAttempt:
                 if diverging is not None:
                     return diverging
             records = None
-            aborted: list[tuple[int, int]] = []
+            aborted: Sequence[tuple[int, int]] = ()
             if entry.fetch_offset != high_watermark and (remaining > 0 or at_least_one):
                 records = partition.read(
                     entry.fetch_offset,
@@ -148,7 +149,8 @@ class FetchAttempt:
             partition.last_stable_offset,
             partition.log.log_start_offset,
             records,
-            aborted=aborted,
+            NO_TAGS,
+            aborted,
         )
 
     def _aborted_in(self, partition: Partition, records: LogSlice, offset: int) -> list[tuple[int, int]]:

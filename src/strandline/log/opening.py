@@ -21,6 +21,7 @@ from strandline.log.open_files import OpenFiles
 from strandline.log.partition_log import PartitionLog
 from strandline.log.recovery import recover_segment
 from strandline.log.segment import DELETED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
+from strandline.log.transaction_index import ENTRY_SIZE
 from strandline.topic_config import TopicConfig
 
 BLANK_CHUNK_BYTES: Final = 64 * 1024
@@ -51,7 +52,7 @@ def open_log(
         # without a name is gone with the power all the same.
         log.unsynced_directories += [directory, directory.parent]
     knows_epochs = _load_leader_epochs(log)
-    _load_segments(log, now_ms)
+    has_torn_index = _load_segments(log, now_ms)
     if not log.segments:
         if recovery_point > max(0, log_start_offset):
             raise CorruptLog(
@@ -63,7 +64,7 @@ def open_log(
     else:
         log.log_start_offset = max(log.base_offsets[0], log_start_offset)
         try:
-            if clean and all(_has_transaction_index(segment) for segment in log.segments):
+            if clean and not has_torn_index:
                 _trust(log)
             else:
                 _recover(log, recovery_point)
@@ -106,7 +107,9 @@ def _learn_leader_epochs(log: PartitionLog) -> None:
         log.save_leader_epochs()
 
 
-def _load_segments(log: PartitionLog, now_ms: int) -> None:
+def _load_segments(log: PartitionLog, now_ms: int) -> bool:
+    """Know the segments by their files; whether one has a file of aborted transactions that is torn."""
+    has_torn_index = False
     names = log.disk.names(log.directory)
     transaction_indexes = {name for name in names if name.endswith(TRANSACTION_INDEX_SUFFIX)}
     for name in names:
@@ -116,9 +119,12 @@ def _load_segments(log: PartitionLog, now_ms: int) -> None:
         elif name.endswith(LOG_SUFFIX) and name[: -len(LOG_SUFFIX)].isdecimal():
             segment = log.new_segment(int(name[: -len(LOG_SUFFIX)]), now_ms)
             segment.size_bytes = log.disk.size(path)
-            if path.with_suffix(TRANSACTION_INDEX_SUFFIX).name in transaction_indexes:
+            transaction_index = path.with_suffix(TRANSACTION_INDEX_SUFFIX)
+            if transaction_index.name in transaction_indexes:
                 segment.has_transaction_index = log.has_aborted = True
+                has_torn_index = has_torn_index or log.disk.size(transaction_index) % ENTRY_SIZE != 0
             log.adopt(segment)
+    return has_torn_index
 
 
 def _trust(log: PartitionLog) -> None:

@@ -169,8 +169,9 @@ def test_a_restart_knows_what_was_aborted(tmp_path: Path, clean: bool) -> None:
     last.close()
 
 
-@pytest.mark.parametrize("damage", ["cut", "foreign", "gone from the last"])
-@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    ("clean", "damage"), [(True, "cut"), (False, "cut"), (False, "foreign"), (False, "gone from the last")]
+)
 def test_a_damaged_index_is_built_anew(tmp_path: Path, damage: str, clean: bool) -> None:
     log = open_log(tmp_path / "orders-0", observer=Producers())
     for producer_id in (1, 2, 3):
@@ -185,8 +186,6 @@ def test_a_damaged_index_is_built_anew(tmp_path: Path, damage: str, clean: bool)
         first.write_bytes(first.read_bytes()[:20])
     elif damage == "foreign":
         first.write_bytes(last.read_bytes()[:2] + b"\xff" * 32)
-    elif clean:
-        return  # A file that a clean stop left is not missed; it was synced before the stop counted as clean.
     else:
         last.unlink()
     again = open_log(log.directory, observer=Producers(), clean=clean, recovery_point=log.log_end_offset)
