@@ -131,6 +131,12 @@ class TransactionDriver:
         for hosted in self._hosted.values():
             hosted.shard.config = config
 
+    def _obey_level(self) -> None:
+        """The feature may have been finalised at another level since; nobody tells, so it is looked at."""
+        level = self._topic.transaction_version()
+        if self._config.transaction_version != level:
+            self._obey(dataclasses.replace(self._config, transaction_version=level))
+
     # ---- requests
 
     def partition_index(self, transactional_id: str) -> int:
@@ -153,9 +159,7 @@ class TransactionDriver:
         elif hosted.is_loading:
             waiting_of(event.token).refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:
-            if self._config.transaction_version != self._topic.transaction_version():
-                level = self._topic.transaction_version()
-                self._obey(dataclasses.replace(self._config, transaction_version=level))
+            self._obey_level()
             hosted.submit(event)
 
     def verify(
@@ -244,6 +248,8 @@ class TransactionDriver:
         partition = self._topic.partition(index)
         if partition is None:
             return None
+        # What is loaded goes on by itself: its next record may be written before anybody asks for anything.
+        self._obey_level()
 
         def on_closed() -> None:
             self._hosted.pop(index, None)
