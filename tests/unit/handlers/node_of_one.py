@@ -25,6 +25,7 @@ from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.context import EncodedResponse
 from strandline.log.time_lookup import FoundTime
 from strandline.partition.look_up import FoundCallback
+from strandline.quorum.broker_presence import OWN_LINK, OwnLink
 from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.controller import Controller
 from strandline.quorum.producer_ids import ProducerIds
@@ -193,6 +194,8 @@ class Context:
     replies: list[Any] = field(default_factory=list)
     client_software: tuple[str, str] | None = None
     is_at_controller: bool = False
+    connection: OwnLink = OWN_LINK
+    """What heartbeats come by: it lives as long as the node."""
 
     @property
     def routes(self) -> dict[int, Any]:

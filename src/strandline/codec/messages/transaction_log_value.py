@@ -56,5 +56,5 @@ class TransactionLogValue(Message):
         Field("transaction_last_update_timestamp_ms", "int64", 0),
         Field("transaction_start_timestamp_ms", "int64", 0),
         Field("client_transaction_version", "int16", 1, tag=2),
-        Field("last_producer_epoch", "int16", 1, default=-1, tag=4),
+        Field("last_producer_epoch", "int16", 1, default=-1, tag=10000),
     )
