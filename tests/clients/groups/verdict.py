@@ -153,7 +153,9 @@ def _two_owners(lives: Sequence[Life]) -> Iterator[str]:
         found.sort()
         for (_, end_ns, first), (start_ns, _, second) in pairwise(found):
             if start_ns < end_ns and first != second:
-                yield f"two owners: {place} was given to {second} while {first} had it"
+                yield (
+                    f"two owners: {place} was given to {second} while {first} had it, for {(end_ns - start_ns) / 1e9} s"
+                )
 
 
 def _ownership(life: Life) -> Iterator[tuple[Place, float, float]]:
