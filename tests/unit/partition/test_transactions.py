@@ -12,8 +12,9 @@ from tests.unit.partition.test_partition import Waits, World
 from strandline.codec.columns import Record, decode_batch, encode_batch
 from strandline.codec.record_batch import check_batch, parse_header
 from strandline.errors import ErrorCode, InvalidProducerEpoch, OutOfOrderSequence, StrandlineError, error_code
+from strandline.partition import following
 from strandline.partition.partition import Partition
-from strandline.partition.verification import ONGOING, VerificationGuard
+from strandline.partition.verification import ONGOING, VERIFICATIONS_MAX, VerificationGuard
 
 ID = 4001
 OTHER = 4002
@@ -207,6 +208,46 @@ def test_a_retry_is_told_its_offset_even_after_the_marker(world: World) -> None:
     end(world.partition, ID)
     assert send(world, ID, 0, guard=ONGOING) == 0
     assert world.partition.log_end_offset == 2
+
+
+def test_sequences_wrap_inside_a_transaction(world: World) -> None:
+    last = 2**31 - 1
+    assert send(world, ID, last - 1) == 0
+    assert send(world, ID, last) == 1
+    assert send(world, ID, 0) == 2
+    assert send(world, ID, last) == 1, "it is known, not new"
+    end(world.partition, ID)
+    assert send(world, ID, 1) == 4
+    with pytest.raises(OutOfOrderSequence):
+        send(world, ID, 3)
+
+
+def test_guards_are_forgotten_with_time_and_in_numbers(world: World) -> None:
+    partition = world.partition
+    guards = [partition.begin_verification(producer_id, 0, 0) for producer_id in range(VERIFICATIONS_MAX + 1)]
+    assert len(partition.producers.verifications.guards) == VERIFICATIONS_MAX
+    refused_with(ErrorCode.INVALID_TXN_STATE, send, world, 0, 0, guard=guards[0])
+    assert send(world, VERIFICATIONS_MAX, 0, guard=guards[-1]) == 0
+    partition.producers.expire(before_ms=world.runtime.now_ms() + 1)
+    refused_with(ErrorCode.INVALID_TXN_STATE, send, world, 1, 0, guard=guards[1])
+
+
+def test_a_cut_voids_guards(world: World) -> None:
+    partition = world.partition
+    world.append(b"a")
+    guard = partition.begin_verification(ID, 0, 0)
+    partition.make_follower(2, leader_epoch=5, partition_epoch=5)
+    following.truncate_to(partition, 0)
+    partition.make_leader(
+        1,
+        leader_epoch=6,
+        partition_epoch=6,
+        replicas=[1],
+        isr=[1],
+        lag_max_s=30,
+        is_eligible=lambda *_: True,
+    )
+    refused_with(ErrorCode.INVALID_TXN_STATE, send, world, ID, 0, guard=guard)
 
 
 def test_a_fenced_producer_is_told_so_before_anybody_is_asked(world: World) -> None:
