@@ -21,9 +21,12 @@
 | group-skip | a group's position stood above a record that none of its members had processed |
 | zombie-commit | a member moved the position back that another member had committed since |
 | nonmonotonic-position | somebody was told less of a group's position than was committed or told before |
+| precommitted-read | a record was read before the commit of its transaction was asked for |
+| torn | some records of a transaction were read, and others of it are missing from the final read |
+| doubled | two transactions of a group that count consumed one record |
+| skipped | a record below a group's last position was consumed by no transaction that counts |
 
-The classes of transactions (precommitted-read, torn, G1c) join as further checks: an operation already holds any number
-of sends and polls, and whether a write counts is already decided per operation (`ObservedLog.must_have_committed`).
+Reads of partitions that transactions write to are taken for read_committed ones. Of cycles (G1c) nothing is judged.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from strandline.testing import group_checks, order_checks, record_checks
+from strandline.testing import group_checks, order_checks, record_checks, transaction_checks
 from strandline.testing.history import Op, Poll, Send
 from strandline.testing.observed_log import ObservedLog, observe
 from strandline.testing.record_checks import Anomaly
@@ -108,6 +111,9 @@ def check(ops: Sequence[Op]) -> Report:
     report.add(_order_anomalies(ops, logs))
     report.add(group_checks.positions(ops))
     report.add(group_checks.group_skip(ops, logs))
+    report.add(transaction_checks.precommitted_read(ops, logs))
+    report.add(transaction_checks.torn(ops, logs))
+    report.add(transaction_checks.exactly_once(ops, logs))
     report.realtime_lag_ns = order_checks.realtime_lag_ns(order_checks.in_call_order(ops))
     return report
 

@@ -18,6 +18,9 @@ from strandline.testing.observed_log import ObservedLog
 from strandline.testing.record_checks import Anomaly
 
 NOBODY = -1
+MOVES = ("commit", "txn")
+"""What moves a position. That of a transaction is moved by a marker, after the answer; until then whoever asks for
+stable positions only is told to come again, so nobody can see the difference."""
 GroupPartition = tuple[str, str]
 
 
@@ -42,7 +45,7 @@ def group_skip(ops: Sequence[Op], logs: Mapping[str, ObservedLog]) -> Iterator[A
             key = mop.group, mop.partition
             if key not in last_read:
                 last_read[key] = _last_read(log.sorted_offsets, processed[mop.group].get(mop.partition, {}))
-            at_ns = op.invoked_ns if op.f == "commit" else op.completed_ns
+            at_ns = op.invoked_ns if op.f in MOVES else op.completed_ns
             skipped = bisect_right(last_read[key], at_ns)
             if skipped < count and (*key, skipped) not in told:
                 # A hole is told once, not with every commit above it.
@@ -130,13 +133,13 @@ def positions(ops: Sequence[Op]) -> Iterator[Anomaly]:
         if isinstance(mop, Committed) and mop.group in with_members and op.outcome != "fail"
     ]
     for _, op, mop in moves:
-        if op.f == "commit":
+        if op.f in MOVES:
             found.setdefault((mop.group, mop.partition), _Position()).commits.append((mop.offset, op))
     for op_index, op, mop in moves:
         position = found.setdefault((mop.group, mop.partition), _Position())
         if op.outcome == "info":
             position.unknown.append(_Unknown(mop.offset, op.process, op.invoked_ns))
-        elif op.f == "commit":
+        elif op.f in MOVES:
             yield from _on_commit(position, op_index, op, mop)
         else:
             yield from _on_told(position, op_index, op, mop)

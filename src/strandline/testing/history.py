@@ -7,7 +7,9 @@ once to a partition, so that a value names its record.
     {"process": 3, "outcome": "ok", "f": "send", "invoked_ns": 10, "completed_ns": 25,
      "mops": [["send", "orders-0", "3:17", 42]]}
 
-An operation is a list of micro-operations (Jepsen's word, "mops"): a transaction will hold several, a plain send one.
+An operation is a list of micro-operations (Jepsen's word, "mops"). A transaction (`txn`) holds all that it wrote, to
+whatever partitions, what it consumed, and the positions that it committed; it is called when its commit is asked for,
+and `ok` means committed, `fail` that nobody ever asked for its commit or that it was refused.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any, Literal, NamedTuple, TextIO, TypeAlias
 
 Outcome: TypeAlias = Literal["ok", "fail", "info"]
 Function: TypeAlias = Literal[
-    "send", "poll", "assign", "subscribe", "crash", "init_producer_id", "commit", "read_committed_offset"
+    "send", "poll", "assign", "subscribe", "crash", "init_producer_id", "commit", "read_committed_offset", "txn"
 ]
 
 
@@ -74,7 +76,16 @@ class Member(NamedTuple):
     member_id: str = ""
 
 
-Mop: TypeAlias = Send | Poll | Assign | Watermark | GivenProducerId | Committed | Member
+class Consumed(NamedTuple):
+    """What a transaction took from a partition for a group: the offsets from `start` up to, and without, `end`."""
+
+    group: str
+    partition: str
+    start: int
+    end: int
+
+
+Mop: TypeAlias = Send | Poll | Assign | Watermark | GivenProducerId | Committed | Member | Consumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +117,7 @@ _MOP_TAGS: dict[type[Mop], str] = {
     GivenProducerId: "producer_id",
     Committed: "committed",
     Member: "member",
+    Consumed: "consumed",
 }
 
 
@@ -164,5 +176,7 @@ def _mop_of(tag: str, *fields: Any) -> Mop:
             return Committed(*fields)
         case "member":
             return Member(*fields)
+        case "consumed":
+            return Consumed(*fields)
         case _:
             raise ValueError(f"unknown micro-operation {tag!r}")

@@ -39,6 +39,8 @@ class ObservedLog:
     """The same for polls of any outcome: a poll must never show unsafe records, however it ended."""
     final_reads: dict[int, set[str]] = field(default_factory=dict)
     """What each process read in the final phase."""
+    proven: set[int] = field(default_factory=set)
+    """Transactions, by their index in the history, of which somebody read a record, in whatever partition."""
 
     def place(self, offset: int, value: str) -> None:
         known_value = self.value_at.setdefault(offset, value)
@@ -64,6 +66,8 @@ class ObservedLog:
         """Whether the write certainly happened: it was acknowledged, or its outcome is unknown and it was read."""
         if writer.op.outcome == "ok":
             return True
+        if writer.op.f == "txn":
+            return writer.op.outcome == "info" and writer.op_index in self.proven
         # An operation is one whole, so any of its values that was read proves all of them.
         return writer.op.outcome == "info" and any(
             isinstance(mop, Send) and mop.partition == self.partition and mop.value in self.readers
@@ -92,6 +96,7 @@ class ObservedLog:
 def observe(ops: Sequence[Op]) -> dict[str, ObservedLog]:
     """The observed log of each partition that was sent to or polled. ValueError if a value was sent twice."""
     logs: dict[str, ObservedLog] = {}
+    proven: set[int] = set()
     for op_index, op in enumerate(ops):
         for mop in op.mops:
             if isinstance(mop, Poll):
@@ -104,8 +109,12 @@ def observe(ops: Sequence[Op]) -> dict[str, ObservedLog]:
                         f"{mop.partition}: value {mop.value!r} was sent by op {earlier.op_index} and by op {op_index}; "
                         "a value must name one record"
                     )
+    for op_index, op in enumerate(ops):
+        if op.f == "txn" and any(isinstance(mop, Send) and mop.value in logs[mop.partition].readers for mop in op.mops):
+            proven.add(op_index)
     # Sends come after all polls, because a send of unknown outcome counts only if a poll has proven it.
     for log in logs.values():
+        log.proven = proven
         for value, writer in log.writers.items():
             if writer.offset is not None and log.must_have_committed(writer):
                 log.place(writer.offset, value)
