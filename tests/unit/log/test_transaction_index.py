@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import struct
 from pathlib import Path
 
 import pytest
 from tests.unit.log.engine import NOON_MS, abandon, append, crash, open_log
+from tests.unit.log.faulty_disk import FaultyDisk
 
 from strandline.codec.columns import Record, encode_batch
 from strandline.codec.record_batch import HEADER
 from strandline.codec.transaction_marker import MARKER_SIZE, TransactionMarker, encode_marker, parse_marker
-from strandline.errors import CorruptLog
+from strandline.errors import CorruptLog, DiskFailed
 from strandline.log.aborted import aborted_segments, aborted_transactions
 from strandline.log.learning import learn_marker
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment import ColdRead
-from strandline.log.transaction_index import AbortedTransaction, TransactionIndex
+from strandline.log.transaction_index import ENTRY_SIZE, AbortedTransaction, TransactionIndex
 from strandline.partition.producers import Producers
 
 SEED = 20_261_115
@@ -253,3 +255,40 @@ def test_an_index_that_never_reached_the_disk_is_missed(tmp_path: Path) -> None:
     assert aborted(again) == [(1, 0)]
     again.close()
     abandon(log)
+
+
+@pytest.mark.parametrize("ends", ["roll", "stop"])
+def test_the_file_is_synced_before_the_log_counts_as_flushed(tmp_path: Path, ends: str) -> None:
+    """It is not read again from the batches: a file that a power cut took would be missed by nobody."""
+    disk = FaultyDisk()
+    log = open_log(tmp_path / "orders-0", disk=disk, observer=Producers())
+    data(log, 1)
+    end(log, 1)
+    if ends == "roll":
+        log.roll(NOON_MS)
+    disk.fail("datasync", errno.EIO, suffix=".txnindex")
+    finish = log.flush_now if ends == "roll" else log.close
+    with pytest.raises(DiskFailed):
+        finish()
+    assert log.flushed_offset == 0
+    abandon(log)
+
+
+def test_a_full_disk_keeps_the_segment_and_its_entries(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    log = open_log(tmp_path / "orders-0", disk=disk, observer=Producers())
+    data(log, 1)
+    end(log, 1)
+    fault = disk.fail("write_at", errno.ENOSPC, suffix=".txnindex", partial_bytes=5)
+    with pytest.raises(DiskFailed):
+        log.roll(NOON_MS)
+    assert len(log.segments) == 1
+    data(log, 2)
+    end(log, 2)
+    fault.repaired = True
+    log.roll(NOON_MS)
+    assert (log.directory / "00000000000000000000.txnindex").stat().st_size == 2 * ENTRY_SIZE
+    log.close()
+    again = open_log(log.directory, observer=Producers(), clean=True)
+    assert aborted(again) == [(1, 0), (2, 2)]
+    again.close()
