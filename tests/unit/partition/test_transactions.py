@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.unit.log.engine import NOON_MS, read_bytes
-from tests.unit.partition.test_partition import Waits, World
+from tests.unit.partition.test_partition import Waits, World, look
 
 from strandline.codec.columns import Record, decode_batch, encode_batch
 from strandline.codec.record_batch import check_batch, parse_header
@@ -374,3 +374,25 @@ def test_a_marker_of_nobody_is_written_and_remembered(world: World) -> None:
     entry = world.partition.producers.entries[ID]
     assert (entry.epoch, entry.coordinator_epoch, entry.last_sequence) == (9, 0, -1)
     assert world.partition.last_stable_offset == 1
+
+
+# Times
+
+
+def test_times_are_looked_up_below_the_last_stable_offset(world: World) -> None:
+    partition = world.partition
+    world.append(b"a", timestamps=[NOON_MS - 50])
+    send(world, ID, 0)
+    world.append(b"b", timestamps=[NOON_MS + 50])
+
+    def at(time_ms: int, **named: Any) -> int | None:
+        return look(lambda callback: partition.offset_for_timestamp(time_ms, callback, **named), world)
+
+    def latest(**named: Any) -> int | None:
+        return look(lambda callback: partition.max_timestamp_offset(callback, **named), world)
+
+    assert (at(NOON_MS), latest()) == (1, 2)
+    assert (at(NOON_MS - 50, committed_only=True), at(NOON_MS, committed_only=True)) == (0, None)
+    assert latest(committed_only=True) == 0
+    end(partition, ID)
+    assert (at(NOON_MS, committed_only=True), latest(committed_only=True)) == (1, 2)
