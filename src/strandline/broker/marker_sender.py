@@ -16,6 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from strandline.broker.channel import Channel
@@ -48,6 +49,8 @@ _GONE: Final = -2
 _NOBODY: Final = -1
 
 OnWritten = Callable[[MarkersWritten], object]
+WaitingMarker = tuple[TopicPartition, int, ErrorCode]
+"""Where a marker is still to be written, who leads there (-1: nobody), and what came of the last attempt."""
 
 
 class MarkerSender:
@@ -78,6 +81,14 @@ class MarkerSender:
         """Another coordinates these transactions, or this shard is loaded anew: it will ask again."""
         for sending in self._sendings.pop(index, {}).values():
             sending.end()
+
+    def waiting(self, index: int, transactional_id: str, *, count_max: int) -> list[WaitingMarker]:
+        """Markers of a transaction that are not written yet, so many at the most."""
+        sending = self._sendings.get(index, {}).get(transactional_id)
+        if sending is None:
+            return []
+        some = islice(sending.left.items(), count_max)
+        return [(place, max(self._leader_of(place), _NOBODY), code) for place, code in some]
 
     @property
     def pending_count(self) -> int:
@@ -113,7 +124,7 @@ class MarkerSender:
             elif leader == _GONE:
                 self._note_written(sending, place)
             elif leader == _NOBODY:
-                self._retry(sending, place)
+                self._retry(sending, place, ErrorCode.LEADER_NOT_AVAILABLE)
             else:
                 self._queue(leader).waiting.append((sending, place))
                 touched[leader] = None
@@ -166,10 +177,10 @@ class MarkerSender:
             )
             self._note_written(sending, place)
         else:
-            self._retry(sending, place)
+            self._retry(sending, place, code)
 
     def _note_written(self, sending: _Sending, place: TopicPartition) -> None:
-        if sending.left.pop(place, 0) is None:
+        if sending.left.pop(place, None) is not None:
             if not self._written:
                 self._node.runtime.call_soon(self._tell_written)
             self._written.setdefault(sending, []).append(place)
@@ -188,8 +199,11 @@ class MarkerSender:
         if not of_shard:
             del self._sendings[sending.index]
 
-    def _retry(self, sending: _Sending, place: TopicPartition) -> None:
+    def _retry(self, sending: _Sending, place: TopicPartition, code: ErrorCode) -> None:
         """Look again later who leads."""
+        if place not in sending.left:
+            return
+        sending.left[place] = code
         sending.again.append(place)
         if sending.timer is None:
             delay_s = min(RETRY_S_MAX, RETRY_S * 2 ** min(sending.attempts, 10))
@@ -218,7 +232,8 @@ class _Sending:
             markers.is_commit,
             markers.transaction_version,
         )
-        self.left: dict[TopicPartition, None] = dict.fromkeys(markers.partitions)
+        self.left: dict[TopicPartition, ErrorCode] = dict.fromkeys(markers.partitions, ErrorCode.NONE)
+        """Each with what came of the last attempt, for those who ask why it takes so long."""
         self.again: list[TopicPartition] = []
         self.attempts = 0
         self.timer: TimerHandle | None = None

@@ -221,4 +221,5 @@ def _table() -> list[Route]:
         Route(75, "DescribeTopicPartitions", (0, 0), 0, "k75_describe_topic_partitions"),
         Route(20_001, "GroupHistory", (0, 0), 0, "k20001_group_history"),
         Route(20_002, "GroupLag", (0, 0), 0, "k20002_group_lag"),
+        Route(20_003, "TransactionProgress", (0, 0), 0, "k20003_transaction_progress"),
     ]

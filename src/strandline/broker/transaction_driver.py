@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from strandline.broker.hosted_shard import HostedShard, InternalPartition, waiting_of
-from strandline.broker.marker_sender import MarkerSender
+from strandline.broker.marker_sender import MarkerSender, WaitingMarker
 from strandline.broker.transaction_verification import OnVerified, Place, TransactionVerification
 from strandline.broker_settings import BrokerSettings
 from strandline.codec.columns import Columns
@@ -98,6 +98,13 @@ class Markers(Protocol):
 
     def drop(self, index: int) -> None:
         """Forget all that a shard asked for: another coordinates."""
+
+    def waiting(self, index: int, transactional_id: str, *, count_max: int) -> list[WaitingMarker]:
+        """Those of one transaction that are not written yet."""
+
+    @property
+    def pending_count(self) -> int:
+        """How many are not written yet."""
 
     def close(self) -> None: ...
 
@@ -190,6 +197,20 @@ class TransactionDriver:
             then(None)
         else:
             hosted.when_loaded(lambda is_loaded: then(hosted.shard if is_loaded else None))
+
+    def shard_of(self, transactional_id: str) -> TransactionShard | None:
+        """The shard of the id, to look at and not to touch, if it is loaded here."""
+        hosted = self._hosted.get(self.partition_index(transactional_id))
+        return None if hosted is None or hosted.is_loading else hosted.shard
+
+    def waiting_markers(self, transactional_id: str, *, count_max: int) -> list[WaitingMarker]:
+        """Markers of its decided transaction that are not written yet."""
+        return self._markers.waiting(self.partition_index(transactional_id), transactional_id, count_max=count_max)
+
+    @property
+    def waiting_markers_count(self) -> int:
+        """Of all transactions."""
+        return self._markers.pending_count
 
     def loaded_shards(self) -> list[TransactionShard]:
         """All that are loaded, to look at and not to touch."""

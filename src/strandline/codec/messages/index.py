@@ -143,6 +143,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         82: ("update_raft_voter_request", "UpdateRaftVoterRequest"),
         20001: ("group_history_request", "GroupHistoryRequest"),
         20002: ("group_lag_request", "GroupLagRequest"),
+        20003: ("transaction_progress_request", "TransactionProgressRequest"),
     },
     "response": {
         0: ("produce_response", "ProduceResponse"),
@@ -208,6 +209,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         82: ("update_raft_voter_response", "UpdateRaftVoterResponse"),
         20001: ("group_history_response", "GroupHistoryResponse"),
         20002: ("group_lag_response", "GroupLagResponse"),
+        20003: ("transaction_progress_response", "TransactionProgressResponse"),
     },
     "share-state-key": {
         0: ("share_snapshot_key", "ShareSnapshotKey"),
