@@ -116,6 +116,35 @@ def test_the_part_of_a_batch_that_a_full_disk_took_does_not_come_back_before_flu
         assert after.log_end_offset == 2
 
 
+def test_what_was_cut_does_not_come_back_in_front_of_a_new_segment() -> None:
+    """A follower is cut, goes on, rolls, and the power takes back that its file was cut, but not the new segment."""
+    came_back = 0
+    for seed in range(60):
+        disk = SimDisk(random.Random(seed))
+        disk.make_directory(DATA)
+        disk.sync_all()
+        directory = LogDirectory(DATA, disk=disk, open_files_max=8)
+        log = directory.open_log(NAME, TopicConfig(), now_ms=0)
+        for value in (b"kept", b"cut", b"cut"):
+            batch = bytearray(encode_batch([Record(value=value)]))
+            log.append(batch, parse_header(batch), leader_epoch=0, now_ms=0)
+        log.flush_now()
+        directory.write_checkpoints({NAME: (log, 1)})
+        log.begin_cut(1)
+        directory.lower_recovery_point(NAME, 1)
+        log.truncate_to(1)
+        log.roll(0)
+        for value in (b"new", b"newer"):
+            batch = bytearray(encode_batch([Record(value=value)]))
+            log.append(batch, parse_header(batch), leader_epoch=1, now_ms=0)
+        disk.power_cut()
+        after = LogDirectory(DATA, disk=disk, open_files_max=8).open_log(NAME, TopicConfig(), now_ms=0)
+        values = [record.value for each in after.batches() for record in decode_batch(each)]
+        assert values == [b"kept", b"new", b"newer"][: len(values)]
+        came_back += len(values) > 1
+    assert came_back, "now and then the new segment is there"
+
+
 def test_a_log_that_is_closed_while_a_flush_hangs_is_flushed_all_the_same() -> None:
     for seed in range(20):
         disk = SimDisk(random.Random(seed))

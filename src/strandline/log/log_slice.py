@@ -29,7 +29,7 @@ class LogSlice:
 class FlushJob:
     """What one flush has to sync; `run` is called in a thread."""
 
-    __slots__ = ("_directories", "_disk", "_files", "_paths", "end_offset", "segments")
+    __slots__ = ("_directories", "_disk", "_files", "_paths", "cuts", "end_offset", "segments")
 
     def __init__(
         self, disk: Disk, segments: list[Segment], paths: list[Path], directories: list[Path], end_offset: int
@@ -45,6 +45,8 @@ class FlushJob:
             raise
         self.segments = segments
         self.end_offset = end_offset
+        self.cuts = 0
+        """How often the log had been cut when this began: all of that is on disk when it has ended."""
         self._disk = disk
         self._files: list[File] = [segment.file() for segment in segments]
         self._paths = paths

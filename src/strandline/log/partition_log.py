@@ -27,7 +27,7 @@ from strandline.log.learning import learn_marker, relearn
 from strandline.log.log_slice import FlushJob, LogSlice, slice_size
 from strandline.log.observer import BatchObserver
 from strandline.log.open_files import OpenFiles
-from strandline.log.rolling import is_due_to_roll
+from strandline.log.rolling import is_due_to_roll, sync_cuts
 from strandline.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
 from strandline.log.snapshots import Snapshots
 from strandline.topic_config import TopicConfig
@@ -72,6 +72,7 @@ class PartitionLog:
         self.dirty_segments: list[Segment] = []
         self._flushing: FlushJob | None = None
         self._cut_offset: int | None = None
+        self.cuts = self.synced_cuts = 0
 
     # Segments
 
@@ -264,6 +265,7 @@ class PartitionLog:
     def roll(self, now_ms: int) -> None:
         """Begin a new segment at the log end."""
         try:
+            sync_cuts(self)
             self.seal(self.active)
             self.snapshots.save(self.log_end_offset)
             self.add_segment(self.log_end_offset, now_ms)
@@ -319,6 +321,7 @@ class PartitionLog:
         self._unsynced_indexes = []
         for segment in segments:
             segment.dirty = False
+        job.cuts = self.cuts
         self._flushing = job
         return job
 
@@ -330,6 +333,7 @@ class PartitionLog:
             # After a failed fsync the kernel may have dropped the pages: trying again would lie. Never retry.
             self.fail(DiskFailed(f"{self.directory}: flush failed: {error}"))
             return
+        self.synced_cuts = max(self.synced_cuts, job.cuts)
         self.flushed_offset = max(self.flushed_offset, min(job.end_offset, self.log_end_offset))
         if self.on_flushed is not None:
             self.on_flushed()
@@ -493,6 +497,7 @@ class PartitionLog:
         position = self.active.locate(offset, may_block=True)
         if position is not None:
             self.active.truncate(position, offset)
+            self.cuts += 1
             if self.active not in self.dirty_segments:
                 self.dirty_segments.append(self.active)
         self.active.is_active = True
