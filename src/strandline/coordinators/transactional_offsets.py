@@ -22,6 +22,8 @@ from strandline.coordinators.offsets import CommittedOffsets, accepted
 from strandline.coordinators.turn import Turn
 from strandline.errors import ErrorCode
 
+NO_EPOCH = -1
+
 
 def commit_error(group: Group | None, request: OffsetCommitRequest) -> ErrorCode:
     """Whether a producer may move these positions for whom it says it does (KIP-447).
@@ -33,6 +35,8 @@ def commit_error(group: Group | None, request: OffsetCommitRequest) -> ErrorCode
     if group is None:
         return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
     if isinstance(group, ConsumerGroup):
+        if generation_id == NO_EPOCH and names_nobody(request):
+            return ErrorCode.NONE
         code = consumer_offsets.commit_error(group, request, MEMBER_EPOCH_FROM_VERSION)
         # Producers know nothing of member epochs.
         return ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code

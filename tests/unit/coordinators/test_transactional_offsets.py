@@ -310,7 +310,9 @@ TOPIC_ID = UUID(int=7)
         ("A", 5, 1, E.ILLEGAL_GENERATION),
         ("A", -1, 0, E.ILLEGAL_GENERATION),
         ("C", 5, 0, E.UNKNOWN_MEMBER_ID),
-        ("", -1, 0, E.UNKNOWN_MEMBER_ID),
+        ("", -1, 1, E.NONE),
+        ("", -2, 0, E.UNKNOWN_MEMBER_ID),
+        ("", 5, 0, E.UNKNOWN_MEMBER_ID),
     ],
 )
 def test_a_group_of_the_consumer_protocol_fences_by_epoch(
