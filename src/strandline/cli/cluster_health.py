@@ -15,6 +15,7 @@ from strandline.cli.findings import Finding, Level, note, ok, problem, warning
 from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
 from strandline.cli.output import Output
 from strandline.cli.plain_words import count, size
+from strandline.cli.txn_health import transaction_findings
 from strandline.cli.watching import EVERY_S_DEFAULT, Every, Watch, watch
 
 ROOM_SHARE_MIN = 0.10
@@ -32,13 +33,18 @@ def health(
 ) -> None:
     """Say whether the cluster is well, and if not, why and what to do.
 
-    The exit code is 5 when the quorum has no leader, a partition has none, or writes with acks=all are refused.
+    The exit code is 5 when the quorum has no leader, a partition has none, writes with acks=all are refused, or a
+    transaction holds readers back for longer than it may.
     """
     cluster = connect(bootstrap, properties, timeout)
     output = Output(as_json=as_json)
 
     def look() -> None:
-        findings = list(health_findings(read_state(cluster, with_disks=True)))
+        state = read_state(cluster, with_disks=True)
+        findings = list(health_findings(state))
+        if state.quorum_failure is None:
+            # Without a quorum nobody knows who leads, and whoever is asked for offsets may be gone.
+            findings += transaction_findings(cluster)
         for finding in findings:
             if as_json:
                 output.json_line(finding.as_json())

@@ -1,4 +1,4 @@
-"""What a shell may offer while a command is typed: topics and groups of the cluster, and names of settings.
+"""What a shell may offer while a command is typed: what the cluster has by name, and names of settings.
 
 A person waits for it with a finger on the key, so the cluster gets half a second, and every failure is silence.
 """
@@ -42,6 +42,21 @@ def group_names(ctx: typer.Context, incomplete: str) -> list[str]:
     except CommandFailed:
         return []
     return [group.group_id for group in groups if group.group_id.startswith(incomplete)]
+
+
+def transactional_ids(ctx: typer.Context, incomplete: str) -> list[str]:
+    from strandline.cli.client import connect
+    from strandline.cli.txn_reading import read_transactions, require_plain
+
+    given: dict[str, Any] = ctx.params
+    bootstrap = given.get("bootstrap") or os.environ.get("STRANDLINE_BOOTSTRAP") or BOOTSTRAP_DEFAULT
+    try:
+        cluster = connect(bootstrap, list(given.get("properties") or []), PATIENCE_S)
+        require_plain(cluster)
+        known = read_transactions(cluster).transactions
+    except CommandFailed:
+        return []
+    return [each.transactional_id for each in known if each.transactional_id.startswith(incomplete)]
 
 
 def _wanted(name: str, incomplete: str) -> bool:

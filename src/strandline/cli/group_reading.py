@@ -31,6 +31,8 @@ LOOK_AGAIN_S = 0.1
 COORDINATOR_KEYS_FROM_VERSION = 4
 FIND_COORDINATOR = 10
 DEAD = "Dead"
+GROUP, TRANSACTION = 0, 1
+"""What a coordinator is looked for."""
 
 _MOVING = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -85,15 +87,18 @@ def find_group(cluster: Cluster, group_id: str) -> GroupState | None:
     return ask_coordinator(cluster, group_id, ask, doing=f"cannot describe group {group_id!r}")
 
 
-def ask_coordinator(cluster: Cluster, group_id: str, ask: Callable[[Conversation, int], T], *, doing: str) -> T:
-    """What the coordinator of the group answers, over a plain listener; asked again while it moves."""
+def ask_coordinator(
+    cluster: Cluster, key: str, ask: Callable[[Conversation, int], T], *, doing: str, key_type: int = GROUP
+) -> T:
+    """What the coordinator of a group, or of a transactional id, answers over a plain listener; asked again while it
+    moves."""
 
     def find_and_ask() -> T:
-        node_id, host, port = _coordinator(cluster, group_id)
+        node_id, host, port = _coordinator(cluster, key, key_type)
         with Conversation(host, port, cluster.timeout_s) as conversation:
             return ask(conversation, node_id)
 
-    return _asked_again(find_and_ask, cluster.timeout_s, doing)
+    return asked_again(find_and_ask, cluster.timeout_s, doing)
 
 
 def group_not_found(cluster: Cluster, group_id: str) -> NotFound:
@@ -113,7 +118,7 @@ class _Moving(Exception):
         super().__init__(error_name(code))
 
 
-def _asked_again(ask: Callable[[], T], timeout_s: float, doing: str) -> T:
+def asked_again(ask: Callable[[], T], timeout_s: float, doing: str) -> T:
     until = time.monotonic() + timeout_s
     while True:
         try:
@@ -140,18 +145,22 @@ def brokers_of(cluster: Cluster) -> list[Any]:
     return [broker for _, broker in sorted(metadata.brokers.items())]
 
 
-def _coordinator(cluster: Cluster, group_id: str) -> tuple[int, str, int]:
+def _coordinator(cluster: Cluster, key: str, key_type: int) -> tuple[int, str, int]:
     conversation = converse(cluster)
     assert conversation is not None, "the listener is plain"
     with conversation:
         _, version = conversation.offered.versions.get(FIND_COORDINATOR, (0, 0))
         keyed = version >= COORDINATOR_KEYS_FROM_VERSION
-        request = FindCoordinatorRequest(coordinator_keys=[group_id]) if keyed else FindCoordinatorRequest(key=group_id)
+        request = FindCoordinatorRequest(key_type=key_type)
+        if keyed:
+            request.coordinator_keys = [key]
+        else:
+            request.key = key
         answer = conversation.ask(request, FindCoordinatorResponse)
     if answer is None:
-        raise CommandFailed("this cluster does not offer FindCoordinator, so it has no groups")
+        raise CommandFailed("this cluster does not offer FindCoordinator, so it has no groups and no transactions")
     found = answer.coordinators[0] if keyed else answer
-    check(found.error_code, f"cannot find the coordinator of group {group_id!r}")
+    check(found.error_code, f"cannot find the coordinator of {'group' if key_type == GROUP else 'id'} {key!r}")
     return found.node_id, found.host, found.port
 
 
@@ -173,7 +182,7 @@ def _list(conversation: Conversation, broker_id: int, timeout_s: float) -> list[
             for each in answer.groups
         ]
 
-    return _asked_again(ask, timeout_s, f"cannot list the groups of broker {broker_id}")
+    return asked_again(ask, timeout_s, f"cannot list the groups of broker {broker_id}")
 
 
 def _described(conversation: Conversation, groups: Sequence[GroupState]) -> list[GroupState]:

@@ -61,15 +61,16 @@ def offset_ranges(cluster: Cluster, admin: Any, topics: Iterable[Any]) -> dict[t
 
 
 def look_up_offsets(
-    cluster: Cluster, admin: Any, places: list[tuple[str, int]], spec: Any
+    cluster: Cluster, admin: Any, places: list[tuple[str, int]], spec: Any, **options: Any
 ) -> dict[tuple[str, int], int | None]:
+    """The offset of each partition that `spec` asks for; None where there is no leader."""
     if not places:
         return {}
     kafka = kafka_api()
     found: dict[tuple[str, int], int | None] = {}
     wanted = {kafka.TopicPartition(topic, partition): spec for topic, partition in places}
     with cluster.errors("cannot read offsets"):
-        for place, future in admin.list_offsets(wanted, request_timeout=cluster.timeout_s).items():
+        for place, future in admin.list_offsets(wanted, request_timeout=cluster.timeout_s, **options).items():
             try:
                 found[place.topic, place.partition] = future.result().offset
             except kafka.KafkaException as error:

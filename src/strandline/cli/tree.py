@@ -69,6 +69,15 @@ COMMANDS: dict[str, Entry] = {
             ("history", "group_history:history", "Why it rebalanced: who came, left, timed out, flaps."),
         ),
     ),
+    "txn": Entry(
+        "Look at transactions, say why a last stable offset is stuck, abort what hangs.",
+        verbs=(
+            ("list", "txn_list:list_transactions", "List transactional ids: state, producer, age, coordinator."),
+            ("describe", "txn_describe:describe", "Show a transactional id, and what will end its transaction."),
+            ("why", "txn_why:why", "Why readers of committed records wait; exit code 5 if for ever."),
+            ("abort", "txn_abort:abort", "Abort an open transaction, or one that hangs."),
+        ),
+    ),
     "cluster": Entry(
         "Look at the cluster, move replicas and leaders.",
         verbs=(
@@ -149,7 +158,7 @@ def tell(failure: CommandFailed) -> None:
 _HELP = """A distributed log that speaks the Kafka protocol.
 
 Data goes to stdout, talk to stderr.
-Exit codes: 0 done, 1 error, 2 wrong usage, 3 not found, 4 unreachable or timed out, 5 doctor or health found something.
+Exit codes: 0 done, 1 error, 2 wrong usage, 3 not found, 4 unreachable or timed out, 5 a check found something.
 """
 
 
