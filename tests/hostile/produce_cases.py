@@ -166,15 +166,6 @@ CASES: dict[str, Case] = {
     "the metadata topic": Case(lambda: produce("__cluster_metadata", batch()), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     "a negative timeout": Case(lambda: produce(TOPIC, batch(), timeout_ms=-1, acks=1), OK),
     "a transactional id with a plain batch": Case(lambda: produce(TOPIC, batch(), transactional_id="t"), OK),
-    "a transaction that nobody knows": Case(
-        lambda: produce(
-            TOPIC,
-            batch(producer_id=5010, producer_epoch=0, base_sequence=0, transactional=True),
-            transactional_id="unknown",
-        ),
-        # There is no coordinator of transactions yet, and the producer asks again.
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-    ),
 }
 
 
