@@ -80,6 +80,7 @@ class GroupMember(ClientThread):
         self.group = group_of(topic, kind)
         self._rng = rng
         self._moved: set[str] = set()
+        self._taken: set[str] = set()
         self._due: dict[str, int] = {}
         """Positions behind what was processed that are not committed yet."""
         self._settings = {
@@ -97,10 +98,10 @@ class GroupMember(ClientThread):
             self.process = self.recorder.new_process()
 
     def _live_once(self, until: float) -> None:
-        self._moved, self._due = set(), {}
+        self._moved, self._taken, self._due = set(), set(), {}
         consumer = Consumer(dict(self._settings))
         try:
-            consumer.subscribe([self.topic], on_assign=self._on_moved, on_revoke=self._on_moved, on_lost=self._on_moved)
+            consumer.subscribe([self.topic], on_assign=self._on_moved, on_revoke=self._on_taken, on_lost=self._on_taken)
             now_ns = self.recorder.now_ns()
             self.recorder.add(Op(self.process, "ok", "subscribe", (Member(self.group),), now_ns, now_ns))
             while not self.stopping.is_set() and time.monotonic() < until:
@@ -111,6 +112,10 @@ class GroupMember(ClientThread):
 
     def _on_moved(self, consumer: Consumer, partitions: Sequence[Position]) -> None:
         self._moved.update(f"{partition.topic}-{partition.partition}" for partition in partitions)
+
+    def _on_taken(self, consumer: Consumer, partitions: Sequence[Position]) -> None:
+        self._on_moved(consumer, partitions)
+        self._taken.update(f"{partition.topic}-{partition.partition}" for partition in partitions)
 
     def _poll(self, consumer: Consumer) -> None:
         invoked_ns = self.recorder.now_ns()
@@ -123,12 +128,13 @@ class GroupMember(ClientThread):
         for error in filter(None, (answer.error() for answer in answers)):
             reason = f"{error.name()}: {error.str()}"
             self.recorder.add(Op(self.process, "info", "poll", (), invoked_ns, now_ns, error=reason))
-        self._note_processed(polls, moved)
+        self._note_processed(polls)
 
-    def _note_processed(self, polls: Sequence[Poll], moved: Sequence[str]) -> None:
+    def _note_processed(self, polls: Sequence[Poll]) -> None:
         self._due |= {poll.partition: poll.records[-1][0] + 1 for poll in polls}
         # What was taken away while the call ran is somebody else's to commit, though it may have come back since.
-        for name in moved:
+        taken, self._taken = self._taken, set()
+        for name in taken:
             self._due.pop(name, None)
 
     def _commit(self, consumer: Consumer) -> None:
@@ -167,10 +173,10 @@ class PositionWatcher(ClientThread):
         super().__init__(recorder, f"{kind}-watcher-{self.process}")
         self.group = group_of(partitions[0].topic, kind)
         self.partitions = tuple(partitions)
-        self._settings = {"bootstrap.servers": bootstrap, "group.id": self.group, **QUICK_RETRIES}
+        self.settings = {"bootstrap.servers": bootstrap, "group.id": self.group, **QUICK_RETRIES}
 
     def work(self) -> None:
-        consumer = Consumer(dict(self._settings))
+        consumer = Consumer(dict(self.settings))
         try:
             while not self.stopping.wait(LOOK_EVERY_S):
                 self.look(consumer)
@@ -197,7 +203,7 @@ class PositionWatcher(ClientThread):
 
     def wait_position(self, ends: Mapping[str, int], *, timeout_s: float) -> str:
         """Waits until the group has committed everything below `ends`; else says what it still has to do."""
-        consumer = Consumer(dict(self._settings))
+        consumer = Consumer(dict(self.settings))
         deadline = time.monotonic() + timeout_s
         try:
             while True:

@@ -137,7 +137,9 @@ class ProducerThread(ClientThread):
             "enable.idempotence": True,
             "acks": "all",
             "linger.ms": 1,
-            "delivery.timeout.ms": 120_000,
+            # Longer than any fault. A record that is given up leaves a gap in the sequence, and librdkafka closes it by
+            # going on with another epoch: what it sends again then, nobody can know for a copy.
+            "delivery.timeout.ms": 600_000,
             **QUICK_RETRIES,
             **(settings or {}),
         }
