@@ -141,9 +141,7 @@ def _recover(log: PartitionLog, recovery_point: int) -> None:
     # A sealed segment below it is sound, but its index may be lost or foreign, and is then built anew.
     first = next((at for at, segment in enumerate(log.segments[:first]) if not _has_index(log, segment)), first)
     checked_from = log.base_offsets[first]
-    replay_from = log.snapshots.restore(at_most=checked_from)
-    if replay_from is None or replay_from < checked_from:
-        relearn(log, replay_from, checked_from)
+    relearn(log, log.snapshots.restore(at_most=checked_from), checked_from)
     # What the file says of epochs from here on may be of a log that was cut and written anew, while what is found is of
     # the one before: a power cut, or a sync that failed, takes back the one without the other. The batches are read.
     told_epochs = list(log.leader_epochs.epochs)
