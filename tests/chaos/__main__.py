@@ -21,6 +21,7 @@ from tests.chaos.groups import GROUP_SETTINGS
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.report import Outcome
 from tests.chaos.rounds import play
+from tests.chaos.transactions import TRANSACTION_SETTINGS
 
 ROUND_S = 300.0
 
@@ -48,7 +49,9 @@ def main() -> int:
     stopping = _stop_on_signals()
     try:
         system: System = StrandlineSystem() if options.system == "strandline" else KafkaSystem(heap_mb=512)
-        settings = GROUP_SETTINGS | {
+        settings = {
+            **GROUP_SETTINGS,
+            **TRANSACTION_SETTINGS,
             "broker.session.timeout.ms": str(options.session_ms),
             "broker.heartbeat.interval.ms": str(min(500, options.session_ms // 4)),
         }

@@ -1,4 +1,4 @@
-"""How long nobody could produce, per fault: read from the history alone. Pure."""
+"""How long nobody could produce, per fault, or read, faults not counted: taken from what clients saw alone. Pure."""
 
 from __future__ import annotations
 
@@ -33,3 +33,12 @@ def longest_silence_s(times: dict[str, list[int]], start_ns: int, end_ns: int) -
         for before_ns, after_ns in pairwise([start_ns, *inside, end_ns]):
             longest_ns = max(longest_ns, after_ns - before_ns)
     return longest_ns / 1e9
+
+
+def time_without(start_ns: int, end_ns: int, spans: Sequence[tuple[int, int]]) -> float:
+    """Seconds from start to end outside the spans, which may overlap."""
+    outside_ns, at_ns = 0, start_ns
+    for begin, end in sorted(spans):
+        outside_ns += max(0, min(begin, end_ns) - at_ns)
+        at_ns = max(at_ns, min(end, end_ns))
+    return (outside_ns + max(0, end_ns - at_ns)) / 1e9

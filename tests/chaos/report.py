@@ -75,10 +75,17 @@ class Outcome:
             "leader_changes": nemesis.leader_changes,
             "controller_changes": nemesis.controller_changes,
             "acknowledged": sum(each.acknowledged for each in self.rounds),
-            "unknown": sum(each.report.sends["info"] for each in self.rounds),
+            "unknown": sum(each.sends["info"] for each in self.rounds),
             "records_read": sum(each.report.reads for each in self.rounds),
             "commits": sum(each.commits["ok"] for each in self.rounds),
             "commits_refused": sum(each.commits["fail"] for each in self.rounds),
+            **{
+                f"transactions_{word}": sum(each.transactions[outcome] for each in self.rounds)
+                for outcome, word in (("ok", "committed"), ("fail", "aborted"), ("info", "unknown"))
+            },
+            "workers": dict(sum((each.workers for each in self.rounds), Counter())),
+            "longest_stall_s": round(max((each.longest_stall_s for each in self.rounds), default=0.0), 1),
+            "stalls": [stall for each in self.rounds for stall in each.stalls],
             "anomalies": dict(sum((each.report.counts for each in self.rounds), Counter())),
             "producers_given_up": [error for each in self.rounds for error in each.fatal_errors],
             "groups_behind": [group for each in self.rounds for group in each.groups_behind],
@@ -136,10 +143,14 @@ def show(outcome: Outcome, result: dict[str, Any], console: Console) -> None:
         "records_read",
         "commits",
         "commits_refused",
+        "transactions_committed",
+        "transactions_aborted",
+        "transactions_unknown",
+        "longest_stall_s",
         "loop_stalls",
     ):
         console.print(f"{name.replace('_', ' '):26} {result[name]:,}", highlight=False)
-    wrong = (*result["unexpected_exits"], *result["producers_given_up"], *result["groups_behind"])
+    wrong = (*result["unexpected_exits"], *result["producers_given_up"], *result["groups_behind"], *result["stalls"])
     for each in (*outcome.missing, *result["remarks"], *wrong):
         console.print(f"- {each}", style="yellow", markup=False)
     for line, count in outcome.complaints.most_common(COMPLAINTS_SHOWN):

@@ -15,10 +15,18 @@ from dataclasses import dataclass, field
 
 from bench.brokers import BrokerFailed
 from bench.wire import ServerRefused
-from tests.chaos.availability import acknowledgement_times, longest_silence_s
+from tests.chaos.availability import acknowledgement_times, longest_silence_s, time_without
 from tests.chaos.clients import clients_of
-from tests.chaos.groups import PositionWatcher, groups_over
+from tests.chaos.groups import PROTOCOLS, PositionWatcher, groups_over
 from tests.chaos.nemesis import Inflicted, Nemesis
+from tests.chaos.transactions import (
+    OUTPUT_PARTITIONS,
+    STALL_S_MAX,
+    StableOffsetWatcher,
+    TransactionalWorkload,
+    outputs_of,
+    workload_over,
+)
 
 from strandline.ids import TopicPartition
 from strandline.testing.checker import Report, check
@@ -32,6 +40,9 @@ FIRST_ACKS = 100
 FIRST_ACKS_TIMEOUT_S = 60.0
 GROUPS_TIMEOUT_S = 120.0
 """How long the groups may take to the end, once all is healed and nobody writes any more."""
+
+SETTLE_TIMEOUT_S = STALL_S_MAX + 30.0
+"""How long a transaction may be open after the last worker has left, on a machine that is busy."""
 
 TOPIC_SETTINGS = {
     "min.insync.replicas": "2",
@@ -55,18 +66,30 @@ class Round:
     fatal_errors: list[str] = field(default_factory=list)
     groups_behind: list[str] = field(default_factory=list)
     """Groups that did not reach the end, though nothing was wrong any more that could keep them from it."""
+    sends: Counter[str] = field(default_factory=Counter)
+    """Records outside of transactions, by outcome; so are the next two."""
     commits: Counter[str] = field(default_factory=Counter)
-    """By outcome."""
+    transactions: Counter[str] = field(default_factory=Counter)
+    workers: Counter[str] = field(default_factory=Counter)
+    """How the lives of those who work in transactions ended."""
+    longest_stall_s: float = 0.0
+    """How long readers of what is committed were held up at one offset, faults not counted."""
+    stalls: list[str] = field(default_factory=list)
+    """Where that was longer than a transaction may be open, or one never ended."""
     seconds: float = 0.0
 
     @property
     def acknowledged(self) -> int:
-        return self.report.sends["ok"]
+        return self.sends["ok"]
+
+    @property
+    def wrong(self) -> list[str]:
+        """What is wrong beside what the checker found."""
+        return [*self.fatal_errors, *self.groups_behind, *self.stalls]
 
     @property
     def is_clean(self) -> bool:
-        is_complete = not self.report.without_final_read and not self.fatal_errors and not self.groups_behind
-        return self.report.ok and is_complete
+        return self.report.ok and not self.report.without_final_read and not self.wrong
 
 
 def play(
@@ -84,13 +107,17 @@ def play(
     cluster = nemesis.ground.cluster
     topic = f"chaos-{number}"
     cluster.create_topic(topic, PARTITIONS, TOPIC_SETTINGS)
+    cluster.create_topic(outputs_of(topic), OUTPUT_PARTITIONS, TOPIC_SETTINGS)
     partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
     recorder = Recorder()
     producers, consumers = clients_of(
         recorder, cluster.bootstrap, partitions, seed=seed, per_second=per_second, kafka_python=kafka_python
     )
     members, watchers = groups_over(recorder, cluster.bootstrap, partitions, seed=seed)
-    clients = [*producers, *consumers, *members, *watchers]
+    # One after the other, so that a long run has had all.
+    kind = sorted(PROTOCOLS)[number % len(PROTOCOLS)]
+    work = workload_over(recorder, cluster.bootstrap, partitions, seed=seed, kind=kind)
+    clients = [*producers, *consumers, *members, *watchers, *work.seats, *work.onlookers]
     first_fault = len(nemesis.done)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -104,21 +131,32 @@ def play(
         recorder.wait_acknowledged(healed_acks, timeout_s=FIRST_ACKS_TIMEOUT_S)
         for producer in producers:
             producer.stop()
-        behind = _groups_behind(watchers, recorder.ops())
+        behind = _groups_behind([*watchers, work.positions], recorder.ops())
         for client in clients:
             client.stopping.set()
     faults = nemesis.done[first_fault:]
-    read_to_the_end(recorder, cluster.bootstrap, partitions, timeout_s=FINAL_READ_TIMEOUT_S)
+    hanging = _settle(recorder, work)
+    read_to_the_end(recorder, cluster.bootstrap, [*partitions, *work.outputs], timeout_s=FINAL_READ_TIMEOUT_S)
     ops = recorder.ops()
-    report = check(ops)
-    fatal = [f"process {each.process}: {each.fatal_error.str()}" for each in producers if each.fatal_error is not None]
-    commits = Counter(op.outcome for op in ops if op.f == "commit")
-    silences_s = _silences(ops, faults)
-    played = Round(topic, ops, report, faults, silences_s, fatal, behind, commits, time.monotonic() - began)
+    played = Round(topic, ops, check(ops), faults, _silences(ops, faults), groups_behind=behind)
+    played.fatal_errors = [
+        f"process {each.process}: {each.fatal_error.str()}" for each in producers if each.fatal_error is not None
+    ]
+    played.sends, played.commits, played.transactions = (
+        Counter(op.outcome for op in ops if op.f == function) for function in ("send", "commit", "txn")
+    )
+    played.workers = work.ends
+    played.longest_stall_s, played.stalls = _stalls(work.stable, faults)
+    played.stalls += hanging
+    played.seconds = time.monotonic() - began
     # The topic has been judged; deleting it under way is one more thing that must not disturb the next round.
     with contextlib.suppress(BrokerFailed, ServerRefused):
         cluster.delete_topic(topic)
-    say(f"round {number}: {played.acknowledged:,} acknowledged, {len(faults)} faults, {_verdict(played)}")
+        cluster.delete_topic(outputs_of(topic))
+    say(
+        f"round {number}: {played.acknowledged:,} acknowledged, {played.transactions['ok']:,} transactions committed, "
+        f"{len(faults)} faults, {_verdict(played)}"
+    )
     return played
 
 
@@ -127,17 +165,33 @@ def _groups_behind(watchers: list[PositionWatcher], ops: list[Op]) -> list[str]:
     ends: dict[str, int] = {}
     for op in ops:
         for mop in op.mops:
-            if isinstance(mop, Send) and op.outcome == "ok" and mop.offset is not None:
+            if isinstance(mop, Send) and op.f == "send" and op.outcome == "ok" and mop.offset is not None:
                 ends[mop.partition] = max(mop.offset + 1, ends.get(mop.partition, 0))
     return [behind for watcher in watchers if (behind := watcher.wait_position(ends, timeout_s=GROUPS_TIMEOUT_S))]
 
 
+def _settle(recorder: Recorder, work: TransactionalWorkload) -> list[str]:
+    """All transactions have ended and the positions stand: where that is not so, in words."""
+    hanging = work.stable.wait_stable(timeout_s=SETTLE_TIMEOUT_S)
+    work.record_final_positions(recorder, timeout_s=SETTLE_TIMEOUT_S)
+    return [hanging] if hanging else []
+
+
+def _stalls(watcher: StableOffsetWatcher, faults: list[Inflicted]) -> tuple[float, list[str]]:
+    """The longest time for which readers were held up while nothing was wrong, and each that was too long."""
+    # A fault that was never recovered from lasted until the end.
+    troubled = [(fault.began_ns, fault.whole_ns or 2**63) for fault in faults]
+    longest_s, found = 0.0, []
+    for (partition, offset), (since_ns, until_ns) in watcher.spans.items():
+        stalled_s = time_without(since_ns, until_ns, troubled)
+        longest_s = max(longest_s, stalled_s)
+        if stalled_s > STALL_S_MAX:
+            found.append(f"readers of {partition} were held up at {offset} for {stalled_s:.1f} s without a fault")
+    return longest_s, found
+
+
 def _verdict(played: Round) -> str:
-    return (
-        "clean"
-        if played.is_clean
-        else f"NOT CLEAN: {dict(played.report.counts)} {played.fatal_errors + played.groups_behind}"
-    )
+    return "clean" if played.is_clean else f"NOT CLEAN: {dict(played.report.counts)} {played.wrong}"
 
 
 def _silences(ops: list[Op], faults: list[Inflicted]) -> list[float]:

@@ -18,18 +18,19 @@ from bench.brokers import BrokerFailed
 from bench.cluster_node import StrandlineSystem
 from bench.clusters import Cluster
 from tests.chaos import network as namespaces
-from tests.chaos.availability import acknowledgement_times, longest_silence_s
+from tests.chaos.availability import acknowledgement_times, longest_silence_s, time_without
 from tests.chaos.disks import NodeDisk
 from tests.chaos.faults import FAULTS, possible
 from tests.chaos.ground import Ground, GroundFailed, ground, machine_wide_lock
 from tests.chaos.groups import GROUP_SETTINGS, PROTOCOLS
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.rounds import Round, play
+from tests.chaos.transactions import TRANSACTION_SETTINGS
 from tests.crash.filesystems import why_not_mountable
 from tests.crash.harness import new_seed, without_one_record
 
 from strandline.testing.checker import check
-from strandline.testing.history import Member, Op, Poll, Send
+from strandline.testing.history import Consumed, Member, Op, Poll, Send
 
 SESSION_MS = 3_000
 
@@ -37,7 +38,8 @@ SESSION_MS = 3_000
 def storm(seconds: float, *, rate: int = 400) -> tuple[Round, Nemesis]:
     seed = new_seed()
     rng = random.Random(seed)
-    settings = GROUP_SETTINGS | {"broker.session.timeout.ms": str(SESSION_MS), "broker.heartbeat.interval.ms": "500"}
+    sessions = {"broker.session.timeout.ms": str(SESSION_MS), "broker.heartbeat.interval.ms": "500"}
+    settings = {**GROUP_SETTINGS, **TRANSACTION_SETTINGS, **sessions}
     with ground(StrandlineSystem(), settings=settings, plain=True) as made:
         wanted = possible(made, ["kill -9", "pause", "short pause", "clean restart"])
         nemesis = Nemesis(made, wanted, rng, SESSION_MS / 1000, print)
@@ -64,19 +66,37 @@ def storm(seconds: float, *, rate: int = 400) -> tuple[Round, Nemesis]:
 
 def judge(played: Round, nemesis: Nemesis) -> None:
     print(played.report)
-    assert played.is_clean, f"{played.report} {played.fatal_errors}"
+    assert played.is_clean, f"{played.report} {played.wrong}"
     assert not nemesis.unexpected_exits
-    assert played.report.sends.keys() == {"ok"}, "a send was given up, though it could have been retried"
+    assert played.sends.keys() == {"ok"}, "a send was given up, though it could have been retried"
     assert not [fault.remark for fault in played.faults if fault.remark]
     assert not check(without_one_record(played.ops, random.Random(1))).ok, "a lost record would not have been noticed"
     judge_groups(played.ops)
+    judge_transactions(played.ops)
+
+
+def judge_transactions(ops: list[Op]) -> None:
+    """Transactions were committed and aborted, and what must not happen to them would have been noticed."""
+    committed = next(op for op in ops if op.f == "txn" and op.outcome == "ok")
+    assert any(op.f == "txn" and op.outcome == "fail" for op in ops)
+    planted = {
+        "G1a": [replace(op, outcome="fail") if op is committed else op for op in ops],
+        "doubled": [*ops, replace(committed, mops=tuple(mop for mop in committed.mops if not isinstance(mop, Send)))],
+        "skipped": [
+            replace(op, mops=tuple(mop for mop in op.mops if not isinstance(mop, Consumed))) if op is committed else op
+            for op in ops
+        ],
+        "precommitted-read": [replace(op, invoked_ns=2**62) if op is committed else op for op in ops],
+    }
+    for anomaly, history in planted.items():
+        assert check(history).counts[anomaly], f"{anomaly} would not have been noticed"
 
 
 def judge_groups(ops: list[Op]) -> None:
     """Each group committed and was asked about, and one record that no member processed would have been noticed."""
     committed = {mop.group for op in ops if op.f == "commit" and op.outcome == "ok" for mop in op.mops}
     asked = {mop.group for op in ops if op.f == "read_committed_offset" for mop in op.mops}
-    assert len(committed) == len(asked) == len(PROTOCOLS)
+    assert len(committed) == len(asked & committed) == len(PROTOCOLS)
     for group in sorted(committed):
         found = check(without_one_processed(ops, group)).counts
         assert found["group-skip"], f"a record that {group} skipped would not have been noticed"
@@ -141,6 +161,22 @@ def test_silence(ops: list[Op], silence_s: float) -> None:
     times = acknowledgement_times(ops)
     # Told from when the fault began, at second 1, to when the next one did, at second 10.
     assert longest_silence_s(times, int(1e9), int(10e9)) == pytest.approx(silence_s)
+
+
+@pytest.mark.parametrize(
+    ("spans", "seconds"),
+    [
+        ([], 9.0),
+        ([(2, 4)], 7.0),
+        ([(0, 3), (2, 4)], 6.0),
+        ([(3, 5), (4, 20)], 2.0),
+        ([(0, 99)], 0.0),
+        ([(20, 30)], 9.0),
+    ],
+)
+def test_time_outside_of_faults(spans: list[tuple[int, int]], seconds: float) -> None:
+    found = time_without(int(1e9), int(10e9), [(int(start * 1e9), int(end * 1e9)) for start, end in spans])
+    assert found == pytest.approx(seconds)
 
 
 def test_only_what_the_ground_allows_is_done(tmp_path: Path) -> None:
