@@ -23,7 +23,7 @@ from strandline.codec.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponseTopic,
 )
 from strandline.coordinators.call import Call
-from strandline.coordinators.events import CommitTransactionalOffsets, Token
+from strandline.coordinators.events import CommitTransactionalOffsets
 from strandline.coordinators.offsets import refuse_commit
 from strandline.errors import ErrorCode, StrandlineError, error_code, named
 from strandline.handlers.context import RequestContext
@@ -151,8 +151,7 @@ class _TransactionalCommit:
             except StrandlineError as error:
                 call.refuse(named(error_code(error)))
                 return
-        token: Token = call
-        event = CommitTransactionalOffsets(token, part, producer_id, epoch, guard)
+        event = CommitTransactionalOffsets(call, part, producer_id, epoch, guard)
         self.context.node.groups.submit(part.group_id, event)
 
     def led_partition(self) -> Partition | None:
