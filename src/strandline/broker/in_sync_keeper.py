@@ -37,6 +37,10 @@ LOOKS_PER_TURN: Final = 500
 log = logging.getLogger("strandline.node")
 
 Proposals = dict[Partition, Proposal]
+Changed = dict[tuple[bool, tuple[int, ...]], list[str]]
+"""Partitions by whether their in-sync set has shrunk, and what it is now."""
+NAMED_MAX: Final = 5
+"""Partitions that a line of the log names; a broker that comes or goes changes hundreds in the same way."""
 
 
 class InSyncKeeper:
@@ -148,6 +152,7 @@ class InSyncKeeper:
             (topic.topic_id.bytes, each.partition_index): each for topic in response.topics for each in topic.partitions
         }
         again: Proposals = {}
+        changed: Changed = {}
         for partition, proposal in asked.items():
             answer = answers.get((partition.topic_id.bytes, partition.index))
             if answer is None:
@@ -163,24 +168,15 @@ class InSyncKeeper:
             ):
                 again[partition] = proposal
             elif not answer.error_code and partition.is_leader:
-                self._count(partition, before, proposal)
+                shrinks = partition.in_sync_count < before
+                self.shrinks += shrinks
+                self.expands += partition.in_sync_count > before
+                changed.setdefault((shrinks, tuple(proposal.isr)), []).append(f"{partition.topic}-{partition.index}")
+        tell_changed(changed)
         if again:
             self._again(again)
         elif self._wanted:
             self._ask()
-
-    def _count(self, partition: Partition, before: int, proposal: Proposal) -> None:
-        shrinks = partition.in_sync_count < before
-        self.shrinks += shrinks
-        self.expands += partition.in_sync_count > before
-        log.log(
-            logging.WARNING if shrinks else logging.INFO,
-            "%s-%d: in sync are now %s",
-            partition.topic,
-            partition.index,
-            list(proposal.isr),
-            extra=fields(topic=partition.topic, partition=partition.index),
-        )
 
     def _again(self, proposals: Proposals) -> None:
         """Propose once more, later: what is of the past by then answers for itself."""
@@ -196,3 +192,16 @@ class InSyncKeeper:
         self._is_closed = True
         if self._looking is not None:
             self._looking.cancel()
+
+
+def tell_changed(changed: Changed) -> None:
+    for (shrinks, isr), names in changed.items():
+        more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+        log.log(
+            logging.WARNING if shrinks else logging.INFO,
+            "%s%s: in sync are now %s",
+            ", ".join(names[:NAMED_MAX]),
+            more,
+            list(isr),
+            extra=fields(partitions=len(names), in_sync=list(isr)),
+        )
