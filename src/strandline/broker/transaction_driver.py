@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from strandline.broker.hosted_shard import HostedShard, InternalPartition, waiting_of
 from strandline.broker.marker_sender import MarkerSender, WaitingMarker
@@ -30,7 +30,6 @@ from strandline.coordinators.transactions.events import (
 from strandline.coordinators.transactions.transaction_config import TransactionConfig
 from strandline.coordinators.transactions.transaction_shard import TransactionShard
 from strandline.errors import ErrorCode, error_code, named
-from strandline.handlers.auto_creation import create_missing
 from strandline.observability.log_lines import fields
 from strandline.quorum.cluster_image import TRANSACTION_VERSION
 from strandline.runtime import Runtime
@@ -43,6 +42,8 @@ log = logging.getLogger("strandline.transactions")
 
 RELOAD_S: Final = 0.5
 """How long after a failed append a shard is loaded anew; what failed is still to be done, and nobody may ask for it."""
+RELOAD_S_MAX: Final = 30.0
+"""The same where the load itself fails, again and again."""
 
 Hosted = HostedShard[TransactionShard]
 
@@ -82,9 +83,6 @@ class TransactionTopic(Protocol):
 
     def partition(self, index: int) -> CoordinatorPartition | None:
         """The partition if this node leads it."""
-
-    def create(self) -> None:
-        """Have the topic created if it does not exist; returns at once."""
 
     def transaction_version(self) -> int:
         """The finalised level of the feature `transaction.version`."""
@@ -127,6 +125,8 @@ class TransactionDriver:
         self._next_producer_id = next_producer_id
         self._markers = markers
         self._hosted: dict[int, Hosted] = {}
+        self._failures: dict[int, int] = {}
+        """How often in a row a shard was closed before it was loaded."""
         self._closed = False
 
     def configure(self, settings: BrokerSettings) -> None:
@@ -149,9 +149,6 @@ class TransactionDriver:
     def partition_index(self, transactional_id: str) -> int:
         """The partition whose leader coordinates the id; FindCoordinator answers with that leader."""
         return partition_of_key(transactional_id, partition_count=self._topic.partition_count())
-
-    def ensure_topic(self) -> None:
-        self._topic.create()
 
     def submit(self, transactional_id: str, event: Request) -> None:
         """Hand a request to the id's shard; its token, a `Waiting`, is answered or refused exactly once."""
@@ -276,8 +273,10 @@ class TransactionDriver:
             self._hosted.pop(index, None)
             self._markers.drop(index)
             if not self._closed:
+                failures = self._failures[index] = self._failures.get(index, -1) + 1 if hosted.is_loading else 0
                 # Where it was closed because another leads, there is nothing to load then.
-                self._runtime.call_later(RELOAD_S, self.load, index)
+                delay_s = min(RELOAD_S * 2 ** min(failures, 10), RELOAD_S_MAX)
+                self._runtime.call_later(delay_s, self.load, index)
 
         def on_effect(effect: SendMarkers | AllocateProducerId) -> None:
             if isinstance(effect, SendMarkers):
@@ -321,9 +320,6 @@ class TransactionTopicOfNode:
         partition = self._node.partition(TRANSACTION_STATE_TOPIC, index)
         return partition if partition is not None and partition.is_leader else None
 
-    def create(self) -> None:
-        create_missing(self._node, [TRANSACTION_STATE_TOPIC], _log_failure)  # type: ignore[arg-type]
-
     def transaction_version(self) -> int:
         return self._node.image.features.get(TRANSACTION_VERSION, 0)
 
@@ -338,8 +334,3 @@ def _records_of(columns: Columns) -> Iterator[Record]:
 
 def _tell(line: Tell) -> None:
     log.info("%s", line.sentence, extra=fields(**line.facts))
-
-
-def _log_failure(refused: dict[str, Any]) -> None:
-    for name, code in refused.items():
-        log.error("%s could not be created: error code %d", name, code)

@@ -29,10 +29,10 @@ from strandline.errors import ErrorCode, NotLeader, RequestError, StrandlineErro
 from strandline.handlers.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
 from strandline.handlers.context import Connection, Exchange, Node
 from strandline.handlers.shares import gradually
-from strandline.handlers.transactional_produce import TransactionalProduce, Verdicts
+from strandline.handlers.transactional_produce import TransactionalProduce, Verdicts, are_open
 from strandline.partition.partition import Partition
 from strandline.partition.reencoding import OpensLater
-from strandline.partition.verification import VerificationGuard
+from strandline.partition.verification import ONGOING, VerificationGuard
 
 API_KEY: Final = 0
 VERSIONS: Final = (3, 13)
@@ -54,20 +54,24 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
     results: list[PartitionResult] = []
     waits: list[tuple[Partition, int, int]] = []
     transaction: TransactionalProduce | None = None
+    guard: VerificationGuard | None = None
     asks = False
     if request.transactional_id is not None:
-        transaction = TransactionalProduce(request.transactional_id, version)
-        asks = transaction.look_at(node, request.partitions)
+        if are_open(node, request.partitions):
+            guard = ONGOING
+        else:
+            transaction = TransactionalProduce(request.transactional_id, version)
+            asks = transaction.look_at(node, request.partitions)
     if asks or len(request.partitions) > PARTITIONS_PER_TURN_MAX:
         exchange = connection.begin(correlation_id, flexible_header=flexible)
-        opening = OpeningProduce(node, connection, exchange, request, version, results, waits, transaction)
+        opening = OpeningProduce(node, connection, exchange, request, version, results, waits, transaction, guard)
         opening.begin_long(request, asks=asks)
         return
     verdicts = None if transaction is None else transaction.verdicts
-    to_open = _append_all(node, request, request.partitions, results, waits, verdicts)
+    to_open = _append_all(node, request, request.partitions, results, waits, verdicts, guard)
     if to_open is not None:
         exchange = connection.begin(correlation_id, flexible_header=flexible)
-        opening = OpeningProduce(node, connection, exchange, request, version, results, waits, transaction)
+        opening = OpeningProduce(node, connection, exchange, request, version, results, waits, transaction, guard)
         opening.begin(to_open)
         return
     if acks == ACKS_NONE:
@@ -90,9 +94,13 @@ def _append_all(
     asked: Sequence[PartitionRecords],
     results: list[PartitionResult],
     waits: list[tuple[Partition, int, int]],
-    verdicts: Verdicts | None = None,
+    verdicts: Verdicts | None,
+    guard: VerificationGuard | None,
 ) -> list[tuple[Partition, memoryview, int]] | None:
-    """Append some partitions of a request; what must be opened first is returned instead, with its place."""
+    """Append some partitions of a request; what must be opened first is returned instead, with its place.
+
+    `verdicts` are there if batches of its transaction have one each, else `guard` is for all of them.
+    """
     acks = request.acks
     now_ms = node.runtime.now_ms()
     to_open: list[tuple[Partition, memoryview, int]] | None = None
@@ -119,7 +127,7 @@ def _append_all(
                 results.append(PartitionResult(topic, index, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1))
                 continue
             if verdicts is None:
-                base_offset, commits_at, append_time_ms = partition.append(records, now_ms)
+                base_offset, commits_at, append_time_ms = partition.append(records, now_ms, guard=guard)
             else:
                 base_offset, commits_at, append_time_ms = _append_verified(
                     partition, records, now_ms, verdicts.get((topic, index))
@@ -257,6 +265,7 @@ class OpeningProduce:
     __slots__ = (
         "_connection",
         "_exchange",
+        "_guard",
         "_left",
         "_node",
         "_request",
@@ -276,10 +285,12 @@ class OpeningProduce:
         results: list[PartitionResult],
         waits: list[tuple[Partition, int, int]],
         transaction: TransactionalProduce | None,
+        guard: VerificationGuard | None,
     ) -> None:
         self._node = node
         self._connection = connection
         self._transaction = transaction
+        self._guard = guard
         self._exchange = exchange
         self._request = ProduceRequest(request.transactional_id, request.acks, request.timeout_ms, [])
         """Without its records: they are views of a buffer that others will use."""
@@ -312,7 +323,9 @@ class OpeningProduce:
         def shares() -> Iterator[None]:
             for at in range(0, len(asked), PARTITIONS_PER_TURN_MAX):
                 some = asked[at : at + PARTITIONS_PER_TURN_MAX]
-                opens = _append_all(self._node, self._request, some, self._results, self._waits, self._verdicts)
+                opens = _append_all(
+                    self._node, self._request, some, self._results, self._waits, self._verdicts, self._guard
+                )
                 to_open.extend(opens or ())
                 yield
 
@@ -350,7 +363,7 @@ class OpeningProduce:
     def _append(self, partition: Partition, position: int, batch: bytearray) -> None:
         try:
             result, verdicts = self._results[position], self._verdicts
-            verdict = None if verdicts is None else verdicts.get((result.topic, result.partition))
+            verdict = self._guard if verdicts is None else verdicts.get((result.topic, result.partition))
             base_offset, commits_at, append_time_ms = _append_verified(
                 partition, memoryview(batch), self._node.runtime.now_ms(), verdict, is_opened=True
             )
