@@ -28,6 +28,7 @@ MODULES: Final = (
     "strandline.broker.metrics_requests",
     "strandline.broker.metrics_topics",
     "strandline.broker.metrics_groups",
+    "strandline.broker.metrics_transactions",
     "strandline.broker.metrics_node",
     "strandline.broker.metrics_telemetry",
     "strandline.broker.metrics",

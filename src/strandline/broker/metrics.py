@@ -16,6 +16,7 @@ from strandline.broker import (
     metrics_requests,
     metrics_telemetry,
     metrics_topics,
+    metrics_transactions,
 )
 from strandline.broker.metrics_scrape import Scrape
 from strandline.observability.exposition import Histogram, Metric, render
@@ -30,6 +31,7 @@ SECTIONS: dict[str, tuple[Family, ...]] = {
     "Topics and partitions": metrics_topics.FAMILIES,
     "Replicas": metrics_replication.FAMILIES,
     "Groups": metrics_groups.FAMILIES,
+    "Transactions": metrics_transactions.FAMILIES,
     "The node": metrics_node.FAMILIES,
     "What clients push": metrics_telemetry.FAMILIES,
 }

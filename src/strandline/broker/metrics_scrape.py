@@ -7,9 +7,9 @@ begins, and whatever hangs on them is read when its line is written.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from strandline.broker.lag_judging import Judged, judged
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC
@@ -18,6 +18,8 @@ from strandline.partition.partition import Partition
 if TYPE_CHECKING:
     from strandline.broker.node import Node
     from strandline.coordinators.group_shard import GroupShard
+
+T = TypeVar("T")
 
 UNKNOWN_SOFTWARE = ("unknown", "unknown")
 
@@ -29,6 +31,7 @@ class Scrape:
         """Whether there is a line for each topic and partition, or one for all of them together."""
         self.partitions: list[Partition] = list(node.replicas.all())
         self._judged: list[Judged] | None = None
+        self._counted: dict[object, Any] = {}
 
     @cached_property
     def topics(self) -> dict[str, list[Partition]]:
@@ -64,6 +67,16 @@ class Scrape:
                 if partition.log.log_end_offset and groups.load(partition.index):
                     break
         return groups.loaded_shards()
+
+    def once(self, count: Callable[[Node], Iterator[T | None]]) -> Iterator[T | None]:
+        """What `count` comes to in the end, for all families that ask; None while the first of them counts."""
+        if count not in self._counted:
+            found = None
+            for found in count(self.node):
+                if found is None:
+                    yield None
+            self._counted[count] = found
+        yield self._counted[count]
 
     def judged(self) -> Iterator[Judged]:
         """The positions of groups with figures and verdict, which the first family that asks works out line by line."""

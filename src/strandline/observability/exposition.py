@@ -25,7 +25,8 @@ class Metric(Generic[S]):
     name: str
     kind: str
     help: str
-    read: Callable[[S], Iterable[Sample]]
+    read: Callable[[S], Iterable[Sample | None]]
+    """None is no sample: it is yielded in between by who counts for long before the first one."""
     labels: tuple[str, ...] = ()
     public: bool = False
     """Whether it is on `/public_metrics` too: few series, however many topics there are."""
@@ -42,12 +43,12 @@ class Histogram(Generic[S]):
 
 
 def render(families: Iterable[Metric[S] | Histogram[S]], source: S) -> Iterator[str]:
-    """The page, line by line. A family without samples is left out."""
+    """The page, line by line; empty ones where time has passed. A family without samples is left out."""
     for family in families:
         head = f"# HELP {family.name} {escaped_help(family.help)}\n# TYPE {family.name} {family.kind}\n"
         lines = _timings(family, source) if isinstance(family, Histogram) else _samples(family, source)
         for line in lines:
-            if head:
+            if head and line:
                 yield head
                 head = ""
             yield line
@@ -55,7 +56,11 @@ def render(families: Iterable[Metric[S] | Histogram[S]], source: S) -> Iterator[
 
 def _samples(metric: Metric[S], source: S) -> Iterator[str]:
     name = metric.name
-    for labels, value in metric.read(source):
+    for sample in metric.read(source):
+        if sample is None:
+            yield ""
+            continue
+        labels, value = sample
         yield f"{name}{{{labels}}} {value}\n" if labels else f"{name} {value}\n"
 
 
