@@ -20,6 +20,9 @@ def describe(event: DescribeTransaction, turn: Turn) -> None:
         code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if is_named else ErrorCode.INVALID_REQUEST
         turn.reply(event.token, DescribedTransaction(error_code=code, transactional_id=event.transactional_id))
         return
+    # Whoever looks for transactions that hang counts on it that a partition with its marker is not named any more.
+    awaited = turn.known.awaited.get(event.transactional_id)
+    partitions = transaction.partitions if awaited is None else awaited.partitions
     turn.reply(
         event.token,
         DescribedTransaction(
@@ -29,10 +32,7 @@ def describe(event: DescribeTransaction, turn: Turn) -> None:
             transaction_start_time_ms=transaction.start_ms,
             producer_id=transaction.producer_id,
             producer_epoch=transaction.producer_epoch,
-            topics=[
-                TopicData(topic=topic.topic, partitions=topic.partition_ids)
-                for topic in by_topic(transaction.partitions)
-            ],
+            topics=[TopicData(topic=topic.topic, partitions=topic.partition_ids) for topic in by_topic(partitions)],
         ),
     )
 
