@@ -72,6 +72,11 @@ class Worker:
                 self._transact()
         except GivenUp as reason:
             say("gives up", error=str(reason))
+        except KafkaException as failure:
+            # A zombie may be told in any call, also in the one that begins a transaction.
+            if not failure.args[0].fatal() and failure.args[0].code() != KafkaError._FENCED:
+                raise
+            say("gives up", error=_words(failure.args[0]))
         finally:
             self._consumer.close()
 

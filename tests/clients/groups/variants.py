@@ -41,32 +41,41 @@ def _python(module: str) -> Callable[[], list[str]]:
     return lambda: [sys.executable, "-m", f"tests.clients.groups.{module}"]
 
 
-def _java() -> list[str]:
+def java_command(main: str) -> list[str]:
+    """The command that runs a class of `tests/java`."""
     class_path = f"{compiled_classes()}:{kafka_class_path()}"
     logs = tempfile.gettempdir()
     settings = [f"-Dkafka.logs.dir={logs}", f"-Dlog4j2.configurationFile={JAVA_CACHE / 'log4j2.properties'}"]
     # It lives for some seconds, so that the best code is not worth its compilation.
     quick = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
-    return ["java", *quick, *settings, "-cp", class_path, "GroupMember"]
+    return ["java", *quick, *settings, "-cp", class_path, main]
 
 
-def _go() -> list[str]:
-    """The program, built once into the cache; sources that changed have another place."""
+def go_program(directory: Path, name: str) -> str:
+    """The path of the program, built once into the cache; sources that changed have another place."""
     if shutil.which("go") is None:
         raise ClientUnavailable("`go` is not on PATH")
-    sources = sorted(path for path in GO_SOURCES.iterdir() if path.is_file())
+    sources = sorted(path for path in directory.iterdir() if path.is_file())
     fingerprint = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
-    home = GO_CACHE / f"member-{fingerprint}"
-    program = home / "member"
+    home = GO_CACHE / f"{name}-{fingerprint}"
+    program = home / name
     if not program.exists():
         home.mkdir(parents=True, exist_ok=True)
         for source in sources:
             shutil.copy(source, home)
         _run(["go", "mod", "download"], home, "the packages of franz-go could not be fetched")
-        _run(["go", "build", "-o", "member.fresh", "."], home, "")
+        _run(["go", "build", "-o", f"{name}.fresh", "."], home, "")
         # Renamed when whole, so that an interrupted build is not mistaken for a finished one.
-        (home / "member.fresh").rename(program)
-    return [str(program)]
+        (home / f"{name}.fresh").rename(program)
+    return str(program)
+
+
+def _java() -> list[str]:
+    return java_command("GroupMember")
+
+
+def _go() -> list[str]:
+    return [go_program(GO_SOURCES, "member")]
 
 
 def _run(command: list[str], home: Path, unavailable: str) -> None:
