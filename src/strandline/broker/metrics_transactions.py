@@ -155,7 +155,7 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
     Metric(
         "kafka_cluster_partition_laststableoffsetlag",
         "gauge",
-        "Records between the last stable offset and the high watermark: readers of committed records do not see them yet.",
+        "Records between the last stable offset and the high watermark: readers of committed ones do not see them yet.",
         _each(lambda each: each.high_watermark - each.last_stable_offset),
         _PARTITION,
     ),
