@@ -28,8 +28,7 @@ def transaction_findings(cluster: Cluster) -> Iterator[Finding]:
     cluster = replace(cluster, timeout_s=min(TIMEOUT_S, cluster.timeout_s))
     try:
         found = read_transactions(cluster, states=OPEN)
-        # A partition without a leader is told of elsewhere, and asking for its offsets would take long.
-        holds = read_holds(cluster, lambda there: [place for place in there.leaders if there.leaders[place] >= 0])
+        holds = read_holds(cluster, lambda there: list(there.leaders))
     except CommandFailed as failure:
         yield note(CHECK, f"nobody could say how transactions are: {failure.message}")
         return

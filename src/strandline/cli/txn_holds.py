@@ -74,9 +74,10 @@ def read_holds(
     places = list(choose(there))
     spec_of, isolation = admin_api().OffsetSpec, kafka_api().IsolationLevel
     # High watermarks first: then whatever is below the one and above the other was held back when we looked.
-    ends = look_up_offsets(cluster, admin, places, spec_of.latest(), isolation_level=isolation.READ_UNCOMMITTED)
-    stable = look_up_offsets(cluster, admin, places, spec_of.latest(), isolation_level=isolation.READ_COMMITTED)
-    holds = {place: Hold(*place, _leader(there, place), ends[place], stable[place]) for place in places}
+    led = [place for place in places if _leader(there, place) is not None]
+    ends = look_up_offsets(cluster, admin, led, spec_of.latest(), isolation_level=isolation.READ_UNCOMMITTED)
+    stable = look_up_offsets(cluster, admin, led, spec_of.latest(), isolation_level=isolation.READ_COMMITTED)
+    holds = {place: Hold(*place, _leader(there, place), ends.get(place), stable.get(place)) for place in places}
     held = [place for place, hold in holds.items() if hold.held_back]
     for place, holders in read_holders(cluster, there, held, tell=tell).items():
         holds[place] = replace(holds[place], holders=tuple(holders))
