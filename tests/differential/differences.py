@@ -22,7 +22,6 @@ class Difference(NamedTuple):
 OPAQUE = (
     "Batches are opaque: records are not opened on their way in. What only opening would show is the producer's fault."
 )
-NO_TRANSACTIONS = "There are no transactions yet."
 NO_SHARE_GROUPS = "There are no share groups yet."
 AT_ONCE = "What is asked is done before such a time could pass."
 HARMLESS = "Harmless: read as the nearest sound value."
@@ -159,8 +158,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         "record_errors [{batch_index_error_message: a text}]",
         "The batch is refused as a whole, in the same words; which record it was is not told.",
     ),
-    Difference("Produce *: a transactional id with a plain batch", "INVALID_TXN_STATE", "ok", NO_TRANSACTIONS),
-    Difference("Produce *: a transactional id that is empty", "INVALID_TXN_STATE", "ok", NO_TRANSACTIONS),
     Difference(
         "Produce [3456]: zstd, each version",
         "ok",
@@ -227,10 +224,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         "leader_epoch 0; offset 9; timestamp 1600000041000",
         "The greatest timestamp is looked for among records that are still there; all of these were deleted.",
     ),
-    Difference("InitProducerId *: a transactional id", "UNSUPPORTED_VERSION", "ok", NO_TRANSACTIONS),
-    Difference(
-        "InitProducerId *: a transactional id, *", "UNSUPPORTED_VERSION", "INVALID_TRANSACTION_TIMEOUT", NO_TRANSACTIONS
-    ),
     Difference(
         "UpdateFeatures *: kraft.version as it is",
         "INVALID_UPDATE_VERSION",
@@ -282,7 +275,6 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "ConsumerGroupHeartbeat [01]: a static member", "assignment_epoch 3", "assignment_epoch 2", NOTHING_TO_ASSIGN
     ),
-    Difference("FindCoordinator [1-6]: type 1", "COORDINATOR_NOT_AVAILABLE", "ok", NO_TRANSACTIONS),
     Difference("FindCoordinator 6: share key a:AAAAAAAAAAAAAAAAAAAAAQ:0", "INVALID_REQUEST", "ok", NO_SHARE_GROUPS),
     Difference("FindCoordinator 6: share key a:AAAAAAAAAAAAAAAAAAAAAQ:-1", "INVALID_REQUEST", "ok", NO_SHARE_GROUPS),
     Difference(

@@ -13,6 +13,7 @@ from strandline.codec.columns import Record, encode_batch
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "2",
     # Kafka's stock file gives these, and where a value comes from is told to clients.
     "node.id": "1",
     "process.roles": "broker,controller",
@@ -22,10 +23,11 @@ SETTINGS = {
 }
 OUR_SETTINGS = SETTINGS | {"http.listener": "127.0.0.1:0"}
 """Both serve the telemetry of clients only where somebody takes it: here an endpoint that shows it, there a plug-in."""
-KAFKA_SETTINGS = SETTINGS | {"transaction.state.log.num.partitions": "2", "metric.reporters": "Receiver"}
+KAFKA_SETTINGS = SETTINGS | {"metric.reporters": "Receiver"}
 
 GROUPS = ("a group",)
-KAFKA_COORDINATORS = (*GROUPS, "a transaction", "a group:AAAAAAAAAAAAAAAAAAAAAQ:0")
+OUR_COORDINATORS = (*GROUPS, "a transaction")
+KAFKA_COORDINATORS = (*OUR_COORDINATORS, "a group:AAAAAAAAAAAAAAAAAAAAAQ:0")
 """Of groups, of transactions, of share groups."""
 
 T0_MS = 1_600_000_000_000
