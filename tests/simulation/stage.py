@@ -43,6 +43,7 @@ class Play:
         nodes: int = 3,
         controllers: int = 3,
         settings: dict[str, str] | None = None,
+        outputs: tuple[TopicOptions, ...] = (),
     ) -> None:
         options = SimOptions(
             seed=seed,
@@ -51,6 +52,7 @@ class Play:
             controllers=controllers,
             settings={**SETTINGS, **(settings or {})},
             topics=topics,
+            outputs=outputs,
             nemesis=NemesisOptions(pause_s=1.0, weights={"kill": 1}, power_cuts_all=False),
             records_per_batch=5,
             produce_pause_s=0.1,
@@ -149,9 +151,11 @@ def stage(
     nodes: int = 3,
     controllers: int = 3,
     settings: dict[str, str] | None = None,
+    outputs: tuple[TopicOptions, ...] = (),
 ) -> Iterator[Play]:
+    """`outputs` are topics that transactions write to: what is read there is read by read_committed consumers."""
     print(f"seed {seed}")
-    play = Play(seed, topics or (ORDERS,), nodes=nodes, controllers=controllers, settings=settings)
+    play = Play(seed, topics or (ORDERS,), nodes=nodes, controllers=controllers, settings=settings, outputs=outputs)
     with failing_loudly():
         try:
             play.run.start()

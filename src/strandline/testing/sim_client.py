@@ -70,6 +70,8 @@ class SimClient:
         self.random = self.runtime.random
         self.history = history
         self.topics = tuple(topics)
+        self.more_topics: tuple[str, ...] = ()
+        """Whose leaders have to be known, too."""
         self.brokers: dict[int, tuple[str, int]] = {}
         self.known: dict[TopicPartition, Known] = {}
         self.is_stopped = False
@@ -129,7 +131,7 @@ class SimClient:
             return
         self._is_refreshing = True
         self._is_refresh_due = False
-        topics = [MetadataRequestTopic(name=name) for name in self.topics]
+        topics = [MetadataRequestTopic(name=name) for name in (*self.topics, *self.more_topics)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         self.ask_any(request, METADATA_VERSION, MetadataResponse, self._on_metadata)
 

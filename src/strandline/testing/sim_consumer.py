@@ -2,7 +2,8 @@
 
 It names its leader epoch in every request, and the epoch of the last record it read, as KIP-320 wants. On a topic
 without unclean elections nothing that it has read is ever taken back: an offset out of range, or an answer that its
-position diverges, is then a surprise, which fails the run. With `follows_replicas` it reads from any replica.
+position diverges, is then a surprise, which fails the run. With `follows_replicas` it reads from any replica. With
+`committed_only` it leaves out what was aborted, by the list that comes with the records, as read_committed ones do.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from strandline.testing.sim_runtime import SimHost
 FETCH_VERSION: Final = 16
 LIST_OFFSETS_VERSION: Final = 7
 LATEST: Final = -1
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
 FETCH_WAIT_MS: Final = 1_500
 PARTITION_BYTES_MAX: Final = 8 * 1024
 EMPTY_PAUSE_S: Final = 0.05
@@ -65,6 +68,7 @@ class SimConsumer(SimClient):
         follows_replicas: bool = False,
         loses_are_legal: bool = False,
         is_final: bool = False,
+        committed_only: bool = False,
         topics: Sequence[str] = (),
     ) -> None:
         super().__init__(network, host, history, bootstrap, topics or sorted({each.topic for each in partitions}))
@@ -75,6 +79,7 @@ class SimConsumer(SimClient):
         self.follows_replicas = follows_replicas
         self.loses_are_legal = loses_are_legal
         self.is_final = is_final
+        self.isolation_level = READ_COMMITTED if committed_only else READ_UNCOMMITTED
         self.records_read = 0
         self._fetching: dict[int, None] = {}
         self._not_before: dict[int, float] = {}
@@ -164,6 +169,7 @@ class SimConsumer(SimClient):
             max_bytes=1 << 20,
             session_id=0,
             session_epoch=-1,
+            isolation_level=self.isolation_level,
             topics=list(topics.values()),
         )
         invoked_ns = self.history.now_ns()
@@ -210,14 +216,22 @@ class SimConsumer(SimClient):
 
     def _read(self, position: Position, told: PartitionData) -> Poll:
         records: list[tuple[int, str]] = []
+        to_abort = sorted((each.first_offset, each.producer_id) for each in told.aborted_transactions or ())
+        aborted: set[int] = set()
         for columns in columns_of(told.records or b""):
-            if columns.header.last_offset < position.offset:
+            header = columns.header
+            while to_abort and to_abort[0][0] <= header.last_offset:
+                aborted.add(to_abort.pop(0)[1])
+            if columns.is_control:
+                aborted.discard(columns.producer_id)
+            if header.last_offset < position.offset:
                 continue
-            position.last_epoch = columns.header.leader_epoch
-            for record in columns:
-                if record.offset >= position.offset:
-                    records.append((record.offset, (record.value or b"").decode()))
-            position.offset = columns.header.last_offset + 1
+            position.last_epoch = header.leader_epoch
+            if not columns.is_control and not (columns.is_transactional and columns.producer_id in aborted):
+                for record in columns:
+                    if record.offset >= position.offset:
+                        records.append((record.offset, (record.value or b"").decode()))
+            position.offset = header.last_offset + 1
         self.records_read += len(records)
         return Poll(str(position.partition), tuple(records))
 
@@ -255,7 +269,11 @@ class SimConsumer(SimClient):
             return
         topic, index = position.partition
         wanted = ListOffsetsPartition(partition_index=index, current_leader_epoch=known.epoch, timestamp=LATEST)
-        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=self.isolation_level,
+            topics=[ListOffsetsTopic(name=topic, partitions=[wanted])],
+        )
         invoked_ns = self.history.now_ns()
         # One at a time: of two that overlap nobody could say which saw the later end.
         position.is_looking = True

@@ -75,9 +75,16 @@ class SimGroup:
     def add(self, instance_id: str | None = None, protocol: str | None = None) -> SimMember:
         self._number += 1
         name = f"{self.options.name}-{self._number}"
-        protocol = protocol or self.random.choice(self.options.protocols)
+        member = self.new_member(name, protocol or self.random.choice(self.options.protocols), instance_id)
+        member.leads = self.leads
+        member.on_over = self._on_over
+        self.members.append(member)
+        self.hosts.append(name)
+        return member
+
+    def new_member(self, name: str, protocol: str, instance_id: str | None) -> SimMember:
         kind: type[SimMember] = SimClassicMember if protocol == CLASSIC else SimConsumerMember
-        member = kind(
+        return kind(
             self.cluster.network,
             self.cluster.host(name),
             self.history,
@@ -88,11 +95,6 @@ class SimGroup:
             manners=self.options.manners,
             instance_id=instance_id,
         )
-        member.leads = self.leads
-        member.on_over = self._on_over
-        self.members.append(member)
-        self.hosts.append(name)
-        return member
 
     def _on_over(self, member: SimMember) -> None:
         if member in self.members:

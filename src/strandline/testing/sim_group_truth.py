@@ -6,6 +6,7 @@ simulated member writes who it is into the metadata of its commits, so the log t
 | invariant | how it is seen |
 |---|---|
 | no zombie commit | a commit in the log is by a member, and of a generation or epoch, that the log knows there |
+| the same in transactions | it must be so when the commit is written; it counts from the marker on, or never |
 | no step back | a position moves back only by a late commit of the member that moved it on |
 | one owner | of a consumer group, no two members own a partition after any batch, what is to be revoked included |
 | nobody else owns | what a member of a consumer group is told to own no other member takes for its own |
@@ -27,6 +28,7 @@ from strandline.codec.messages.consumer_group_member_metadata_key import Consume
 from strandline.codec.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from strandline.codec.messages.group_metadata_key import GroupMetadataKey
 from strandline.codec.messages.offset_commit_key import OffsetCommitKey
+from strandline.codec.transaction_marker import parse_marker
 from strandline.testing.sim_consumer_protocol import partitions_in
 from strandline.testing.sim_invariants import Invariants, Violation
 
@@ -88,6 +90,8 @@ class GroupTruth:
         """All that was ever committed there."""
         self.commits: set[tuple[str, str, int]] = set()
         """Tags, with topic and partition, of all commits there are."""
+        self.pending: dict[int, list[tuple[OffsetCommitKey, Any]]] = {}
+        """By producer id: commits of a transaction without its marker."""
         self.generations: dict[tuple[str, str, int], bytes] = {}
         """What each member of each generation of a classic group is assigned."""
         self._claims: dict[str, dict[str, frozenset[Place]]] = {}
@@ -98,11 +102,19 @@ class GroupTruth:
 
     def fold(self, batch: bytes) -> None:
         touched: dict[str, None] = {}
-        for record in decode_batch(batch):
+        columns = decode_batch(batch)
+        if columns.is_control:
+            self._fold_marker(columns.producer_id, batch)
+            return
+        for record in columns:
             assert record.key is not None
             key, value = decode_coordinator_record(record.key, record.value)
             if isinstance(key, OffsetCommitKey):
-                self._fold_commit(key, value)
+                self._judge_commit(key, value)
+                if columns.is_transactional:
+                    self.pending.setdefault(columns.producer_id, []).append((key, value))
+                else:
+                    self._move(key, value)
             elif isinstance(key, GroupMetadataKey):
                 self._fold_classic(key.group, value)
             else:
@@ -181,7 +193,25 @@ class GroupTruth:
 
     # Positions
 
-    def _fold_commit(self, key: OffsetCommitKey, value: Any) -> None:
+    def _fold_marker(self, producer_id: int, batch: bytes) -> None:
+        marker = parse_marker(batch)
+        for key, value in self.pending.pop(producer_id, ()):
+            if marker is not None and marker.is_commit:
+                self._move(key, value)
+
+    def _judge_commit(self, key: OffsetCommitKey, value: Any) -> None:
+        """Whether whoever committed this may do so; when it is written, be it in a transaction or not."""
+        tag = None if value is None else Tag.read(value.metadata)
+        if tag is None:
+            return
+        self.commits.add((tag.text(), key.topic, key.partition))
+        wrong = self._wrong_with(tag, key)
+        if wrong:
+            place = key.group, key.topic, key.partition
+            before = self.positions.get(place)
+            self._fail(f"zombie commit: {place} was moved from {before} to {value.offset} by {tag}, {wrong}")
+
+    def _move(self, key: OffsetCommitKey, value: Any) -> None:
         place = key.group, key.topic, key.partition
         if value is None:
             self.positions.pop(place, None)
@@ -190,13 +220,7 @@ class GroupTruth:
         before = self.positions.get(place)
         self.positions[place] = value.offset, tag
         self.offsets.setdefault(place, set()).add(value.offset)
-        if tag is None:
-            return
-        self.commits.add((tag.text(), key.topic, key.partition))
-        wrong = self._wrong_with(tag, key)
-        if wrong:
-            self._fail(f"zombie commit: {place} was moved from {before} to {value.offset} by {tag}, {wrong}")
-        if before is not None and value.offset < before[0] and before[1] and before[1].process != tag.process:
+        if tag and before is not None and value.offset < before[0] and before[1] and before[1].process != tag.process:
             self._fail(f"zombie commit: {place} was moved back from {before} to {value.offset} by {tag}")
 
     def _wrong_with(self, tag: Tag, key: OffsetCommitKey) -> str:

@@ -10,6 +10,7 @@
 | decisions make sense | leaders are in sync, members are replicas, whoever comes in is not fenced, epochs only grow |
 | nobody is buried alive | a broker that a controller holds for dead is no process that runs, in that very life |
 | votes survive | what a voter writes into `quorum-state` names one candidate per epoch, over all its lives |
+| transactions | `sim_stability` and `sim_transaction_truth` |
 | images agree | two nodes that folded the metadata up to one offset hold equal images |
 
 A violation raises `Violation` at the event that caused it. Each look costs a few comparisons per partition unless
@@ -32,6 +33,7 @@ from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.record_batch import HEADER, PREFIX_SIZE
 from strandline.quorum.cluster_image import ClusterImage, PartitionImage
 from strandline.quorum.quorum_state import QuorumState
+from strandline.testing.sim_stability import Stabilities
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 READ_BYTES: Final = 1 << 20
 IMAGES_EVERY_S: Final = 5.0
+STALLS_EVERY_S: Final = 1.0
 METADATA: Final = "metadata"
 QUORUM_STATE: Final = "quorum-state"
 
@@ -75,6 +78,8 @@ class Seen:
 
     checked_to: int = -1
     leading_epoch: int = -1
+    unstable: int = -1
+    """Where the first undecided transaction began."""
     was_leading: bool = False
     epoch: int = -1
     """Both at the last look. One event may appoint a leader, move its high watermark, and depose it."""
@@ -94,6 +99,7 @@ class Invariants:
         """The cluster as the committed metadata says, folded here."""
         self.on_committed: dict[str, Callable[[bytes], object]] = {}
         """By topic: told each batch that becomes part of the truth, once and in the order of the log."""
+        self.stabilities = Stabilities(lambda: cluster.loop.now)
         self._seen: dict[int, dict[Any, Seen]] = {}
         self._nodes: dict[int, SimNode] = {}
         self._metadata_seen: dict[int, tuple[int, int, bool]] = {}
@@ -105,6 +111,7 @@ class Invariants:
         cluster.on_ended = self._on_ended
         self._loop.after_event = self._look
         self._loop.call_in(IMAGES_EVERY_S, self._compare_images)
+        self._loop.call_in(STALLS_EVERY_S, self._look_for_stalls)
 
     @property
     def now(self) -> float:
@@ -234,6 +241,7 @@ class Invariants:
         images: dict[int, tuple[int, ClusterImage]] = {}
         for sim_node in self._cluster.up():
             assert sim_node.node is not None
+            self._look_at_aborted(sim_node)
             image = sim_node.node.image
             known = images.setdefault(image.applied_offset, (sim_node.node_id, image))
             if known[1] is not image and known[1] != image:
@@ -251,7 +259,12 @@ class Invariants:
         is_leader = partition.is_leader and partition.leader_id == node_id
         was_leading, checked.was_leading = checked.was_leading, is_leader
         epoch, checked.epoch = checked.epoch, partition.leader_epoch
-        if high_watermark == checked.checked_to and (not is_leader or checked.leading_epoch == partition.leader_epoch):
+        unstable, checked.unstable = checked.unstable, partition.producers.first_unstable_offset
+        if (
+            high_watermark == checked.checked_to
+            and unstable == checked.unstable
+            and (not is_leader or checked.leading_epoch == partition.leader_epoch)
+        ):
             return
         truth = self._truth_of(topic_id, partition)
         log = partition.log
@@ -277,11 +290,36 @@ class Invariants:
         known_end = truth.end
         news = self._check(node_id, truth, log, first, high_watermark, may_grow=may_grow)
         on_committed = self.on_committed.get(partition.topic)
-        if on_committed is not None:
-            for batch in news:
+        for batch in news:
+            self.stabilities.learn((topic_id, partition.index), truth.name, batch)
+            if on_committed is not None:
                 on_committed(batch)
+        self._look_at_stability(node_id, truth, (topic_id, partition.index), partition)
         if truth.end > known_end and not is_leader and not truth.may_lose and truth.leaders:
             self._check_newest_leader(truth, partition, known_end)
+
+    def _look_at_stability(self, node_id: int, truth: Truth, key: tuple[bytes, int], partition: Partition) -> None:
+        stability = self.stabilities.partitions.get(key)
+        if stability is not None and not truth.may_lose:
+            wrong = stability.wrong_with(partition)
+            if wrong:
+                self._fail(node_id, truth, wrong)
+
+    def _look_at_aborted(self, sim_node: SimNode) -> None:
+        assert sim_node.node is not None
+        for (topic_id, index), stability in self.stabilities.partitions.items():
+            found = sim_node.node.topics.get(topic_id)
+            partition = found[index] if found is not None and index < len(found) else None
+            if partition is not None and partition.log.failure is None:
+                wrong = stability.wrong_with_aborted(partition)
+                if wrong:
+                    self._fail(sim_node.node_id, self._truth_of(topic_id, partition), wrong)
+
+    def _look_for_stalls(self) -> None:
+        self._loop.call_in(STALLS_EVERY_S, self._look_for_stalls)
+        stalled = self.stabilities.stalled()
+        if stalled:
+            raise Violation(f"{stalled} at {self._loop.now:.6f}")
 
     def _truth_of(self, topic_id: bytes, partition: Partition) -> Truth:
         truth = self.partitions.setdefault((topic_id, partition.index), Truth(f"{partition.topic}-{partition.index}"))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from strandline.ids import TopicPartition
 from strandline.testing.sim_group import CLASSIC, CONSUMER, GroupOptions
 from strandline.testing.sim_member import Manners
 from strandline.testing.sim_nemesis import NemesisOptions
+from strandline.testing.sim_processor import ProcessorManners
+from strandline.testing.sim_processors import ProcessorOptions
+from strandline.testing.sim_transactional import NEW, OLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,15 @@ UNCLEAN = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class TransactorOptions:
+    """Clients that only write transactions."""
+
+    count: int
+    churn_s: float
+    manners: ProcessorManners
+
+
+@dataclass(frozen=True, slots=True)
 class SimOptions:
     seed: int
     safety_s: float
@@ -51,6 +65,10 @@ class SimOptions:
     commit_pause_s: float = 0.0
     """Between two commits of a group; 0 for no group."""
     groups: tuple[GroupOptions, ...] = ()
+    processors: tuple[ProcessorOptions, ...] = ()
+    transactors: TransactorOptions | None = None
+    outputs: tuple[TopicOptions, ...] = ()
+    """What processors and transactors write to; processors read `orders`."""
     administer_every_s: float = 0.0
     """Between two changes that somebody asks for; 0 for none."""
     fragment_share: float = 0.0
@@ -61,9 +79,9 @@ class SimOptions:
 
     def lines(self) -> list[str]:
         """In words, one per line."""
-        told = {name: getattr(self, name) for name in self.__slots__ if name != "topics"}
+        told = {name: getattr(self, name) for name in self.__slots__ if name not in ("topics", "outputs")}
         lines = [f"{name} = {value!r}" for name, value in told.items()]
-        return lines + [f"topic {topic!r}" for topic in self.topics]
+        return lines + [f"topic {topic!r}" for topic in (*self.topics, *self.outputs)]
 
 
 FAULTS = {
@@ -98,8 +116,18 @@ GROUP_SETTINGS = {
 }
 
 
-def options_of(seed: int, *, safety_s: float | None = None, nodes: int | None = None) -> SimOptions:
-    """The same seed always means the same."""
+TRANSACTION_SETTINGS = {"transaction.state.log.num.partitions": "2"}
+
+
+def options_of(
+    seed: int, *, safety_s: float | None = None, nodes: int | None = None, transactional: bool = True
+) -> SimOptions:
+    """The same seed always means the same; without transactions, what it meant when there were none yet."""
+    options = _options_of(seed, safety_s=safety_s, nodes=nodes)
+    return _with_processors(options) if transactional else options
+
+
+def _options_of(seed: int, *, safety_s: float | None, nodes: int | None) -> SimOptions:
     rng = random.Random(f"options {seed}")
     count = nodes or rng.choice([3, 3, 3, 3, 4, 5])
     # A single copy that is not flushed is lost with the power, and nobody promises otherwise.
@@ -157,6 +185,52 @@ def _groups(seed: int) -> tuple[GroupOptions, ...]:
             manners=Manners(commit_pause_s=rng.choice([0.5, 2.0])),
         )
         for number, protocols in enumerate(rng.sample(PROTOCOLS, rng.choice([1, 2])))
+    )
+
+
+def _with_processors(options: SimOptions) -> SimOptions:
+    """Drawn apart, so that the rest of what a seed means is the same with transactions and without."""
+    rng = random.Random(f"processors {options.seed}")
+    orders = options.topics[0]
+    outputs = tuple(
+        dataclasses.replace(orders, name=name, partitions=rng.choice([1, 2]))
+        for name in rng.choice([("ledger",), ("ledger", "mirror")])
+    )
+    timeout_s = rng.choice([4.0, 10.0, 20.0])
+    processors = tuple(
+        ProcessorOptions(
+            GroupOptions(
+                f"processors-{number}",
+                topics=("orders",),
+                protocols=rng.choice(PROTOCOLS),
+                members=rng.choice([1, 2, 3]),
+                statics=rng.choice([0, 0, 2]),
+                churn_s=rng.choice([3.0, 8.0, 20.0]),
+                manners=Manners(),
+            ),
+            outputs=tuple(TopicPartition(each.name, index) for each in outputs for index in range(each.partitions)),
+            transactional_ids=rng.choice([2, 3]),
+            manners=ProcessorManners(
+                speaks=rng.choice([(NEW,), (NEW,), (OLD,), (OLD, NEW)]),
+                timeout_s=timeout_s,
+                pause_s=rng.choice([0.2, 0.5, 1.0]),
+                abort_share=rng.choice([0.05, 0.2]),
+                hang_share=rng.choice([0.0, 0.02, 0.1]),
+            ),
+        )
+        for number in range(rng.choice([0, 1, 1, 2]))
+    )
+    if not processors:
+        return options
+    transactors = TransactorOptions(
+        count=rng.choice([1, 2, 3]), churn_s=rng.choice([4.0, 10.0]), manners=rng.choice(processors).manners
+    )
+    return dataclasses.replace(
+        options,
+        processors=processors,
+        transactors=transactors,
+        outputs=outputs,
+        settings={**options.settings, **TRANSACTION_SETTINGS},
     )
 
 

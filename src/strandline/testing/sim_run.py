@@ -28,7 +28,7 @@ from strandline.codec.messages.create_topics_response import CreateTopicsRespons
 from strandline.errors import ErrorCode
 from strandline.ids import TopicPartition
 from strandline.testing.checker import check
-from strandline.testing.history import Assign, Committed, Mop, Op, Poll, Send, Watermark
+from strandline.testing.history import Assign, Committed, Consumed, Mop, Op, Poll, Send, Watermark
 from strandline.testing.sim_admin import SimAdministrator, SimCommitter
 from strandline.testing.sim_client import History, SimClient
 from strandline.testing.sim_cluster import SimCluster
@@ -38,8 +38,11 @@ from strandline.testing.sim_group_truth import GroupTruth
 from strandline.testing.sim_invariants import Invariants, Violation
 from strandline.testing.sim_loop import SimLoop
 from strandline.testing.sim_nemesis import Nemesis
-from strandline.testing.sim_options import SimOptions, TopicOptions
+from strandline.testing.sim_options import SimOptions, TopicOptions, TransactorOptions
+from strandline.testing.sim_processors import ProcessorOptions, SimProcessors
 from strandline.testing.sim_producer import SimProducer
+from strandline.testing.sim_transaction_truth import TransactionTruth
+from strandline.testing.sim_transactor import SimTransactors
 
 SETUP_S: Final = 60.0
 LIVENESS_S: Final = 120.0
@@ -58,6 +61,9 @@ class Result:
     """Records."""
     requests_acknowledged: int = 0
     """Batches; each is one Produce request."""
+    transactions_committed: int = 0
+    transactions_aborted: int = 0
+    """As decided, whoever asked for it."""
     events: int = 0
     trace: int = 0
     real_s: float = 0.0
@@ -69,7 +75,8 @@ class Result:
         return (
             f"seed {self.seed}: {verdict}, {self.simulated_s:.0f} simulated s in {self.real_s:.1f} s, "
             f"{self.faults} faults, {self.leader_changes} leader changes, {self.acknowledged} records acknowledged in "
-            f"{self.requests_acknowledged} requests, {self.events} events, trace {self.trace:08x}"
+            f"{self.requests_acknowledged} requests, {self.transactions_committed} transactions committed and "
+            f"{self.transactions_aborted} aborted, {self.events} events, trace {self.trace:08x}"
         )
 
 
@@ -99,7 +106,10 @@ class Run:
         self.committers: list[SimCommitter] = []
         self.administrator: SimAdministrator | None = None
         self.group_truth = GroupTruth(self.invariants)
-        self.groups = [self.group(group) for group in options.groups]
+        self.transaction_truth = TransactionTruth(self.invariants)
+        self.processors = [self.processor_group(each) for each in options.processors]
+        self.groups = [*(self.group(group) for group in options.groups), *self.processors]
+        self.transactors: list[SimTransactors] = []
 
     # Setting up
 
@@ -108,7 +118,7 @@ class Run:
         for node in self.cluster.nodes.values():
             if node.failure:
                 raise NotAlive(f"{node.name} did not start: {node.failure}")
-        for topic in self.options.topics:
+        for topic in (*self.options.topics, *self.options.outputs):
             self.create(topic)
 
     def create(self, topic: TopicOptions) -> None:
@@ -156,6 +166,7 @@ class Run:
             self.consumers.append(self.consumer(topic, f"consumer-{topic.name}", looks_every_s=2.0))
             if topic.name == "orders":
                 self.consumers.append(self.consumer(topic, f"rewinder-{topic.name}", rewinds_every_s=15.0))
+        self.start_readers()
         orders = self.options.topics[0]
         network, bootstrap = self.cluster.network, self.cluster.bootstrap
         self.committers = [
@@ -181,12 +192,60 @@ class Run:
         self.nemesis.clients = lambda: [
             *(client.host.name for client in (*self.producers, *self.consumers)),
             *(host for group in self.groups for host in group.hosts),
+            *(host for transactors in self.transactors for host in transactors.hosts),
         ]
         for group in self.groups:
             group.start()
+        if self.options.transactors is not None:
+            self.transact(self.options.transactors)
+
+    def start_readers(self) -> None:
+        """Whoever reads what transactions write, and sees nothing of what they did not commit."""
+        for topic in self.options.outputs:
+            self.consumers.append(
+                self.consumer(topic, f"consumer-{topic.name}", looks_every_s=2.0, committed_only=True)
+            )
+            self.consumers.append(
+                self.consumer(
+                    topic,
+                    f"rewinder-{topic.name}",
+                    rewinds_every_s=15.0,
+                    follows_replicas=True,
+                    committed_only=True,
+                )
+            )
 
     def group(self, options: GroupOptions) -> SimGroup:
         return SimGroup(self.cluster, self.history, self.invariants, self.group_truth, options, leads=self._leads)
+
+    def processor_group(self, options: ProcessorOptions) -> SimProcessors:
+        stabilities = self.invariants.stabilities
+        stabilities.timeout_s = max(stabilities.timeout_s, options.manners.timeout_s)
+        return SimProcessors(
+            self.cluster,
+            self.history,
+            self.invariants,
+            self.group_truth,
+            self.transaction_truth,
+            options,
+            leads=self._leads,
+        )
+
+    def transact(self, options: TransactorOptions) -> SimTransactors:
+        stabilities = self.invariants.stabilities
+        stabilities.timeout_s = max(stabilities.timeout_s, options.manners.timeout_s)
+        transactors = SimTransactors(
+            self.cluster,
+            self.history,
+            self.transaction_truth,
+            [partition for topic in self.options.outputs for partition in self.partitions(topic)],
+            count=options.count,
+            churn_s=options.churn_s,
+            manners=options.manners,
+        )
+        transactors.start()
+        self.transactors.append(transactors)
+        return transactors
 
     def producer(self, topic: TopicOptions, name: str) -> SimProducer:
         producer = SimProducer(
@@ -219,6 +278,7 @@ class Run:
         rewinds_every_s: float = 0.0,
         follows_replicas: bool = False,
         is_final: bool = False,
+        committed_only: bool = False,
     ) -> SimConsumer:
         consumer = SimConsumer(
             self.cluster.network,
@@ -231,6 +291,7 @@ class Run:
             follows_replicas=follows_replicas,
             loses_are_legal=topic.may_lose,
             is_final=is_final,
+            committed_only=committed_only,
         )
         consumer.leads = self._leads
         return consumer
@@ -246,6 +307,8 @@ class Run:
         """Every producer must be acknowledged again on every partition, all replicas be in sync, all groups settle."""
         for group in self.groups:
             group.calm()
+        for transactors in self.transactors:
+            transactors.calm()
         fresh = [
             (producer, lane.partition, producer.send(lane, 1))
             for producer in self.producers
@@ -275,14 +338,24 @@ class Run:
                 )
             ),
         )
-        assert fresh, "no producer ever learnt who leads"
+        assert fresh or not self.producers, "no producer ever learnt who leads"
         self._wait(lambda: bool(self._not_whole()), lambda: f"not in sync: {self._not_whole()}")
+        # From here on nothing excuses a transaction that nobody ends.
+        self.invariants.stabilities.calm_since = self.loop.now
         self._wait(
             lambda: any(group.unsettled() for group in self.groups),
             lambda: "; ".join(f"group {group.options.name}: {group.unsettled()}" for group in self.groups),
         )
+        self._wait(
+            lambda: any(transactors.unsettled() for transactors in self.transactors),
+            lambda: "; ".join(transactors.unsettled() for transactors in self.transactors),
+        )
         for group in self.groups:
             group.finish()
+        for transactors in self.transactors:
+            transactors.finish()
+        undecided = self.invariants.stabilities.undecided
+        self._wait(lambda: bool(undecided()), lambda: f"transactions are open: {undecided()}")
 
     def _not_whole(self) -> list[str]:
         """Partitions without all their replicas in sync, as the committed metadata says."""
@@ -297,6 +370,10 @@ class Run:
         for consumer in self.consumers:
             consumer.stop()
         readers = [self.consumer(topic, f"final-{topic.name}", is_final=True) for topic in self.options.topics]
+        readers += [
+            self.consumer(topic, f"final-{topic.name}", is_final=True, committed_only=True)
+            for topic in self.options.outputs
+        ]
         self._wait(
             lambda: any(not reader.is_at_end for reader in readers),
             lambda: (
@@ -317,8 +394,12 @@ class Run:
     def judge(self) -> None:
         if self.history.surprises:
             raise Violation("; ".join(self.history.surprises[:5]))
+        transacted = [each.ops() for each in self.processors] + [each.ops() for each in self.transactors]
+        self.history.ops += [op for ops in transacted for op in ops]
         for topic in self.options.topics:
-            ops = _ops_of(self.history.ops, topic.name)
+            # What transactions take from a topic, and what they write, is judged together.
+            outputs = self.options.outputs if topic.name == "orders" else ()
+            ops = _ops_of(self.history.ops, {topic.name, *(each.name for each in outputs)})
             report = check(ops if topic.acks == ALL else [_without_offsets(op) for op in ops])
             wrong = {kind: count for kind, count in report.counts.items() if kind not in topic.allowed}
             if wrong:
@@ -353,23 +434,26 @@ def run(options: SimOptions) -> Result:
     result.leader_changes = simulation.invariants.leader_changes
     result.acknowledged = simulation.history.acknowledged
     result.requests_acknowledged = sum(op.f == "send" and op.outcome == "ok" for op in simulation.history.ops)
+    result.transactions_committed = simulation.transaction_truth.commits
+    result.transactions_aborted = simulation.transaction_truth.aborts
     result.events = simulation.loop.events
     result.trace = simulation.loop.trace
     result.real_s = time.perf_counter() - began
     return result
 
 
-def _ops_of(ops: list[Op], topic: str) -> list[Op]:
-    """What was done on one topic; what names no partition belongs to all."""
+def _ops_of(ops: list[Op], topics: set[str]) -> list[Op]:
+    """What was done on some topics; what names no partition belongs to all."""
     found = []
+    wanted = {"", *topics}
     for op in ops:
         # A batch goes to one partition. What a consumer does may span topics.
         mops = op.mops[:1] if op.f == "send" else op.mops
-        topics = {_topic_of(mop) for mop in mops}
-        if not topics or topics <= {"", topic}:
+        named = {_topic_of(mop) for mop in mops}
+        if named <= wanted:
             found.append(op)
-        elif topic in topics:
-            found.append(replace(op, mops=tuple(mop for mop in mops if _topic_of(mop) in ("", topic))))
+        elif not named.isdisjoint(topics):
+            found.append(replace(op, mops=tuple(mop for mop in mops if _topic_of(mop) in wanted)))
     return found
 
 
@@ -381,7 +465,7 @@ def _without_offsets(op: Op) -> Op:
 
 
 def _topic_of(mop: Mop) -> str:
-    if isinstance(mop, Send | Poll | Assign | Watermark | Committed):
+    if isinstance(mop, Send | Poll | Assign | Watermark | Committed | Consumed):
         return mop.partition.rpartition("-")[0]
     return ""
 

@@ -16,7 +16,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
@@ -46,6 +46,8 @@ class Done:
     real_s: float
     failure: str | None
     words: str
+    transactions: int = 0
+    """That were decided."""
 
 
 @dataclass
@@ -80,7 +82,8 @@ class Totals:
             f"{len(self.runs)} seeds, {sum(run.faults for run in self.runs)} faults, "
             f"{sum(run.leader_changes for run in self.runs)} leader changes, "
             f"{sum(run.acknowledged for run in self.runs)} acknowledged operations "
-            f"in {sum(run.requests for run in self.runs)} requests; "
+            f"in {sum(run.requests for run in self.runs)} requests, "
+            f"{sum(run.transactions for run in self.runs)} transactions decided; "
             f"{real_s:.0f} s of one core, {rate:.0f} times real time; {len(failures)} failures"
         ]
 
@@ -94,11 +97,11 @@ def is_counted(hour: Sequence[Done]) -> bool:
     )
 
 
-def run_whole(seed: int, safety_s: float | None, nodes: int | None) -> Done:
+def run_whole(seed: int, safety_s: float | None, nodes: int | None, transactional: bool = True) -> Done:
     from strandline.testing.sim_options import options_of
     from strandline.testing.sim_run import run
 
-    result = run(options_of(seed, safety_s=safety_s, nodes=nodes))
+    result = run(options_of(seed, safety_s=safety_s, nodes=nodes, transactional=transactional))
     return Done(
         "whole brokers",
         seed,
@@ -111,6 +114,7 @@ def run_whole(seed: int, safety_s: float | None, nodes: int | None) -> Done:
         result.real_s,
         result.failure,
         str(result),
+        result.transactions_committed + result.transactions_aborted,
     )
 
 
@@ -158,6 +162,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="with --hours the first seed; without it the one to run")
     parser.add_argument("--safety", type=float, metavar="S", help="simulated seconds of faults in each run")
     parser.add_argument("--nodes", type=int, help="nodes of each cluster (default: the seed says)")
+    parser.add_argument("--no-transactions", action="store_true", help="what seeds meant when there were none yet")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes")
     parser.add_argument("--keep-going", action="store_true", help="do not end with the first failure")
     return parser
@@ -169,21 +174,30 @@ def _command(options: argparse.Namespace, kind: str, seed: int) -> str:
         words.append(f"--safety {options.safety:g}")
     if kind == "whole" and options.nodes is not None:
         words.append(f"--nodes {options.nodes}")
+    if kind == "whole" and options.no_transactions:
+        words.append("--no-transactions")
     return " ".join(words)
 
 
 def _replay(options: argparse.Namespace, kind: str) -> int:
-    done = run_core(options.seed) if kind == "core" else run_whole(options.seed, options.safety, options.nodes)
+    if kind == "core":
+        done = run_core(options.seed)
+    else:
+        done = run_whole(options.seed, options.safety, options.nodes, not options.no_transactions)
     print(done.words)
     if done.failure is not None:
         print(done.failure)
     return 1 if done.failure is not None else 0
 
 
+def _whole(options: argparse.Namespace) -> Callable[[int], Done]:
+    return partial(run_whole, safety_s=options.safety, nodes=options.nodes, transactional=not options.no_transactions)
+
+
 def _simulate(options: argparse.Namespace, kind: str, wanted_s: float, *, first_seed: int) -> Totals:
     """Seed after seed until the hours are full, or one fails."""
     totals = Totals("Raft core only" if kind == "core" else "whole brokers")
-    work = run_core if kind == "core" else partial(run_whole, safety_s=options.safety, nodes=options.nodes)
+    work = run_core if kind == "core" else _whole(options)
     seeds = count(first_seed)
     # A fresh interpreter for each process: what one run leaves behind must not reach another by a fork.
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn"), max_tasks_per_child=20) as pool:
