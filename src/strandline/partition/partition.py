@@ -38,9 +38,9 @@ from strandline.log.partition_log import PartitionLog
 from strandline.partition.internal_appends import InternalAppends, InternalCommit
 from strandline.partition.producers import Producers
 from strandline.partition.reencoding import opened_now
-from strandline.partition.transactions import check_kind, check_outside, check_transactional
+from strandline.partition.transactions import check_beginning, check_outside, refuse_kind
 from strandline.partition.turnstile import Turnstile
-from strandline.partition.verification import VerificationGuard
+from strandline.partition.verification import ONGOING, VerificationGuard
 from strandline.partition.waiting import AdvanceListener, AppendListener, CommitListener
 from strandline.replication.in_sync import InSyncReplicas, IsEligible, Proposal
 from strandline.topic_config import TopicConfig
@@ -412,15 +412,15 @@ class Partition(InternalAppends):
         producers = self.producers
         producer_id = header[9]
         is_transactional = header[5] & _NOT_PLAIN
-        if is_transactional:
-            check_kind(header, guard)
+        if is_transactional and (guard is None or producer_id < 0 or header[5] & CONTROL):
+            refuse_kind(header, guard)
         if producer_id >= 0:
             base_sequence = header[11]
             if base_sequence < 0:
                 raise InvalidBatch("a producer id without a sequence")
-            if is_transactional:
-                known = check_transactional(producers, header, guard, verifies=self.verifies_transactions)
-            elif producers.open_transactions:
+            if is_transactional and not producers.has_open_transaction(producer_id, header[10]):
+                known = check_beginning(producers, header, guard, verifies=self.verifies_transactions)
+            elif producers.open_transactions and not is_transactional:
                 known = check_outside(producers, header)
             else:
                 known = producers.check(
@@ -448,7 +448,7 @@ class Partition(InternalAppends):
         last_offset = base_offset + header[6]
         if producer_id >= 0:
             producers.note(producer_id, header[10], header[11], last_offset, header[6], header[8])
-            if is_transactional:
+            if is_transactional and (guard is not ONGOING or producer_id not in producers.open_transactions):
                 producers.note_transactional(producer_id, base_offset)
         self._appended(len(batch))
         return base_offset, last_offset + 1, append_time_ms

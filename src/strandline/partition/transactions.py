@@ -6,7 +6,7 @@ Every check is Kafka's, in Kafka's order; each raises before anything has change
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from strandline.codec.record_batch import CONTROL, HeaderFields
 from strandline.errors import ErrorCode, InvalidBatch, InvalidProducerEpoch, OutOfOrderSequence, RequestError
@@ -20,16 +20,15 @@ STRICT_EPOCHS_FROM: Final = 2
 """Since this transaction.version every transaction has an epoch of its own."""
 
 
-def check_kind(header: HeaderFields, guard: VerificationGuard | None) -> None:
-    """Whether a client may send such a batch at all; `guard` is None if its request names no transaction."""
+def refuse_kind(header: HeaderFields, guard: VerificationGuard | None) -> NoReturn:
+    """Say why a client may not send such a batch at all; `guard` is None if its request names no transaction."""
     if header[5] & CONTROL:
         raise InvalidBatch("clients may not write control batches")
     if guard is None:
         raise RequestError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records outside a transaction"
         )
-    if header[9] < 0:
-        raise InvalidBatch("transactional records without a producer id")
+    raise InvalidBatch("transactional records without a producer id")
 
 
 def check_outside(producers: Producers, header: HeaderFields) -> int | None:
@@ -44,28 +43,27 @@ def check_outside(producers: Producers, header: HeaderFields) -> int | None:
     return known
 
 
-def check_transactional(
+def check_beginning(
     producers: Producers, header: HeaderFields, guard: VerificationGuard | None, *, verifies: Callable[[], bool]
 ) -> int | None:
-    """The same of a batch in a transaction: one that is open here, in its epoch, or that may begin."""
+    """The same of a batch in a transaction that is not open here in its epoch, and may begin with it."""
     producer_id, epoch, base_sequence = header[9], header[10], header[11]
     last_sequence = (base_sequence + header[6]) & 0x7FFFFFFF
-    if not producers.has_open_transaction(producer_id, epoch):
-        entry = producers.entries.get(producer_id)
-        if entry is not None and entry.epoch == epoch:
-            known = entry.find(base_sequence, last_sequence)
-            if known is not None:
-                return known
-        check_verified(producers, producer_id, epoch, guard, verifies=verifies)
-        begun = producers.verifications.guards.get(producer_id)
-        if begun is not None and (
-            base_sequence > begun.lowest_sequence
-            or (begun.supports_epoch_bump and base_sequence and (entry is None or not entry.recent))
-        ):
-            raise OutOfOrderSequence(
-                f"producer {producer_id} sent sequence {base_sequence}; its transaction has to begin here with "
-                f"{0 if begun.supports_epoch_bump else begun.lowest_sequence}"
-            )
+    entry = producers.entries.get(producer_id)
+    if entry is not None and entry.epoch == epoch:
+        known = entry.find(base_sequence, last_sequence)
+        if known is not None:
+            return known
+    check_verified(producers, producer_id, epoch, guard, verifies=verifies)
+    begun = producers.verifications.guards.get(producer_id)
+    if begun is not None and (
+        base_sequence > begun.lowest_sequence
+        or (begun.supports_epoch_bump and base_sequence and (entry is None or not entry.recent))
+    ):
+        raise OutOfOrderSequence(
+            f"producer {producer_id} sent sequence {base_sequence}; its transaction has to begin here with "
+            f"{0 if begun.supports_epoch_bump else begun.lowest_sequence}"
+        )
     return producers.check(producer_id, epoch, base_sequence, last_sequence)
 
 
