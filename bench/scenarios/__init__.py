@@ -35,8 +35,10 @@ from bench.scenarios import (
     one_record,
     produce_1k,
     produce_100_lz4,
+    producer_ids,
     startup,
     topics_1000,
+    transactions,
 )
 from bench.stage import Stage
 
@@ -58,6 +60,7 @@ SCENARIOS: dict[str, Scenario] = {
         fanout,
         metadata,
         commits,
+        transactions,
         memory,
         startup,
         idle,
@@ -69,6 +72,7 @@ SCENARIOS: dict[str, Scenario] = {
         metrics_cost,
         topics_1000,
         idle_groups,
+        producer_ids,
         group_join,
         cluster_produce_1k,
         cluster_produce_100_lz4,
