@@ -45,7 +45,7 @@ def abort(
     transactional_id: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ID]",
+            metavar="ID",
             help="The transactional id whose open transaction is aborted.",
             show_default=False,
             autocompletion=transactional_ids,
