@@ -18,6 +18,7 @@ from tests.differential import (
     cases_producers,
     cases_telemetry,
     cases_topics,
+    cases_transactions,
 )
 from tests.differential.case import Case
 
@@ -27,6 +28,7 @@ CASES: tuple[Case, ...] = (
     *cases_fetch.cases(),
     *cases_offsets.cases(),
     *cases_producers.cases(),
+    *cases_transactions.cases(),
     *cases_cluster.cases(),
     *cases_controller.cases(),
     *cases_groups.cases(),

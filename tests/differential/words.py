@@ -29,6 +29,10 @@ ADVERTISED_MAX = {22: 5}
 """Where Kafka's schema goes on beyond what Kafka advertises."""
 
 
+GIVEN_IDS = (22, 26, 65, 66)
+"""The APIs whose answers tell producer ids that the broker gave out: each broker has its own."""
+
+
 class Id(NamedTuple):
     """The id of a topic, known only when the broker has made it."""
 
@@ -132,7 +136,7 @@ class Words:
             return self.sessions.setdefault(value, f"session {len(self.sessions) + 1}")
         if name in ("total_bytes", "usable_bytes") and value >= 0:
             return "some bytes"
-        if name == "producer_id" and api_key == 22 and value >= 0:
+        if name == "producer_id" and api_key in GIVEN_IDS and value >= 0:
             return "a producer id"
         if name == "subscription_id":
             return "a subscription"

@@ -60,8 +60,11 @@ class Writing:
                 asked.transaction_version,
             )
             result = WritableTxnMarkerResult(producer_id=asked.producer_id)
-            self._results.append(result)
-            for topic in asked.topics:
+            # Of topics and producers without partitions there is nothing to tell, as in Kafka.
+            topics = [topic for topic in asked.topics if topic.partition_indexes]
+            if topics:
+                self._results.append(result)
+            for topic in topics:
                 told = WritableTxnMarkerTopicResult(name=topic.name)
                 result.topics.append(told)
                 for index in topic.partition_indexes:
