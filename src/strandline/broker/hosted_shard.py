@@ -185,10 +185,16 @@ class HostedShard(Generic[ShardT]):
         self._is_stepping = True
         try:
             while self._events and not self._closed:
-                for effect in self.shard.step(self._events.popleft(), self._runtime.now_ms()):
-                    self._perform(effect)
+                self._perform_all(self.shard.step(self._events.popleft(), self._runtime.now_ms()))
         finally:
             self._is_stepping = False
+
+    def _perform_all(self, effects: list[Any]) -> None:
+        for effect in effects:
+            if self._closed:
+                # By what an answer led to. Whoever waits has been refused.
+                return
+            self._perform(effect)
 
     def _perform(self, effect: Any) -> None:
         match effect:

@@ -11,7 +11,8 @@ from tests.unit.coordinators.world import MemoryPartition, TurnedClock
 from strandline.broker import hosted_shard
 from strandline.broker.hosted_shard import HostedShard
 from strandline.codec.columns import Columns, decode_batch
-from strandline.coordinators.events import Append, AppendWhole, Loaded, Record
+from strandline.coordinators.events import Append, AppendWhole, Loaded, Record, Reply
+from strandline.errors import ErrorCode
 
 
 class Scripted:
@@ -22,6 +23,14 @@ class Scripted:
 
     def step(self, event: Any, now_ms: int) -> list[Any]:
         return [] if isinstance(event, Loaded) else list(event)
+
+
+class Submitted(list[Any]):
+    """Such an event, with somebody who waits for it."""
+
+    def __init__(self, token: object, effects: list[Any]) -> None:
+        super().__init__(effects)
+        self.token = token
 
 
 class Hosting:
@@ -100,3 +109,28 @@ def test_what_the_log_did_not_keep_is_not_done() -> None:
     hosting.clock.run()
     hosting.partition.commit(OSError("the disk is gone"))
     assert hosting.performed == []
+
+
+class Asking:
+    """A request that is asked by somebody who, once answered, takes the shard away."""
+
+    def __init__(self, hosted: HostedShard[Scripted]) -> None:
+        self.hosted = hosted
+        self.told: list[object] = []
+
+    def answer(self, response: object) -> None:
+        self.told.append(response)
+        self.hosted.close(ErrorCode.NOT_COORDINATOR)
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.told.append(code)
+
+
+def test_a_shard_that_is_let_go_in_the_middle_of_an_event_does_nothing_more() -> None:
+    hosting = Hosting()
+    first, second = Asking(hosting.hosted), Asking(hosting.hosted)
+    hosting.hosted.submit(Submitted(first, []))
+    hosting.hosted.submit(Submitted(second, [Reply(first, "yes"), Reply(second, "no"), append("a"), "never"]))
+    hosting.clock.run()
+    assert (first.told, second.told) == (["yes"], [ErrorCode.NOT_COORDINATOR])
+    assert (hosting.performed, hosting.written()) == ([], [])

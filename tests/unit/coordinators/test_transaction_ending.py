@@ -104,6 +104,20 @@ def test_an_end_that_is_asked_for_twice_happens_once(story: Story) -> None:
     assert len(story.log) == written
 
 
+def test_the_epoch_before_an_end_that_raised_none_is_of_another_producer(story: Story) -> None:
+    """Whoever had it is not told that its transaction was committed, because one of its successor's was."""
+    former = story.owner()
+    producer = opened(story)
+    assert producer == (101, 1)
+    assert story.end(producer, version=0) == (101, 1)
+    story.write_markers()
+    for commit in (True, False):
+        assert story.end(former, commit=commit) is FENCED
+    story.restart()
+    assert story.end(former) is FENCED
+    assert story.end(producer, version=0) == (101, 1)
+
+
 def test_who_goes_on_before_the_markers_are_written_is_not_fenced(story: Story) -> None:
     producer = opened(story)
     story.end(producer)

@@ -228,6 +228,22 @@ def test_nobody_waits_for_markers_longer_than_a_second(story: Story) -> None:
     assert story.state() == "CompleteCommit"
 
 
+def test_nobody_waits_for_markers_that_did_not_come_in_time(story: Story) -> None:
+    """Brokers ask about many transactions in one request: each that is stuck holds up the answers to all others."""
+    producer = story.owner()
+    story.add(producer, P0)
+    story.end(producer)
+    story.pass_ms(adding.PARKED_MS_MAX // 2)
+    token = story.add_token((101, 1), P1)
+    story.pass_ms(adding.PARKED_MS_MAX)
+    assert only(token.response) is CONCURRENT
+    assert story.add((101, 1), P1) is CONCURRENT
+    story.restart()
+    assert story.add((101, 1), P1) is CONCURRENT
+    story.write_markers()
+    assert story.add((101, 1), P1) is ErrorCode.NONE
+
+
 def test_only_so_many_wait(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adding, "PARKED_REQUESTS_MAX", 1)
     producer = story.owner()

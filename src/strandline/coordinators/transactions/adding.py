@@ -2,7 +2,8 @@
 
 While the markers of the last transaction are under way, the next one cannot begin. Kafka says CONCURRENT_TRANSACTIONS,
 and the client backs off and asks again. Markers take milliseconds, a back-off takes twenty and more. So here such a
-request is parked until the last marker is written, for `PARKED_MS_MAX` at the most.
+request is parked until the last marker is written, for `PARKED_MS_MAX` at the most, and not at all if they have taken
+that long already: somebody who leads is missing then.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def add_partitions(event: AddPartitions, turn: Turn) -> None:
     elif event.verify_only:
         verify(transaction, event, turn)
     elif transaction.is_prepared and transaction.identity_after == (event.producer_id, event.producer_epoch):
-        park(event, turn)
+        park(transaction, event, turn)
     elif (code := refusal(transaction, event)) is not ErrorCode.NONE:
         answer(event, code, turn)
     elif is_part(transaction, event):
@@ -92,9 +93,12 @@ def answer(event: AddPartitions, code: ErrorCode, turn: Turn) -> None:
 # ---- those who wait for the markers of the transaction before
 
 
-def park(event: AddPartitions, turn: Turn) -> None:
+def park(transaction: Transaction, event: AddPartitions, turn: Turn) -> None:
     known = turn.known
-    if known.parked_count >= PARKED_REQUESTS_MAX:
+    # Markers that did not come in this time may take much longer. Each time somebody waits for them, so do all the
+    # others that a broker asked for with the same request.
+    is_late = turn.now_ms - transaction.last_update_ms >= PARKED_MS_MAX
+    if is_late or known.parked_count >= PARKED_REQUESTS_MAX:
         answer(event, ErrorCode.CONCURRENT_TRANSACTIONS, turn)
         return
     known.parked_count += 1

@@ -141,7 +141,9 @@ def verdict_with_epochs(transaction: Transaction, event: EndTransaction) -> Erro
         return ErrorCode.CONCURRENT_TRANSACTIONS if is_known else ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if event.producer_id != transaction.producer_id and not is_retry:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if transaction.status in COMPLETED and is_retry:
+    # With a decision that raised no epoch none ended: the one before was another producer's.
+    is_raised = transaction.transaction_version >= VERSION_WITH_EPOCHS
+    if transaction.status in COMPLETED and is_retry and is_raised:
         return ErrorCode.NONE if transaction.is_commit == event.is_commit else ErrorCode.INVALID_TXN_STATE
     if event.producer_epoch != transaction.producer_epoch:
         return ErrorCode.PRODUCER_FENCED
