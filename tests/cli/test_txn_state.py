@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from strandline.cli import txn_holds
+from strandline.cli.client import Cluster
 from strandline.cli.findings import Level
 from strandline.cli.txn_health import findings_of
 from strandline.cli.txn_reading import TransactionsFound
@@ -96,6 +98,16 @@ def test_nothing_hangs_while_somebody_who_may_know_it_was_not_asked() -> None:
 
 def found(*transactions: TransactionState, unasked: tuple[int, ...] = ()) -> TransactionsFound:
     return TransactionsFound(list(transactions), unasked)
+
+
+@pytest.mark.parametrize("now", [[], [replace(PRODUCER, start_offset=140)]])
+def test_one_that_ended_while_we_looked_does_not_hang(monkeypatch: pytest.MonkeyPatch, now: list[OpenProducer]) -> None:
+    """Its leader had it open, its coordinator knows of none: so its marker came in between, if it is over by now."""
+    looks = iter([{HERE: [PRODUCER]}, {HERE: now}])
+    monkeypatch.setattr(txn_holds, "read_open_producers", lambda *asked: next(looks))
+    monkeypatch.setattr(txn_holds, "read_transactions", lambda *asked, **filters: found())
+    cluster, there = Cluster("nowhere", {}), object.__new__(txn_holds.PartitionsOfCluster)
+    assert txn_holds.read_holders(cluster, there, [HERE]) == {HERE: []}
 
 
 def test_health_is_silent_about_what_ends_by_itself() -> None:
