@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from tests.cli.conftest import CommandLine
 from tests.scenarios.transactional_clients import PlainSpoken
 
+from strandline.cli.conversation import Conversation
+from strandline.codec.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
+from strandline.codec.messages.describe_producers_response import DescribeProducersResponse
 from strandline.errors import ErrorCode
 from strandline.testing import embedded
 from strandline.testing.embedded_cluster import EmbeddedCluster
@@ -34,9 +38,25 @@ def coordinator_of(cluster: EmbeddedCluster) -> int:
     return next(node_id for node_id, node in cluster.nodes.items() if node.port == port)
 
 
+def open_on(port: int, topic: str) -> list[tuple[int, int]]:
+    """Who has a transaction open on the first partition, and where it began, as the node says that is asked."""
+    request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0])])
+    with Conversation("127.0.0.1", port, PATIENCE_S) as conversation:
+        answer = conversation.ask(request, DescribeProducersResponse)
+    assert answer is not None
+    (partition,) = answer.topics[0].partitions
+    assert partition.error_code == ErrorCode.NONE
+    return [
+        (each.producer_id, each.current_txn_start_offset)
+        for each in partition.active_producers
+        if each.current_txn_start_offset >= 0
+    ]
+
+
 def test_markers_that_wait_for_a_partition_are_told_of() -> None:
     with embedded(nodes=3, properties=PROPERTIES) as cluster:
         cluster.create_topic("orders", partitions=3, replication_factor=1)
+        cluster.create_topic("paid")
         coordinator = coordinator_of(cluster)
         led = {partition: cluster.leader_of("orders", partition) for partition in range(3)}
         lonely, lost = next((index, leader) for index, leader in led.items() if leader != coordinator)
@@ -46,8 +66,12 @@ def test_markers_that_wait_for_a_partition_are_told_of() -> None:
             producer.init()
             assert producer.produce("orders", "a", partition=lonely) == ErrorCode.NONE
             assert producer.produce("orders", "b", partition=other) == ErrorCode.NONE
+            assert producer.produce("paid", "c") == ErrorCode.NONE
             (told,) = cli.ok("txn", "list", "--json").objects
             assert (told["state"], told["coordinator"]) == ("Ongoing", coordinator)
+            for node in cluster.nodes.values():
+                # Followers tell of it, too, when they have it.
+                eventually(partial(open_on, node.port, "paid"), lambda found: found == [(producer.producer_id, 0)])
             cluster.kill(lost)
             assert producer.end(commits=True).error_code == ErrorCode.NONE
 
