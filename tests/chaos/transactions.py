@@ -38,7 +38,8 @@ STALL_S_MAX = TRANSACTION_TIMEOUT_MS / 1000 + 10.0
 """How long readers of what is committed may be held up by a transaction, faults not counted."""
 LOOK_EVERY_S = 0.5
 ASK_TIMEOUT_S = 5.0
-LIFE_S = 20.0
+LIFE_S = 40.0
+"""How long a process has its seat, about: each change costs the group a rebalance, and it has to come to work."""
 PAUSE_S = 8.0
 """Longer than the session of a group's member."""
 LEAVE_S_MAX = 120.0

@@ -27,7 +27,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from strandline.testing.client_threads import QUICK_RETRIES
 
-BATCH_MAX = 200
+BATCH_MAX = 1_000
 POLL_S = 0.1
 CALL_S = 5.0
 """How long one call may take; it is repeated while that may help."""
