@@ -19,6 +19,7 @@ from tests.scenarios.transactional_clients import (
 )
 
 import strandline
+from strandline.codec.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from strandline.errors import ErrorCode
 from strandline.testing.embedded_broker import EmbeddedBroker
 from strandline.testing.embedded_cluster import EmbeddedCluster
@@ -71,6 +72,25 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted(node: EmbeddedBroker
     assert read(node.bootstrap, topic, 1) == ["in time"]
     error = refusal(slow.commit_transaction, PATIENCE_S)
     assert error.fatal() or error.txn_requires_abort(), error
+
+
+def test_a_producer_of_version_2_goes_on_when_the_cluster_is_set_back() -> None:
+    """It hears of that when it connects anew. Until then each end gives it another epoch, with sequences from 0 on:
+    with the epoch that it had, its next records would pass for those of the transaction before, and be dropped."""
+    with (
+        strandline.embedded() as broker,
+        PlainSpoken([broker.port], "accounts") as producer,
+    ):
+        broker.create_topic("t")
+        producer.init()
+        back = FeatureUpdateKey(feature="transaction.version", max_version_level=1, upgrade_type=2)
+        answer = producer.peer(broker.port).ask(UpdateFeaturesRequest(feature_updates=[back]), 1)
+        assert answer.error_code == ErrorCode.NONE, answer
+        for value in ("a", "b", "c"):
+            assert producer.produce("t", value) == ErrorCode.NONE
+            assert producer.end(commits=True).error_code == ErrorCode.NONE
+            producer.sequences.clear()
+        assert read(broker.bootstrap, "t", 3) == ["a", "b", "c"]
 
 
 def test_a_producer_may_not_ask_for_more_time_than_there_is(node: EmbeddedBroker, topic: str) -> None:

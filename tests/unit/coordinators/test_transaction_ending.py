@@ -231,12 +231,20 @@ def test_before_version_2_the_same_end_may_come_again_and_another_may_not(story:
         assert story.end((101, 1), commit=commit, version=0) is INVALID_STATE
 
 
-def test_a_cluster_below_version_2_keeps_the_epoch_whatever_the_client_says() -> None:
-    story = Story(transaction_version=1)
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_client_of_version_2_gets_its_epochs_whatever_the_level_of_the_cluster_is(level: int) -> None:
+    """A cluster may be set back under it. Since it begins with sequence 0 after each end, in an epoch that it had it
+    would send what partitions take for repetitions."""
+    story = Story(transaction_version=level)
     producer = opened(story)
-    assert story.end(producer, version=2) == producer
+    assert story.end(producer, version=2) == (101, 1)
+    assert story.markers[0].producer_epoch == 1
+    story.restart()
     story.write_markers()
-    assert story.end(producer, version=2) == producer
+    assert story.add((101, 1), P0) is ErrorCode.NONE
+    assert story.end((101, 1), version=2) == (101, 2)
+    story.write_markers()
+    assert story.end((101, 1), version=2) == (101, 2)
 
 
 def test_a_cluster_at_version_0_writes_records_that_every_kafka_reads() -> None:

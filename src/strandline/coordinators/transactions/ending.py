@@ -96,8 +96,9 @@ def end(event: EndTransaction, turn: Turn) -> None:
     if transaction is None:
         refuse(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, turn)
         return
-    # The records must be able to say what the client was told.
-    version = min(event.transaction_version, turn.config.transaction_version)
+    # Whatever the level of the cluster is by now: after each end such a client begins with sequence 0, and in the epoch
+    # that it had, partitions would take that for repetitions.
+    version = event.transaction_version
     has_epochs = version >= VERSION_WITH_EPOCHS
     verdict = verdict_with_epochs(transaction, event) if has_epochs else verdict_before_epochs(transaction, event)
     if verdict is ErrorCode.NONE:
