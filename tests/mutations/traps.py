@@ -118,6 +118,63 @@ TRAPS: dict[str, Trap] = {
         "KIP-890, KAFKA-17754, the Jepsen report on Bufstream",
         "each end raises the epoch; what comes with the one before is a repetition or is fenced",
     ),
+    "hanging-transaction": Trap(
+        "a transaction that nobody ends holds readers up for ever",
+        "KAFKA-9144, KIP-664, KIP-890",
+        "a transaction begins on a partition only if its coordinator knows of it, and is aborted after its timeout",
+    ),
+    "early-marker": Trap(
+        "a marker is written for a decision that the next coordinator does not know",
+        "KIP-98",
+        "the decision is committed before anybody hears of it",
+    ),
+    "moved-marker": Trap(
+        "a marker meets a leader, or comes from a coordinator, that has moved",
+        "KIP-98",
+        "look up and try again until it is written; a partition refuses older coordinators",
+    ),
+    "marker-retry": Trap(
+        "a strict check of epochs refuses a marker that comes again, for ever",
+        "KAFKA-19999, KIP-1228",
+        "with its own epoch and no open transaction a marker is a repetition",
+    ),
+    "last-stable-offset": Trap(
+        "a reader of committed records sees what an election could still decide otherwise",
+        "KIP-98",
+        "a transaction counts as undecided until its marker is below the high watermark",
+    ),
+    "aborted-index": Trap(
+        "what was aborted is not known any more after a restart, a cut, or a change of leader",
+        "KIP-98",
+        "every replica notes it by itself, and a log that is cut forgets what lay behind the cut",
+    ),
+    "pending-offsets": Trap(
+        "positions of an open transaction are seen, or are not waited for",
+        "KIP-447",
+        "they count from the marker on; who asks for stable ones only waits for it",
+    ),
+    "producer-expiry": Trap(
+        "a producer is forgotten in the middle of its transaction",
+        "KIP-854",
+        "never while a transaction is open",
+    ),
+    "sequence-wrap": Trap(
+        "sequences end",
+        "KIP-360",
+        "behind the largest comes 0",
+    ),
+    "compacted-transactions": Trap(
+        "compaction removes markers too soon, or records of an open transaction",
+        "KIP-534",
+        "a delete horizon in the batch; clean only below the last stable offset",
+        not_yet="nothing is compacted yet",
+    ),
+    "tiered-transactions": Trap(
+        "the list of aborted transactions comes from here, the records from a tier",
+        "Redpanda #7043, KAFKA-17801",
+        "one source decides both",
+        not_yet="there are no tiers yet",
+    ),
     "raft-vote": Trap(
         "a voter votes twice in one epoch, or for a candidate whose log is behind",
         "Raft 5.2, 5.4.1",

@@ -2,8 +2,8 @@
 
 It is a member of a group, of either protocol, and a transactional producer. What it has read since its last transaction
 goes into the next one: a few records per partition that tell of it, to several partitions, and the positions. If the
-transaction is not committed, or nobody knows, it asks where the group stands and goes on from there. It stops for
-nothing: a transaction that has begun goes on while the group rebalances, as that of a zombie does.
+transaction is not committed, or nobody knows, it asks where the group stands and goes on from there. A transaction that
+has begun goes on while the group rebalances, as that of a zombie does; what it is given then waits for that.
 """
 
 from __future__ import annotations
@@ -104,6 +104,14 @@ class Processing(SimMember):
             self.runtime.call_later(self.processing.pause_s * (0.5 + self.random.random()), self._commit_by_time)
             if not self.producer.is_busy:
                 self.process_more()
+
+    def _ask_where(self, partitions: list[TopicPartition]) -> None:
+        """Not before its own transaction is over: a member that kept a partition may commit what it took from it before
+        a rebalance, and would take the same again."""
+        if self.producer.is_busy:
+            self.later(self._ask_where, partitions)
+        else:
+            super()._ask_where(partitions)
 
     def process_more(self) -> SimTransaction | None:
         """Begin a transaction about all that was read since the last one; None if there is nothing."""
