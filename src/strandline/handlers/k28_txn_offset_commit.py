@@ -164,6 +164,9 @@ def code_for(code: ErrorCode, api_version: int) -> ErrorCode:
     if code is ErrorCode.NETWORK_EXCEPTION:
         # They come again, and do not look for another coordinator.
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        # It has not heard of `__consumer_offsets`, which was created a moment ago. Nothing is wrong with their topics.
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if code is ErrorCode.TRANSACTION_ABORTABLE and api_version < ABORTABLE_FROM_VERSION:
         return ErrorCode.INVALID_TXN_STATE
     return code

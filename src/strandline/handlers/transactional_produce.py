@@ -34,7 +34,10 @@ _ASKED_IN_VAIN: Final = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.NOT_COORDINATOR,
+    # The coordinator has not heard of another partition of the request: a topic that was created a moment ago.
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
 )
 
 
@@ -130,7 +133,7 @@ class TransactionalProduce:
             for place, each in asked.items():
                 verdict: VerificationGuard | StrandlineError = each.guard
                 if codes[place] is not ErrorCode.NONE:
-                    verdict = self._refusal(codes[place])
+                    verdict = refusal(codes[place], self._version)
                 elif self._adds and self._rounds < ROUNDS_MAX:
                     verdict = self._guard_now(each)
                 if isinstance(verdict, VerificationGuard) and verdict not in (each.guard, ONGOING):
@@ -162,11 +165,12 @@ class TransactionalProduce:
         except StrandlineError as error:
             return error
 
-    def _refusal(self, code: ErrorCode) -> RequestError:
-        """In words that producers of this version understand; NOT_ENOUGH_REPLICAS makes each of them try again."""
-        if code in _ASKED_IN_VAIN:
-            message = f"The coordinator of the transaction did not answer for now: {code.name}."
-            return RequestError(ErrorCode.NOT_ENOUGH_REPLICAS, message)
-        if code is ErrorCode.TRANSACTION_ABORTABLE and self._version < ABORTABLE_FROM:
-            code = ErrorCode.INVALID_TXN_STATE
-        return RequestError(code, f"The partition is not part of an open transaction: {code.name}.")
+
+def refusal(code: ErrorCode, version: int) -> RequestError:
+    """In words that producers of this version understand; NOT_ENOUGH_REPLICAS makes each of them try again."""
+    if code in _ASKED_IN_VAIN:
+        message = f"The coordinator of the transaction did not answer for now: {code.name}."
+        return RequestError(ErrorCode.NOT_ENOUGH_REPLICAS, message)
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
+        code = ErrorCode.INVALID_TXN_STATE
+    return RequestError(code, f"The partition is not part of an open transaction: {code.name}.")
