@@ -75,7 +75,7 @@ class MarkerSender:
         if before is not None:
             before.end()
         of_shard[markers.transactional_id] = sending
-        self._look_up(sending, markers.partitions)
+        self.look_up(sending, markers.partitions)
 
     def drop(self, index: int) -> None:
         """Another coordinates these transactions, or this shard is loaded anew: it will ask again."""
@@ -104,7 +104,8 @@ class MarkerSender:
 
     # ---- where to
 
-    def _look_up(self, sending: _Sending, places: Iterable[TopicPartition]) -> None:
+    def look_up(self, sending: _Sending, places: Iterable[TopicPartition]) -> None:
+        """See, on the next turn, who leads, and have the markers written there."""
         self._due.extend((sending, place) for place in places)
         if self._due and not self._is_flushing:
             self._is_flushing = True
@@ -214,7 +215,7 @@ class MarkerSender:
     def _try_again(self, sending: _Sending) -> None:
         sending.timer = None
         places, sending.again = sending.again, []
-        self._look_up(sending, places)
+        self.look_up(sending, places)
 
 
 class _Sending:
@@ -308,6 +309,12 @@ class _BrokerQueue:
             code = codes.get((sending.markers.producer_id, *place))
             # What was not answered may be written or not, and is written again.
             self._sender.on_result(sending, place, ErrorCode.NETWORK_EXCEPTION if code is None else named(code))
+        if response is None:
+            # It may hang for long, and others may lead by now. What has waited behind must not hang with it, share by
+            # share.
+            waiting, self.waiting = self.waiting, deque()
+            for sending, place in waiting:
+                self._sender.look_up(sending, (place,))
         self.ask()
 
     def close(self) -> None:
