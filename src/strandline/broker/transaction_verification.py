@@ -163,9 +163,7 @@ class _Coordinator:
         while self._waiting and len(self._asking) < CONNECTIONS_MAX:
             channel = self._channel()
             if channel is None:
-                waiting, self._waiting = self._waiting, deque()
-                for question in waiting:
-                    question.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                self._refuse_waiting(ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 return
             asked = self._next_questions()
             self._asking.append(channel)
@@ -210,6 +208,9 @@ class _Coordinator:
             code = ErrorCode.NETWORK_EXCEPTION if response is None else named(response.error_code)
             for question in asked.values():
                 question.refuse(code)
+            if response is None:
+                # It may hang for long, and another may coordinate by now. Whoever asks again finds that one.
+                self._refuse_waiting(code)
         else:
             answered = {result.transactional_id: result for result in response.results_by_transaction}
             for question in asked.values():
@@ -221,6 +222,11 @@ class _Coordinator:
                         codes[place] = named(partition.partition_error_code)
                 question.answer(codes)
         self._ask()
+
+    def _refuse_waiting(self, code: ErrorCode) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for question in waiting:
+            question.refuse(code)
 
     def close(self) -> None:
         for channel in [*self._idle, *self._asking]:
