@@ -37,11 +37,15 @@ def test_the_state_machine_answers_as_kafka(seed: int) -> None:
     assert converse(OnTheTable(), seed) == recorded()[str(seed)]
 
 
-def test_a_node_answers_as_kafka() -> None:
+@pytest.mark.parametrize(
+    "seeds",
+    [pytest.param(SEEDS[:2], id="two"), pytest.param(SEEDS[2:], id="the-others", marks=pytest.mark.slow)],
+)
+def test_a_node_answers_as_kafka(seeds: range) -> None:
     with strandline.embedded() as log:
         node = OverTheWire(log.port)
         try:
-            conversations = {seed: converse(node, seed) for seed in list(SEEDS)[:2]}
+            conversations = {seed: converse(node, seed) for seed in seeds}
         finally:
             node.close()
     theirs = recorded()
