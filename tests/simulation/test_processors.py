@@ -85,7 +85,7 @@ def test_a_zombie_commits_no_positions_in_its_transaction(protocol: str, speaks:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", [CLASSIC, pytest.param(CONSUMER, marks=pytest.mark.slow)])
 def test_positions_of_an_open_transaction_are_waited_for(protocol: str, seed: int) -> None:
     """Its member is gone from the group, and its transaction is not over: whoever comes next must not begin before."""
     with stage(seed, FOUR, outputs=(LEDGER, MIRROR), settings=QUICK) as play:
@@ -104,8 +104,9 @@ def test_positions_of_an_open_transaction_are_waited_for(protocol: str, seed: in
         play.until(lambda: committed(group) > before, "the group goes on", 40.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("protocol", [CLASSIC, pytest.param(CONSUMER, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_processor_dies_in_the_middle_and_another_takes_its_id(protocol: str, seed: int) -> None:
     with stage(seed, FOUR, outputs=(LEDGER, MIRROR), settings=QUICK) as play:
         play.work()

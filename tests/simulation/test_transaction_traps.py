@@ -21,6 +21,9 @@ from strandline.testing.sim_options import GROUP_SETTINGS, TopicOptions
 from strandline.testing.sim_transactional import NEW, OLD
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
+FIRST_NEW = [NEW, pytest.param(OLD, marks=pytest.mark.slow)]
+FIRST_COMMIT = [True, pytest.param(False, marks=pytest.mark.slow)]
+FIRST_ABORT = [False, pytest.param(True, marks=pytest.mark.slow)]
 LEDGER = TopicOptions("ledger", 1, 3, {"min.insync.replicas": "2", "internal.segment.bytes": "2000"})
 MIRROR = dataclasses.replace(LEDGER, name="mirror")
 SETTINGS = {"transaction.state.log.num.partitions": "1", "broker.session.timeout.ms": "3000"}
@@ -50,8 +53,8 @@ def cut(play: Play, one: SimNode, other: SimNode) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("late", [True, False], ids=["late commit", "late abort"])
-@pytest.mark.parametrize("next_commits", [True, False], ids=["then commit", "then abort"])
+@pytest.mark.parametrize("late", FIRST_COMMIT, ids=["late commit", "late abort"])
+@pytest.mark.parametrize("next_commits", FIRST_ABORT, ids=["then abort", "then commit"])
 def test_a_late_end_on_another_connection_ends_nothing(seed: int, late: bool, next_commits: bool) -> None:
     with story(seed) as play:
         producer = ByHand(play)
@@ -114,7 +117,7 @@ def test_an_end_that_is_asked_for_twice_happens_once(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("goes_on", [False, True], ids=["idle", "in the next transaction"])
+@pytest.mark.parametrize("goes_on", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["goes on", "idle"])
 def test_a_late_write_of_the_old_protocol_begins_nothing(seed: int, goes_on: bool) -> None:
     with story(seed) as play:
         producer = ByHand(play, speaks=OLD)
@@ -133,7 +136,7 @@ def test_a_late_write_of_the_old_protocol_begins_nothing(seed: int, goes_on: boo
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("goes_on", [False, True], ids=["idle", "in the next transaction"])
+@pytest.mark.parametrize("goes_on", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["goes on", "idle"])
 def test_a_late_write_of_the_new_protocol_is_fenced(seed: int, goes_on: bool) -> None:
     with story(seed) as play:
         producer = ByHand(play)
@@ -152,7 +155,7 @@ def test_a_late_write_of_the_new_protocol_is_fenced(seed: int, goes_on: bool) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("speaks", [OLD, NEW])
+@pytest.mark.parametrize("speaks", FIRST_NEW)
 def test_a_transaction_that_its_client_left_open_holds_readers_up_no_longer_than_its_timeout(
     seed: int, speaks: int
 ) -> None:
@@ -184,7 +187,7 @@ def test_a_transaction_that_its_client_left_open_holds_readers_up_no_longer_than
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("speaks", [OLD, NEW])
+@pytest.mark.parametrize("speaks", FIRST_NEW)
 def test_a_second_incarnation_locks_the_first_one_out(seed: int, speaks: int) -> None:
     with story(seed) as play:
         first = ByHand(play, speaks=speaks)
@@ -205,7 +208,7 @@ def test_a_second_incarnation_locks_the_first_one_out(seed: int, speaks: int) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("speaks", [OLD, NEW])
+@pytest.mark.parametrize("speaks", FIRST_NEW)
 def test_whatever_a_coordinator_has_said_its_successor_knows(seed: int, speaks: int) -> None:
     """All machines lose power right after each answer; who coordinates next has nothing but the log."""
     with story(seed, flush_mode="ack") as play:
@@ -235,7 +238,7 @@ def test_whatever_a_coordinator_has_said_its_successor_knows(seed: int, speaks: 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize("commits", FIRST_COMMIT, ids=["commit", "abort"])
 def test_no_marker_is_written_before_the_decision_is_committed(seed: int, commits: bool) -> None:
     """A follower of the coordinator is out of reach, and still counts: nothing is decided until it is given up."""
     with story(seed, replica_lag_time_max_ms="6000", broker_session_timeout_ms="9000") as play:
@@ -254,7 +257,7 @@ def test_no_marker_is_written_before_the_decision_is_committed(seed: int, commit
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize("commits", FIRST_COMMIT, ids=["commit", "abort"])
 def test_a_coordinator_that_is_replaced_while_it_decides(seed: int, commits: bool) -> None:
     """Whether its decision got through nobody knows; whoever comes next does, and says the same from then on."""
     with story(seed) as play:
@@ -286,7 +289,7 @@ def test_a_coordinator_that_is_replaced_while_it_decides(seed: int, commits: boo
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("speaks", [OLD, NEW])
+@pytest.mark.parametrize("speaks", FIRST_NEW)
 def test_a_producer_is_not_forgotten_inside_its_transaction(seed: int, speaks: int) -> None:
     expiry = {"producer_id_expiration_ms": "1500", "producer_id_expiration_check_interval_ms": "500"}
     with story(seed, **expiry) as play:
