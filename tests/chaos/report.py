@@ -86,6 +86,7 @@ class Outcome:
             "workers": dict(sum((each.workers for each in self.rounds), Counter())),
             "longest_stall_s": round(max((each.longest_stall_s for each in self.rounds), default=0.0), 1),
             "stalls": [stall for each in self.rounds for stall in each.stalls],
+            "worker_complaints": [words for each in self.rounds for words in each.worker_complaints],
             "anomalies": dict(sum((each.report.counts for each in self.rounds), Counter())),
             "producers_given_up": [error for each in self.rounds for error in each.fatal_errors],
             "groups_behind": [group for each in self.rounds for group in each.groups_behind],
@@ -150,7 +151,13 @@ def show(outcome: Outcome, result: dict[str, Any], console: Console) -> None:
         "loop_stalls",
     ):
         console.print(f"{name.replace('_', ' '):26} {result[name]:,}", highlight=False)
-    wrong = (*result["unexpected_exits"], *result["producers_given_up"], *result["groups_behind"], *result["stalls"])
+    wrong = (
+        *result["unexpected_exits"],
+        *result["producers_given_up"],
+        *result["groups_behind"],
+        *result["stalls"],
+        *result["worker_complaints"],
+    )
     for each in (*outcome.missing, *result["remarks"], *wrong):
         console.print(f"- {each}", style="yellow", markup=False)
     for line, count in outcome.complaints.most_common(COMPLAINTS_SHOWN):

@@ -72,6 +72,7 @@ class Round:
     transactions: Counter[str] = field(default_factory=Counter)
     workers: Counter[str] = field(default_factory=Counter)
     """How the lives of those who work in transactions ended."""
+    worker_complaints: list[str] = field(default_factory=list)
     longest_stall_s: float = 0.0
     """How long readers of what is committed were held up at one offset, faults not counted."""
     stalls: list[str] = field(default_factory=list)
@@ -85,7 +86,7 @@ class Round:
     @property
     def wrong(self) -> list[str]:
         """What is wrong beside what the checker found."""
-        return [*self.fatal_errors, *self.groups_behind, *self.stalls]
+        return [*self.fatal_errors, *self.groups_behind, *self.worker_complaints, *self.stalls]
 
     @property
     def is_clean(self) -> bool:
@@ -148,6 +149,7 @@ def play(
     played.workers = work.ends
     played.longest_stall_s, played.stalls = _stalls(work.stable, faults)
     played.stalls += hanging
+    played.worker_complaints = work.complaints
     played.seconds = time.monotonic() - began
     # The topic has been judged; deleting it under way is one more thing that must not disturb the next round.
     with contextlib.suppress(BrokerFailed, ServerRefused):
@@ -172,9 +174,13 @@ def _groups_behind(watchers: list[PositionWatcher], ops: list[Op]) -> list[str]:
 
 def _settle(recorder: Recorder, work: TransactionalWorkload) -> list[str]:
     """All transactions have ended and the positions stand: where that is not so, in words."""
-    hanging = work.stable.wait_stable(timeout_s=SETTLE_TIMEOUT_S)
-    work.record_final_positions(recorder, timeout_s=SETTLE_TIMEOUT_S)
-    return [hanging] if hanging else []
+    wrong = [work.stable.wait_stable(timeout_s=SETTLE_TIMEOUT_S)]
+    try:
+        work.record_final_positions(recorder, timeout_s=SETTLE_TIMEOUT_S)
+    except TimeoutError as reason:
+        # Nobody is told of positions that an open transaction may still move.
+        wrong.append(str(reason))
+    return [each for each in wrong if each]
 
 
 def _stalls(watcher: StableOffsetWatcher, faults: list[Inflicted]) -> tuple[float, list[str]]:

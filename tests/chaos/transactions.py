@@ -58,6 +58,7 @@ class WorkerProcess:
         self._process_number = recorder.new_process()
         self._group = wanted["group"]
         self._asked: dict[str, Any] | None = None
+        self._last_line: dict[str, Any] = {}
         self.ready = threading.Event()
         self.ended = threading.Event()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
@@ -85,18 +86,19 @@ class WorkerProcess:
         self._process.kill()
         self._join()
 
-    def leave(self) -> None:
-        """Leave in the ordinary way. RuntimeError if it had to be killed, or ended in disorder."""
+    def leave(self) -> str:
+        """Leave in the ordinary way; says what was wrong with that, if something was."""
         self.ask_to_leave()
         try:
-            self._process.wait(LEAVE_S_MAX)
+            code = self._process.wait(LEAVE_S_MAX)
+            words = f"ended with {code}" if code else ""
         except subprocess.TimeoutExpired:
             self._process.kill()
-        code = self._process.wait()
-        words = self._last_words()
+            words = f"did not leave within {LEAVE_S_MAX:g} s"
+        if words:
+            words = f"worker {self._process_number} {words}; it last said {self._last_line}; {self._last_words()}"
         self._join()
-        if code != 0:
-            raise RuntimeError(f"worker {self._process_number} ended with {code}: {words}")
+        return words
 
     def _join(self) -> None:
         self._process.wait()
@@ -121,6 +123,7 @@ class WorkerProcess:
         self.ended.set()
 
     def _hear(self, line: dict[str, Any]) -> None:
+        self._last_line = {name: line[name] for name in line.keys() & {"did", "at", "outcome", "error"}}
         match line["did"]:
             case "ready":
                 self.ready.set()
@@ -148,6 +151,8 @@ class Seat(ClientThread):
         self._wanted = dict(wanted)
         self._rng = rng
         self.ends: Counter[str] = Counter()
+        self.complaints: list[str] = []
+        """Of processes that did not leave as they should."""
 
     def work(self) -> None:
         worker = self._sit_down()
@@ -165,9 +170,13 @@ class Seat(ClientThread):
                 case "becomes a zombie" if not is_gone:
                     worker = self._be_haunted(worker)
                 case _:
-                    worker.leave()
+                    self._let_go(worker)
                     worker = self._sit_down()
-        worker.leave()
+        self._let_go(worker)
+
+    def _let_go(self, worker: WorkerProcess) -> None:
+        if complaint := worker.leave():
+            self.complaints.append(complaint)
 
     def _be_haunted(self, zombie: WorkerProcess) -> WorkerProcess:
         """Another one takes the id while this one sleeps, and is at work when it wakes up."""
@@ -178,7 +187,7 @@ class Seat(ClientThread):
         finally:
             zombie.resume()
         self._wait(zombie.ended, PAUSE_S)
-        zombie.leave()
+        self._let_go(zombie)
         return heir
 
     def _wait(self, event: threading.Event, seconds: float) -> bool:
@@ -258,6 +267,10 @@ class TransactionalWorkload:
     positions: PositionWatcher
     """Asked at the end; another one looks on, since what one process is told comes in order."""
     stable: StableOffsetWatcher
+
+    @property
+    def complaints(self) -> list[str]:
+        return [complaint for seat in self.seats for complaint in seat.complaints]
 
     @property
     def ends(self) -> Counter[str]:
