@@ -25,6 +25,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as Position
 from tests.chaos.groups import PROTOCOLS, PositionWatcher
+from tests.chaos.transformer import END_S_MAX
 
 from strandline.ids import TopicPartition
 from strandline.testing.client_threads import QUICK_RETRIES, ClientThread, ConsumerThread
@@ -42,7 +43,8 @@ LIFE_S = 40.0
 """How long a process has its seat, about: each change costs the group a rebalance, and it has to come to work."""
 PAUSE_S = 8.0
 """Longer than the session of a group's member."""
-LEAVE_S_MAX = 120.0
+LEAVE_S_MAX = 2 * END_S_MAX + 60.0
+"""A worker that is told to leave first ends its transaction, and may have to ask for that, and then for its abort."""
 
 TRANSACTION_SETTINGS = {
     "transaction.state.log.num.partitions": "5",
