@@ -73,7 +73,9 @@ def inner_entity(hint: Any) -> Any:
     return found[0] if found else None
 
 
-OUR_OWN = {f"{name}{kind}" for name in ("GroupHistory", "GroupLag", "TransactionProgress") for kind in ("Request", "Response")}
+OUR_OWN = {
+    f"{name}{kind}" for name in ("GroupHistory", "GroupLag", "TransactionProgress") for kind in ("Request", "Response")
+}
 """Kafka has nothing of the kind."""
 
 
