@@ -95,7 +95,7 @@ VARIANTS = {
         Variant("librdkafka consumer", "librdkafka", "consumer", "uniform", True, _python("confluent_member")),
         Variant("java range", "java", "classic", "range", False, _java),
         Variant("java cooperative", "java", "classic", "cooperative-sticky", True, _java),
-        Variant("java consumer", "java", "consumer", "range", True, _java),
+        Variant("java consumer", "java", "consumer", "uniform", True, _java),
         Variant("kafka-python range", "kafka-python", "classic", "range", False, _python("kafka_python_member")),
         Variant(
             "kafka-python cooperative",
