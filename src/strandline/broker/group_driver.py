@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from strandline.broker.group_log import GroupLog
 from strandline.broker.group_topics import TopicsOfNode, overrides_of_node
-from strandline.broker.hosted_shard import HostedShard, InternalPartition, OnCommitted, waiting_of
+from strandline.broker.hosted_shard import HostedShard, InternalPartition, OnCommitted
+from strandline.broker.hosted_shards import HostedShards
 from strandline.broker_settings import BrokerSettings
-from strandline.coordinators.events import Request, TopicDeleted, TopicsChanged, TransactionEnded
+from strandline.coordinators.events import TopicDeleted, TopicsChanged, TransactionEnded
 from strandline.coordinators.group_config import ConsumerSettings, GroupConfig, MigrationPolicy, Overrides, no_overrides
 from strandline.coordinators.group_history import GroupHistory
 from strandline.coordinators.group_shard import GroupShard
@@ -22,7 +23,6 @@ from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partiti
 from strandline.coordinators.plain_commit import PlainCommit
 from strandline.coordinators.replay import replay
 from strandline.coordinators.topics import FixedTopics, Topics
-from strandline.errors import ErrorCode
 from strandline.handlers.auto_creation import create_missing
 from strandline.runtime import Runtime
 
@@ -84,17 +84,18 @@ class OffsetsTopic(Protocol):
         """Have the topic created if it does not exist; returns at once."""
 
 
-class GroupDriver:
+class GroupDriver(HostedShards[GroupShard]):
+    _topic: OffsetsTopic
+
     def __init__(
         self, runtime: Runtime, config: GroupConfig, topic: OffsetsTopic, topics: Topics | None = None
     ) -> None:
+        super().__init__()
         self._runtime = runtime
         self._config = config
         self._topic = topic
         self._topics = FixedTopics() if topics is None else topics
         self._group_log = GroupLog(runtime)
-        self._hosted: dict[int, HostedShard[GroupShard]] = {}
-        self._closed = False
         self.plain_commits: dict[tuple[int, bytes], PlainCommit] = {}
         """By version and the bytes before the offset: what `handlers.plain_commits` remembers."""
 
@@ -115,54 +116,6 @@ class GroupDriver:
 
     def ensure_topic(self) -> None:
         self._topic.create()
-
-    def submit(self, group_id: str, event: Request) -> None:
-        """Hand a request to the group's shard; its token, a `Waiting`, is answered or refused exactly once."""
-        self.submit_to(self.partition_index(group_id), event)
-
-    def submit_to(self, index: int, event: Request) -> None:
-        """As `submit`, where the shard is known."""
-        hosted = self._hosted.get(index) or (None if self._closed else self._host(index))
-        if hosted is None:
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if self._closed else ErrorCode.NOT_COORDINATOR
-            waiting_of(event.token).refuse(code)
-        elif hosted.is_loading:
-            waiting_of(event.token).refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        else:
-            hosted.submit(event)
-
-    def hosted_shard(self, group_id: str) -> HostedShard[GroupShard] | None:
-        """The shard of the group, if it is hosted here; it may be loading still."""
-        return self._hosted.get(self.partition_index(group_id))
-
-    def led_indexes(self) -> list[int]:
-        """The partitions whose groups this node coordinates."""
-        if self._closed:
-            return []
-        return [index for index in range(self._topic.partition_count()) if self._topic.partition(index) is not None]
-
-    def when_loaded(self, index: int, then: Callable[[GroupShard | None], object]) -> None:
-        """Call `then` with the shard, to look at and not to touch, now or when it is loaded; None if it is not led."""
-        hosted = self._hosted.get(index) or (None if self._closed else self._host(index))
-        if hosted is None:
-            then(None)
-        else:
-            hosted.when_loaded(lambda is_loaded: then(hosted.shard if is_loaded else None))
-
-    def shard_of(self, group_id: str) -> GroupShard | None:
-        """The loaded shard that holds the group, to look at and not to touch."""
-        hosted = self.hosted_shard(group_id)
-        return None if hosted is None or hosted.is_loading else hosted.shard
-
-    def load(self, index: int) -> bool:
-        """Begin to load a shard, as if somebody had asked for one of its groups; False if that has happened before."""
-        if self._closed or index in self._hosted:
-            return False
-        return self._host(index) is not None
-
-    def loaded_shards(self) -> list[GroupShard]:
-        """All that are loaded, to look at and not to touch."""
-        return [hosted.shard for hosted in self._hosted.values() if not hosted.is_loading]
 
     def on_topic_deleted(self, name: str) -> None:
         """Let go of a deleted topic's offsets. A shard that is not loaded keeps them; the topic id makes them void."""
@@ -190,18 +143,6 @@ class GroupDriver:
             append(on_committed)
         else:
             hosted.append_marker(ended, append, on_committed)
-
-    def stop_leading(self, index: int) -> None:
-        """Another node coordinates these groups now; whoever waits here has to find it."""
-        hosted = self._hosted.get(index)
-        if hosted is not None:
-            hosted.close(ErrorCode.NOT_COORDINATOR)
-
-    def close(self) -> None:
-        self._closed = True
-        for hosted in list(self._hosted.values()):
-            hosted.flush_all()
-            hosted.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, keep_held=True)
 
     def _host(self, index: int) -> HostedShard[GroupShard] | None:
         partition = self._topic.partition(index)

@@ -201,11 +201,7 @@ class HostedShard(Generic[ShardT]):
             case Reply(token=token, response=response):
                 self._reply(token, response)
             case Append(records=records):
-                if not self._unwritten:
-                    self._append_number += 1
-                    if not self._writing:
-                        # Else the next share of what is being written is due, and this comes behind.
-                        self._runtime.call_soon(self.flush)
+                self._number_append()
                 self._unwritten.extend(records)
             case AppendTransactional() | AppendWhole():
                 self._write_apart(effect)
@@ -218,12 +214,18 @@ class HostedShard(Generic[ShardT]):
             case _:
                 self._hold(self._on_effect, effect)
 
+    def _number_append(self) -> None:
+        """What is asked for next is written under the present number: a new one if nothing is under it yet."""
+        if not self._unwritten:
+            self._append_number += 1
+            if not self._writing:
+                # Else the next share of what is being written is due, and this comes behind.
+                self._runtime.call_soon(self.flush)
+
     def _write_apart(self, effect: AppendTransactional | AppendWhole) -> None:
         """In a batch that holds nothing else."""
         self._seal()
-        self._append_number += 1
-        if not self._writing:
-            self._runtime.call_soon(self.flush)
+        self._number_append()
         self._writing.append((self._append_number, effect))
 
     # ---- the short way
@@ -238,10 +240,7 @@ class HostedShard(Generic[ShardT]):
 
     def append_plain(self, record: Record, waiting: Waiting, response: Any) -> None:
         """As the effects `Append` and `Reply` of one event: write the record, and answer when it is committed."""
-        if not self._unwritten:
-            self._append_number += 1
-            if not self._writing:
-                self._runtime.call_soon(self.flush)
+        self._number_append()
         self._unwritten.append(record)
         self._held.append((self._append_number, waiting, response))
 
@@ -249,16 +248,14 @@ class HostedShard(Generic[ShardT]):
 
     def _reply(self, token: Token, response: Any) -> None:
         del self._parked[token]
-        if self._append_number == self._committed_number:
-            waiting_of(token).answer(response)
-        else:
-            self._held.append((self._append_number, waiting_of(token), response))
+        self._hold(waiting_of(token), response)
 
-    def _hold(self, deferred: _Deferred, effect: Any) -> None:
+    def _hold(self, waiting: Waiting | _Deferred, response: Any) -> None:
+        """Answer when all that was asked for before is committed."""
         if self._append_number == self._committed_number:
-            deferred.answer(effect)
+            waiting.answer(response)
         else:
-            self._held.append((self._append_number, deferred, effect))
+            self._held.append((self._append_number, waiting, response))
 
     def flush(self) -> None:
         """Append what the shard asked for since the last turn of the loop."""

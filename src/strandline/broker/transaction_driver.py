@@ -13,7 +13,8 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from strandline.broker.hosted_shard import HostedShard, InternalPartition, waiting_of
+from strandline.broker.hosted_shard import HostedShard, InternalPartition
+from strandline.broker.hosted_shards import HostedShards
 from strandline.broker.marker_sender import MarkerSender, WaitingMarker
 from strandline.broker.transaction_verification import OnVerified, Place, TransactionVerification
 from strandline.broker_settings import BrokerSettings
@@ -107,7 +108,8 @@ class Markers(Protocol):
     def close(self) -> None: ...
 
 
-class TransactionDriver:
+class TransactionDriver(HostedShards[TransactionShard]):
+    _topic: TransactionTopic
     verification: TransactionVerification
 
     def __init__(
@@ -119,15 +121,14 @@ class TransactionDriver:
         next_producer_id: Callable[[Callable[[int, BaseException | None], object]], object],
         markers: Markers,
     ) -> None:
+        super().__init__()
         self._runtime = runtime
         self._topic = topic
         self._config = transaction_config(settings, transaction_version=topic.transaction_version())
         self._next_producer_id = next_producer_id
         self._markers = markers
-        self._hosted: dict[int, Hosted] = {}
         self._failures: dict[int, int] = {}
         """How often in a row a shard was closed before it was loaded."""
-        self._closed = False
 
     def configure(self, settings: BrokerSettings) -> None:
         """Obey the settings of the node as they are now."""
@@ -150,21 +151,9 @@ class TransactionDriver:
         """The partition whose leader coordinates the id; FindCoordinator answers with that leader."""
         return partition_of_key(transactional_id, partition_count=self._topic.partition_count())
 
-    def submit(self, transactional_id: str, event: Request) -> None:
-        """Hand a request to the id's shard; its token, a `Waiting`, is answered or refused exactly once."""
-        self.submit_to(self.partition_index(transactional_id), event)
-
     def submit_to(self, index: int, event: Request) -> None:
-        """As `submit`, where the shard is known."""
-        hosted = self._hosted.get(index) or (None if self._closed else self._host(index))
-        if hosted is None:
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if self._closed else ErrorCode.NOT_COORDINATOR
-            waiting_of(event.token).refuse(code)
-        elif hosted.is_loading:
-            waiting_of(event.token).refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        else:
-            self._obey_level()
-            hosted.submit(event)
+        self._obey_level()
+        super().submit_to(index, event)
 
     def verify(
         self,
@@ -181,25 +170,6 @@ class TransactionDriver:
 
     # ---- looking
 
-    def led_indexes(self) -> list[int]:
-        """The partitions whose transactions this node coordinates."""
-        if self._closed:
-            return []
-        return [index for index in range(self._topic.partition_count()) if self._topic.partition(index) is not None]
-
-    def when_loaded(self, index: int, then: Callable[[TransactionShard | None], object]) -> None:
-        """Call `then` with the shard, to look at and not to touch, now or when it is loaded; None if it is not led."""
-        hosted = self._hosted.get(index) or (None if self._closed else self._host(index))
-        if hosted is None:
-            then(None)
-        else:
-            hosted.when_loaded(lambda is_loaded: then(hosted.shard if is_loaded else None))
-
-    def shard_of(self, transactional_id: str) -> TransactionShard | None:
-        """The shard of the id, to look at and not to touch, if it is loaded here."""
-        hosted = self._hosted.get(self.partition_index(transactional_id))
-        return None if hosted is None or hosted.is_loading else hosted.shard
-
     def waiting_markers(self, transactional_id: str, *, count_max: int) -> list[WaitingMarker]:
         """Markers of its decided transaction that are not written yet."""
         return self._markers.waiting(self.partition_index(transactional_id), transactional_id, count_max=count_max)
@@ -208,10 +178,6 @@ class TransactionDriver:
     def waiting_markers_count(self) -> int:
         """Of all transactions."""
         return self._markers.pending_count
-
-    def loaded_shards(self) -> list[TransactionShard]:
-        """All that are loaded, to look at and not to touch."""
-        return [hosted.shard for hosted in self._hosted.values() if not hosted.is_loading]
 
     def ids_of(self, index: int) -> tuple[str, ...]:
         """The transactional ids that a shard knows; none if it is not loaded here."""
@@ -224,12 +190,6 @@ class TransactionDriver:
         return any(hosted.is_loading for hosted in self._hosted.values())
 
     # ---- leading
-
-    def load(self, index: int) -> bool:
-        """Begin to load a shard; False if that has happened before, or if it is not led here."""
-        if self._closed or index in self._hosted:
-            return False
-        return self._host(index) is not None
 
     def load_led(self) -> None:
         """Load all that are led here, one in each turn of the loop."""
@@ -246,17 +206,8 @@ class TransactionDriver:
         self.stop_leading(index)
         self.load(index)
 
-    def stop_leading(self, index: int) -> None:
-        """Another node coordinates these transactions now; whoever waits here has to find it."""
-        hosted = self._hosted.get(index)
-        if hosted is not None:
-            hosted.close(ErrorCode.NOT_COORDINATOR)
-
     def close(self) -> None:
-        self._closed = True
-        for hosted in list(self._hosted.values()):
-            hosted.flush_all()
-            hosted.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, keep_held=True)
+        super().close()
         self._markers.close()
         self.verification.close()
 
