@@ -35,6 +35,8 @@ END_S_MAX = 90.0
 """How long the end of a transaction is asked for, before its outcome is given up as unknown."""
 ABORT_SHARE = 0.1
 HANG_SHARE = 0.01
+ABORTED_FOR_CERTAIN = 2
+"""Which transaction of a worker is aborted whatever the dice say, so that a short run has had some."""
 
 Place = tuple[str, int]
 
@@ -49,6 +51,7 @@ class Worker:
         self._stopping = stopping
         self._rng = random.Random(wanted["seed"])
         self._sent = 0
+        self._ended = 0
         self._sends: list[list[Any]] = []
         self._records: list[Message] = []
         """What was polled and is not in a transaction yet."""
@@ -130,8 +133,15 @@ class Worker:
         except KafkaException as failure:
             self._abort(taken, failure.args[0])
             return
+        except SystemError as failure:
+            # How the client says that a callback was run after it had failed for good: the failure is the cause.
+            if not isinstance(failure.__cause__, KafkaException):
+                raise
+            self._abort(taken, failure.__cause__.args[0])
+            return
         fate = self._rng.random()
-        if fate < ABORT_SHARE:
+        self._ended += 1
+        if fate < ABORT_SHARE or self._ended == ABORTED_FOR_CERTAIN:
             self._abort(taken, None)
             return
         if fate < ABORT_SHARE + HANG_SHARE:
