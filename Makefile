@@ -18,7 +18,7 @@ SCAN := src/strandline/codec/columns/_scan
 $(READY): pyproject.toml hatch_build.py $(SCAN).py $(SCAN).pxd
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[spark]' --group dev
 	@# An editable install compiles nothing by itself, and a node should start in a fraction of a second.
 	$(BIN)/python -m compileall -q src
 	@touch $(READY)

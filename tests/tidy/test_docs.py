@@ -66,6 +66,7 @@ def test_every_dependency_has_its_reason() -> None:
     page = (ROOT / "docs" / "decisions" / "0001-dependencies.md").read_text()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+    wanted += [each for extra in project["project"]["optional-dependencies"].values() for each in extra]
     wanted += [each for group in project["dependency-groups"].values() for each in group]
     named = [re.split(r"[^a-zA-Z0-9_-]", each)[0] for each in wanted]
     missing = [name for name in named if f"`{name}`" not in page]

@@ -44,6 +44,8 @@ MAY_IMPORT = {
     | BASE,
     # The simulation runs whole nodes on a loop, a network and disks of its own.
     "testing": {"codec", "log", "partition", "quorum", "broker"} | BASE,
+    # A client like any other, with the project's one decoder.
+    "spark": {"codec"} | BASE,
     # Tools are clients: they speak the Kafka protocol. Only the commands that run a node know one, and `log dump`
     # reads files.
     "cli": {"codec", "log", "broker", "testing", "coordinators", "quorum", "lag"} | BASE,
@@ -126,8 +128,8 @@ def test_pure_packages_are_pure(package: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_only_the_broker_and_the_tests_tools_open_sockets() -> None:
-    allowed = {"broker", "testing", "cli"}
+def test_only_the_broker_and_clients_open_sockets() -> None:
+    allowed = {"broker", "testing", "cli", "spark"}
     wrong = [
         f"{path.relative_to(SOURCE)}:{line}"
         for path in SOURCE.rglob("*.py")

@@ -1,0 +1,31 @@
+"""Spark in and out: everything that transforms data runs on Spark through PySpark.
+
+`session` starts Spark without a hand (Java, Python, logs) here or on a cluster, and `shipping` brings our code to the
+cluster's executors. `source` and `sink` are the format "strandline" of `spark.read` and `df.write`; Spark finds them by
+the package `pyspark_strandline`. `explain` turns Spark's failures into a sentence, `terminal` shows what a query does.
+Nothing here is imported by the log itself: it needs `pip install 'strandline[spark]'`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from strandline.spark.explain import SparkFailed
+    from strandline.spark.session import session
+
+__all__ = ["SparkFailed", "session"]
+
+_HOMES = {
+    "SparkFailed": "strandline.spark.explain",
+    "session": "strandline.spark.session",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load what is asked for when it is asked for: Spark's workers import this package once per process."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)
