@@ -16,17 +16,16 @@ from typing import Any, TypeVar
 from strandline._version import __version__
 from strandline.cli.client import Cluster, host_and_port
 from strandline.cli.failures import CommandFailed, cannot_reach
-from strandline.codec.message import Message, decode, decode_exact, encode
+from strandline.codec.message import Message
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse
-from strandline.codec.messages.response_header import ResponseHeader
+from strandline.codec.request_frame import read_answer, request_frame
 from strandline.errors import ErrorCode, MalformedMessage
 
 # A broker that claims more is broken or no broker at all; its claim must not fill the memory of a person's machine.
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
 
 _CLIENT_ID = "strandline-cli"
-_API_VERSIONS = 18
 _UNSUPPORTED_VERSION = 35
 
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -89,31 +88,16 @@ class Conversation:
 
     def _exchange(self, request: Message, version: int, response_class: type[ResponseT]) -> ResponseT:
         self._correlation_id += 1
-        flexible = version >= request.FLEXIBLE_FROM
-        client_id = _CLIENT_ID.encode()
-        head = struct.pack(">hhih", request.API_KEY, version, self._correlation_id, len(client_id)) + client_id
-        body = head + (b"\0" if flexible else b"") + encode(request, version)
+        frame = request_frame(request, version, correlation_id=self._correlation_id, client_id=_CLIENT_ID.encode())
         try:
-            self._socket.sendall(struct.pack(">i", len(body)) + body)
+            self._socket.sendall(frame)
             answer = self._read_exactly(self._answer_size())
         except OSError as error:
             raise cannot_reach(self._address, (error.strerror or str(error)).lower()) from None
         try:
-            return self._decoded(answer, request.API_KEY, version, flexible, response_class)
+            return read_answer(answer, request, version, response_class)
         except MalformedMessage as error:
             raise CommandFailed(f"{self._address} sent an answer that is none: {error}") from None
-
-    def _decoded(
-        self, answer: bytes, api_key: int, version: int, flexible: bool, response_class: type[ResponseT]
-    ) -> ResponseT:
-        # ApiVersions is answered with the oldest header, because the client does not know yet what the broker speaks;
-        # a version that the broker does not know is answered in version 0.
-        header_at = 4
-        if flexible and api_key != _API_VERSIONS:
-            _, header_at = decode(ResponseHeader, 1, answer)
-        if api_key == _API_VERSIONS and struct.unpack_from(">h", answer, 4)[0] == _UNSUPPORTED_VERSION:
-            version = 0
-        return decode_exact(response_class, version, answer, header_at)
 
     def _answer_size(self) -> int:
         size: int = struct.unpack(">i", self._read_exactly(4))[0]

@@ -1,0 +1,291 @@
+"""A blocking client for any cluster that speaks the Kafka protocol: who leads what, where logs begin and end.
+
+librdkafka makes an object of every record; this client hands out whole batches, for the project's one decoder. It is
+made for readers in Spark's workers: no threads, one connection to each broker, and whatever a cluster does meanwhile
+(leaders move, brokers restart, topics appear) is tried again until a deadline, after which a sentence says what was
+last heard. Known gap: listeners that want TLS or a password cannot be reached; options that ask for them are refused.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+from uuid import UUID
+
+from strandline.codec.message import Message
+from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
+from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from strandline.codec.messages.metadata_response import MetadataResponse
+from strandline.errors import Disconnected, ErrorCode, TimedOut, UnsupportedVersion, named
+from strandline.ids import ZERO_UUID, TopicPartition
+from strandline.spark.explain import SparkFailed
+from strandline.spark.raw_connection import RawConnection
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
+PAUSE_S_MAX: Final = 0.5
+"""Between two attempts; the first ones come sooner."""
+_PAUSE_S: Final = 0.02
+
+PASSING: Final = frozenset(
+    (
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    )
+)
+"""What a cluster answers while it changes: asked again, of whoever leads by then."""
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+T = TypeVar("T")
+
+
+class ClusterFailed(SparkFailed):
+    """The cluster could not be reached, or did not answer as one does, until the time was over."""
+
+
+class TopicMissing(SparkFailed):
+    """A topic or partition that was asked for is not there."""
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    bootstrap: str
+    client_id: str = "strandline-spark"
+    request_timeout_s: float = 30.0
+    api_timeout_s: float = 60.0
+    """For one question, all attempts together."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    name: str
+    topic_id: UUID
+    is_internal: bool
+    leaders: Mapping[int, int]
+    """The broker that leads each partition, -1 for none."""
+
+
+class RawClient:
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self._bootstrap = [host_and_port(server) for server in settings.bootstrap.split(",") if server.strip()]
+        if not self._bootstrap:
+            raise SparkFailed("kafka.bootstrap.servers names no broker: say host:port")
+        self._addresses: dict[int, tuple[str, int]] = {}
+        self._connections: dict[tuple[str, int], RawConnection] = {}
+        self._topics: dict[str, Topic] = {}
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # Requests
+
+    def ask_any(self, request: Message, response_class: type[ResponseT]) -> ResponseT:
+        """The answer of the first broker that gives one: those that are known, then the bootstrap servers."""
+        failure: Disconnected | TimedOut | None = None
+        known = [*self._connections, *self._addresses.values(), *self._bootstrap]
+        for address in dict.fromkeys(known):
+            try:
+                return self.ask_at(address, request, response_class)
+            except (Disconnected, TimedOut) as error:
+                failure = error
+        assert failure is not None, "there is a bootstrap server"
+        raise failure
+
+    def ask_broker(self, node_id: int, request: Message, response_class: type[ResponseT]) -> ResponseT:
+        return self.ask_at(self.address_of(node_id), request, response_class)
+
+    def ask_at(self, address: tuple[str, int], request: Message, response_class: type[ResponseT]) -> ResponseT:
+        try:
+            return self.connection(address).ask(request, response_class)
+        except BaseException as error:
+            if not isinstance(error, UnsupportedVersion):
+                self.drop(address)
+            raise
+
+    def address_of(self, node_id: int) -> tuple[str, int]:
+        address = self._addresses.get(node_id)
+        if address is None:
+            raise Disconnected(f"broker {node_id} is not known" if node_id >= 0 else "there is no leader")
+        return address
+
+    def connection(self, address: tuple[str, int]) -> RawConnection:
+        connection = self._connections.get(address)
+        if connection is not None and connection.is_waiting:
+            # Somebody went away before the answer came; it would be taken for the next one.
+            self.drop(address)
+            connection = None
+        if connection is None:
+            connection = self._connections[address] = RawConnection(
+                *address, client_id=self.settings.client_id, timeout_s=self.settings.request_timeout_s
+            )
+        return connection
+
+    def drop(self, address: tuple[str, int]) -> None:
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
+
+    def retried(self, what: str, attempt: Callable[[], T | None]) -> T:
+        """What `attempt` returns as soon as it is not None; its failures, and None, are tried again until the deadline.
+
+        Nothing is tried again that a broker refused for good: `attempt` raises SparkFailed then.
+        """
+        deadline = time.monotonic() + self.settings.api_timeout_s
+        pause_s = _PAUSE_S
+        while True:
+            try:
+                answer = attempt()
+                if answer is not None:
+                    return answer
+                heard = "the cluster is not ready"
+            except (Disconnected, TimedOut) as error:
+                heard = str(error)
+            except UnsupportedVersion as error:
+                raise ClusterFailed(f"cannot {what}: {error}") from error
+            if time.monotonic() + pause_s > deadline:
+                raise ClusterFailed(
+                    f"cannot {what} within {self.settings.api_timeout_s:g} s: {heard} "
+                    f"(kafka.bootstrap.servers is {self.settings.bootstrap})"
+                )
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    # Topics
+
+    def topics(self, names: Sequence[str] | None) -> dict[str, Topic]:
+        """The topics of those names that exist, or all of them."""
+        asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+        answer = self.retried("read the cluster's topics", lambda: self._try_topics(request))
+        return {topic.name: topic for topic in answer}
+
+    def topic(self, name: str) -> Topic | None:
+        return self.topics([name]).get(name)
+
+    def leader_of(self, partition: TopicPartition) -> tuple[int, UUID]:
+        """The leader as last heard, and the topic's id; asked for when it is not known."""
+        topic = self._topics.get(partition.topic) or self.topic(partition.topic)
+        if topic is None or partition.partition not in topic.leaders:
+            raise TopicMissing(f"partition {partition} does not exist, or no longer")
+        return topic.leaders[partition.partition], topic.topic_id
+
+    def forget(self, topic: str) -> None:
+        """Who leads its partitions is asked anew."""
+        self._topics.pop(topic, None)
+
+    def _try_topics(self, request: MetadataRequest) -> list[Topic] | None:
+        answer = self.ask_any(request, MetadataResponse)
+        if answer.brokers:
+            self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        found = []
+        for told in answer.topics:
+            code = named(told.error_code)
+            name = told.name or ""
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._topics.pop(name, None)
+                continue
+            if code in PASSING:
+                return None
+            if code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+                raise TopicMissing(f"{name!r} cannot be the name of a topic")
+            if code:
+                raise ClusterFailed(f"topic {name} cannot be read: {code.name}")
+            leaders = {each.partition_index: each.leader_id for each in told.partitions}
+            topic = Topic(name, told.topic_id, told.is_internal, dict(sorted(leaders.items())))
+            self._topics[name] = topic
+            found.append(topic)
+        return found
+
+    # Offsets
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, isolation_level: int = READ_COMMITTED
+    ) -> dict[TopicPartition, int]:
+        """The offset for each timestamp or LATEST or EARLIEST; -1 where no record is that late.
+
+        With READ_COMMITTED the latest offset is the last stable one.
+        """
+        found: dict[TopicPartition, int] = {}
+
+        def attempt() -> dict[TopicPartition, int] | None:
+            by_leader: dict[int, list[TopicPartition]] = {}
+            for partition in wanted:
+                if partition not in found:
+                    by_leader.setdefault(self.leader_of(partition)[0], []).append(partition)
+            try:
+                for leader, partitions in by_leader.items():
+                    asked = {partition: wanted[partition] for partition in partitions}
+                    found.update(self._list_at(leader, asked, isolation_level))
+            except (Disconnected, TimedOut):
+                self._forget_all(wanted)
+                raise
+            if len(found) < len(wanted):
+                self._forget_all(partition for partition in wanted if partition not in found)
+                return None
+            return found
+
+        return self.retried("read offsets", attempt)
+
+    def _forget_all(self, partitions: Iterable[TopicPartition]) -> None:
+        for topic in dict.fromkeys(partition.topic for partition in partitions):
+            self.forget(topic)
+
+    def _list_at(
+        self, leader: int, wanted: Mapping[TopicPartition, int], isolation_level: int
+    ) -> dict[TopicPartition, int]:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for (topic, index), timestamp in wanted.items():
+            asked = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+            topics.setdefault(topic, ListOffsetsTopic(name=topic)).partitions.append(asked)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=isolation_level,
+            topics=list(topics.values()),
+            timeout_ms=int(self.settings.request_timeout_s * 1000),
+        )
+        answer = self.ask_broker(leader, request, ListOffsetsResponse)
+        found = {}
+        for topic_told in answer.topics:
+            for told in topic_told.partitions:
+                partition = TopicPartition(topic_told.name, told.partition_index)
+                code = named(told.error_code)
+                if code == ErrorCode.NONE:
+                    found[partition] = told.offset
+                elif code not in PASSING:
+                    raise ClusterFailed(f"the offsets of {partition} cannot be read: {code.name}")
+        return found
+
+
+def host_and_port(server: str) -> tuple[str, int]:
+    """`host:port`, with brackets around an IPv6 address; a protocol in front, as Kafka allows, is left out."""
+    host, separator, port = server.strip().rpartition("://")[2].rpartition(":")
+    if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise SparkFailed(f"{server.strip()!r} in kafka.bootstrap.servers is no broker: say host:port")
+    return host.strip("[]"), int(port)
+
+
+def has_id(topic_id: UUID) -> bool:
+    """Brokers below version 2.8, and Metadata below version 10, tell none."""
+    return topic_id != ZERO_UUID

@@ -1,0 +1,144 @@
+"""One plain connection to any broker that speaks the Kafka protocol: a request out, its answer in, nothing between.
+
+An answer is read into one buffer that is kept for the next, so a reader of megabytes asks for no memory each time; what
+`receive` returns is a view of it and holds until the next call. A request may be sent before the last answer was used
+(`send`, then `receive`), so that the broker works while we decode. Every wait has a deadline. After an error the
+connection is of no use: what an answer belongs to could no longer be told.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from typing import Final, TypeVar
+
+from strandline._version import __version__
+from strandline.codec.message import Message
+from strandline.codec.messages.api_versions_request import ApiVersionsRequest
+from strandline.codec.messages.api_versions_response import ApiVersionsResponse
+from strandline.codec.request_frame import correlation_id_of, read_answer, request_frame
+from strandline.errors import Disconnected, ErrorCode, MalformedMessage, TimedOut, UnsupportedVersion
+
+ANSWER_BYTES_MAX: Final = 512 * 1024 * 1024
+"""A broker that claims more is broken, or no broker at all."""
+
+BUFFER_BYTES_KEPT_MAX: Final = 16 * 1024 * 1024
+"""A buffer that one giant batch made larger than this is not kept."""
+
+_BUFFER_BYTES: Final = 64 * 1024
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+
+class RawConnection:
+    def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
+        self.address = f"{host}:{port}"
+        self.timeout_s = timeout_s
+        self._client_id = client_id.encode()
+        self._correlation_id = 0
+        self._waiting: tuple[Message, int] | None = None
+        self._buffer = bytearray(_BUFFER_BYTES)
+        try:
+            self._socket = socket.create_connection((host, port), timeout_s)
+        except OSError as error:
+            raise Disconnected(f"{self.address} cannot be reached: {_reason(error)}") from error
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.versions = self._ask_versions()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request was sent whose answer nobody has taken."""
+        return self._waiting is not None
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def version_for(self, request_class: type[Message], *, version_max: int | None = None) -> int:
+        """The newest version that both sides know; UnsupportedVersion if there is none."""
+        low, high = self.versions.get(request_class.API_KEY, (1, 0))
+        version = min(high, request_class.VERSION_MAX if version_max is None else version_max)
+        if version < max(low, request_class.VERSION_MIN):
+            name = request_class.__name__.removesuffix("Request")
+            raise UnsupportedVersion(f"{self.address} has no version of {name} that we speak")
+        return version
+
+    def ask(self, request: Message, response_class: type[ResponseT], *, version_max: int | None = None) -> ResponseT:
+        version = self.version_for(type(request), version_max=version_max)
+        self.send(request, version)
+        return self.receive_message(response_class)
+
+    def send(self, request: Message, version: int) -> None:
+        assert self._waiting is None, "one request at a time"
+        self._correlation_id += 1
+        frame = request_frame(request, version, correlation_id=self._correlation_id, client_id=self._client_id)
+        self._waiting = (request, version)
+        try:
+            self._socket.settimeout(self.timeout_s)
+            self._socket.sendall(frame)
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def receive_message(self, response_class: type[ResponseT], *, wait_s: float = 0.0) -> ResponseT:
+        """The answer to what was sent; `wait_s` more than the usual time for a broker that was told to wait."""
+        assert self._waiting is not None, "nothing was asked"
+        request, version = self._waiting
+        answer = self._receive(self.timeout_s + wait_s)
+        self._waiting = None
+        try:
+            if correlation_id_of(answer) != self._correlation_id:
+                raise MalformedMessage("the answer to another request")
+            return read_answer(answer, request, version, response_class)
+        except MalformedMessage as error:
+            raise Disconnected(f"{self.address} sent an answer that is none: {error}") from error
+
+    def _receive(self, timeout_s: float) -> memoryview:
+        deadline = time.monotonic() + timeout_s
+        size_bytes = struct.Struct(">i").unpack(self._read(4, deadline))[0]
+        if not 4 <= size_bytes <= ANSWER_BYTES_MAX:
+            raise Disconnected(
+                f"{self.address} does not speak the Kafka protocol without TLS: is this the port of another service?"
+            )
+        return self._read(size_bytes, deadline)
+
+    def _read(self, size_bytes: int, deadline: float) -> memoryview:
+        if size_bytes > len(self._buffer) or len(self._buffer) > BUFFER_BYTES_KEPT_MAX:
+            self._buffer = bytearray(max(size_bytes, _BUFFER_BYTES))
+        view = memoryview(self._buffer)[:size_bytes]
+        at = 0
+        try:
+            while at < size_bytes:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise TimeoutError
+                self._socket.settimeout(left_s)
+                received = self._socket.recv_into(view[at:])
+                if not received:
+                    raise ConnectionResetError(0, "the connection was closed")
+                at += received
+        except OSError as error:
+            raise self._lost(error) from error
+        return view
+
+    def _lost(self, error: OSError) -> Disconnected | TimedOut:
+        if isinstance(error, TimeoutError):
+            return TimedOut(f"{self.address} did not answer within {self.timeout_s:g} s")
+        return Disconnected(f"{self.address} was lost: {_reason(error)}")
+
+    def _ask_versions(self) -> dict[int, tuple[int, int]]:
+        answer: ApiVersionsResponse | None = None
+        for version in (4, 3, 0):
+            self.send(ApiVersionsRequest("strandline-spark", __version__), version)
+            answer = self.receive_message(ApiVersionsResponse)
+            if answer.error_code != ErrorCode.UNSUPPORTED_VERSION:
+                break
+        assert answer is not None, "at least one version was asked"
+        return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+
+def _reason(error: OSError) -> str:
+    return "it did not answer in time" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
