@@ -13,13 +13,14 @@ longer than they may.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,6 +34,9 @@ CALL_S = 5.0
 """How long one call may take; it is repeated while that may help."""
 END_S_MAX = 90.0
 """How long the end of a transaction is asked for, before its outcome is given up as unknown."""
+HANG_S_MAX = 4 * CALL_S
+"""librdkafka looks at no clock while it waits for a group's coordinator to come back, and one that was taken out of the
+metadata does not (its issues 5456 and 5511): such a worker is as good as killed."""
 ABORT_SHARE = 0.1
 HANG_SHARE = 0.01
 ABORTED_FOR_CERTAIN = 2
@@ -207,7 +211,8 @@ class Worker:
         until = time.monotonic() + END_S_MAX
         while True:
             try:
-                call(*arguments, CALL_S)
+                with _not_for_ever(call):
+                    call(*arguments, CALL_S)
             except KafkaException as failure:
                 error = failure.args[0]
                 if error.fatal() or not error.retriable():
@@ -222,6 +227,23 @@ class Worker:
     def _say_asks(self, taken: dict[Place, tuple[int, int]]) -> None:
         ranges = [[f"{topic}-{number}", start, end] for (topic, number), (start, end) in taken.items()]
         say("asks", sends=self._sends, taken=ranges)
+
+
+@contextlib.contextmanager
+def _not_for_ever(call: Callable[..., object]) -> Iterator[None]:
+    """A client that hangs in the call ends its process, with a word."""
+
+    def end() -> None:
+        say("gives up", error=f"the client hangs in {call.__name__}")
+        os._exit(0)
+
+    watchdog = threading.Timer(HANG_S_MAX, end)
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        yield
+    finally:
+        watchdog.cancel()
 
 
 def _on_delivery(send: list[Any], error: KafkaError | None, message: Message) -> None:
