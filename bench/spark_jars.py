@@ -1,8 +1,8 @@
 """The jars of Spark's own Kafka connector, brought by Maven into a cache directory of this work tree.
 
 Four jars by hand instead of `spark.jars.packages`: the repository as reached from here has no connector of PySpark's
-own version, and lacks one of its dependencies for most releases. This set was seen to work with PySpark 4.3. It is a peer for
-tests and benchmarks and no part of the product.
+own version, and lacks one of its dependencies for most releases. This set was seen to work with PySpark 4.3. It is a
+peer for tests and benchmarks and no part of the product.
 """
 
 from __future__ import annotations
