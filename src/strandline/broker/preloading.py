@@ -46,9 +46,12 @@ _GROUPS: Final = (
     *("consumer_records", "consumer_replay", "consumer_target", "consumer_reconciliation"),
     *("consumer_heartbeat", "group_admin", "expiry", "group_shard"),
 )
+_TRANSACTION_RECORDS: Final = (
+    *("transaction_log_key", "transaction_log_value", "sink_decision_key", "sink_decision_value"),
+)
 _TRANSACTIONS: Final = (
-    *("transaction_config", "transaction", "events", "transaction_records", "turn"),
-    *("ending", "adding", "init_producer_id", "listing", "timeouts", "transaction_shard"),
+    *("transaction_config", "transaction", "events", "transaction_records", "sink_records", "sinks", "turn"),
+    *("ending", "adding", "init_producer_id", "listing", "timeouts", "batches", "transaction_shard"),
 )
 
 
@@ -63,7 +66,7 @@ def import_rest(routes: Iterable[Route]) -> Iterator[str]:
     yield from _handlers(groups)
     others = [route for route in cold if route not in groups]
     yield from _messages(others)
-    yield from _modules("codec.messages", ("transaction_log_key", "transaction_log_value"))
+    yield from _modules("codec.messages", _TRANSACTION_RECORDS)
     yield from _modules("coordinators.transactions", _TRANSACTIONS)
     yield from _modules("broker", ("marker_sender", "transaction_verification", "transaction_driver"))
     yield from _handlers(others)

@@ -219,7 +219,10 @@ def _table() -> list[Route]:
         Route(72, "PushTelemetry", (0, 0), 0, "k72_push_telemetry"),
         Route(74, "ListConfigResources", (0, 1), 0, "k74_list_config_resources"),
         Route(75, "DescribeTopicPartitions", (0, 0), 0, "k75_describe_topic_partitions"),
+        Route(20_000, "CommitBatch", (0, 0), 0, "k20000_commit_batch"),
         Route(20_001, "GroupHistory", (0, 0), 0, "k20001_group_history"),
         Route(20_002, "GroupLag", (0, 0), 0, "k20002_group_lag"),
         Route(20_003, "TransactionProgress", (0, 0), 0, "k20003_transaction_progress"),
+        Route(20_004, "ListSinks", (0, 0), 0, "k20004_list_sinks"),
+        Route(20_005, "DeleteSink", (0, 0), 0, "k20005_delete_sink"),
     ]

@@ -20,7 +20,7 @@ from strandline.broker.transaction_verification import OnVerified, Place, Transa
 from strandline.broker_settings import BrokerSettings
 from strandline.codec.columns import Columns
 from strandline.coordinators.events import Record, Tell
-from strandline.coordinators.partitioning import TRANSACTION_STATE_TOPIC, partition_of_key
+from strandline.coordinators.partitioning import TRANSACTION_STATE_TOPIC, partition_of_transactional_id
 from strandline.coordinators.transactions.events import (
     AllocateProducerId,
     MarkersWritten,
@@ -149,7 +149,7 @@ class TransactionDriver(HostedShards[TransactionShard]):
 
     def partition_index(self, transactional_id: str) -> int:
         """The partition whose leader coordinates the id; FindCoordinator answers with that leader."""
-        return partition_of_key(transactional_id, partition_count=self._topic.partition_count())
+        return partition_of_transactional_id(transactional_id, partition_count=self._topic.partition_count())
 
     def submit_to(self, index: int, event: Request) -> None:
         self._obey_level()

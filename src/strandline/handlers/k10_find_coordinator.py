@@ -3,6 +3,8 @@
 Honoured: groups and transactions; the first request creates `__consumer_offsets` or `__transaction_state` and is
 answered when it is there. While too few brokers are registered for its replicas it is not created, and clients ask
 again. Many keys are looked up over several turns.
+The transactional ids of a sink, and the sink itself by what they begin with (`__strandline.sink.<sink>#`), all lead to
+one broker.
 Not yet: share groups are answered with INVALID_REQUEST.
 """
 
@@ -13,7 +15,7 @@ from collections.abc import Callable
 from strandline.codec.message import encode
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from strandline.codec.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
-from strandline.coordinators.partitioning import partition_of_key
+from strandline.coordinators.partitioning import partition_of_group, partition_of_transactional_id
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.auto_creation import coordinators_topic, create_missing
 from strandline.handlers.broker_endpoints import endpoint_of
@@ -52,7 +54,8 @@ def _find(node: Node, name: str, key: str) -> Found:
     topic = node.image.topic_by_name(name)
     if topic is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, _why_not_created(node, name), _NOWHERE
-    partition = topic.partitions[partition_of_key(key, partition_count=len(topic.partitions))]
+    index_of = partition_of_transactional_id if name == TRANSACTION_STATE else partition_of_group
+    partition = topic.partitions[index_of(key, partition_count=len(topic.partitions))]
     endpoint = endpoint_of(node, partition.leader)
     if endpoint is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE, _NOWHERE

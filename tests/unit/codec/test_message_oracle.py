@@ -74,7 +74,9 @@ def inner_entity(hint: Any) -> Any:
 
 
 OUR_OWN = {
-    f"{name}{kind}" for name in ("GroupHistory", "GroupLag", "TransactionProgress") for kind in ("Request", "Response")
+    f"{name}{kind}"
+    for name in ("CommitBatch", "GroupHistory", "GroupLag", "TransactionProgress", "ListSinks", "DeleteSink")
+    for kind in ("Request", "Response")
 }
 """Kafka has nothing of the kind."""
 

@@ -141,9 +141,12 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         80: ("add_raft_voter_request", "AddRaftVoterRequest"),
         81: ("remove_raft_voter_request", "RemoveRaftVoterRequest"),
         82: ("update_raft_voter_request", "UpdateRaftVoterRequest"),
+        20000: ("commit_batch_request", "CommitBatchRequest"),
         20001: ("group_history_request", "GroupHistoryRequest"),
         20002: ("group_lag_request", "GroupLagRequest"),
         20003: ("transaction_progress_request", "TransactionProgressRequest"),
+        20004: ("list_sinks_request", "ListSinksRequest"),
+        20005: ("delete_sink_request", "DeleteSinkRequest"),
     },
     "response": {
         0: ("produce_response", "ProduceResponse"),
@@ -207,9 +210,12 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         80: ("add_raft_voter_response", "AddRaftVoterResponse"),
         81: ("remove_raft_voter_response", "RemoveRaftVoterResponse"),
         82: ("update_raft_voter_response", "UpdateRaftVoterResponse"),
+        20000: ("commit_batch_response", "CommitBatchResponse"),
         20001: ("group_history_response", "GroupHistoryResponse"),
         20002: ("group_lag_response", "GroupLagResponse"),
         20003: ("transaction_progress_response", "TransactionProgressResponse"),
+        20004: ("list_sinks_response", "ListSinksResponse"),
+        20005: ("delete_sink_response", "DeleteSinkResponse"),
     },
     "share-state-key": {
         0: ("share_snapshot_key", "ShareSnapshotKey"),
@@ -221,8 +227,10 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
     },
     "transaction-state-key": {
         0: ("transaction_log_key", "TransactionLogKey"),
+        20000: ("sink_decision_key", "SinkDecisionKey"),
     },
     "transaction-state-value": {
         0: ("transaction_log_value", "TransactionLogValue"),
+        20000: ("sink_decision_value", "SinkDecisionValue"),
     },
 }

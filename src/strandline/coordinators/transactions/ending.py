@@ -2,7 +2,8 @@
 
 `decide` is the one place where transactions are decided, however many at once and whoever asks: EndTxn for one, a
 timeout, a producer that takes the id over. Nothing that comes later can change a decision. A coordinator that finds one
-in its log goes on from there.
+in its log goes on from there. Only sinks decide for themselves (`batches`): their transactions are not committed by
+EndTxn.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from strandline.codec.messages.end_txn_response import EndTxnResponse
+from strandline.coordinators.partitioning import sink_of
 from strandline.coordinators.transactions.events import EndTransaction, MarkersWritten
 from strandline.coordinators.transactions.transaction import (
     COMPLETED,
@@ -101,11 +103,17 @@ def end(event: EndTransaction, turn: Turn) -> None:
     version = event.transaction_version
     has_epochs = version >= VERSION_WITH_EPOCHS
     verdict = verdict_with_epochs(transaction, event) if has_epochs else verdict_before_epochs(transaction, event)
-    if verdict is ErrorCode.NONE:
+    if has_epochs and was_committed_by_sink(transaction, event):
+        if not (must_rotate(transaction, version) and turn.needs_producer_ids(1, event)):
+            raise_epoch(transaction, event, turn)
+    elif verdict is ErrorCode.NONE:
         # It has happened, and the answer was lost.
         answer(event, (transaction.producer_id, transaction.producer_epoch), turn)
     elif verdict is not None:
         refuse(event, verdict, turn)
+    elif event.is_commit and sink_of(event.transactional_id) is not None:
+        # Whether it counts is for the driver of its sink to say, who knows which attempts make up a batch.
+        refuse(event, ErrorCode.INVALID_TXN_STATE, turn)
     elif not (must_rotate(transaction, version) and turn.needs_producer_ids(1, event)):
         decide(turn, [transaction], is_commit=event.is_commit, transaction_version=version if has_epochs else 0)
         answer(event, turn.known.by_id[event.transactional_id].identity_after, turn)
@@ -162,6 +170,33 @@ def is_repeated(transaction: Transaction, event: EndTransaction) -> bool:
         and event.producer_epoch == EPOCH_LAST - 1
         and transaction.producer_epoch == 0
     )
+
+
+def was_committed_by_sink(transaction: Transaction, event: EndTransaction) -> bool:
+    """Whether a producer of version 2 hears with this EndTxn that its transaction was committed.
+
+    Its sink decided that, and raised no epoch, since there are producers that would not go on with another one.
+    """
+    return (
+        event.is_commit
+        and transaction.status is TransactionStatus.COMPLETE_COMMIT
+        and transaction.transaction_version < VERSION_WITH_EPOCHS
+        and (event.producer_id, event.producer_epoch) == (transaction.producer_id, transaction.producer_epoch)
+        and sink_of(transaction.transactional_id) is not None
+    )
+
+
+def raise_epoch(transaction: Transaction, event: EndTransaction, turn: Turn) -> None:
+    """What the decision would have done, had it been this EndTxn: such a producer goes on with sequence 0."""
+    rotates = must_rotate(transaction, event.transaction_version)
+    prepared = transaction.prepared(
+        is_commit=True,
+        transaction_version=event.transaction_version,
+        now_ms=turn.now_ms,
+        next_producer_id=turn.take_producer_id() if rotates else NO_PRODUCER_ID,
+    )
+    turn.put(prepared.completed(now_ms=turn.now_ms))
+    answer(event, prepared.identity_after, turn)
 
 
 def answer(event: EndTransaction, identity: tuple[int, int], turn: Turn) -> None:

@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from strandline.codec.messages.commit_batch_request import CommitBatchRequest
+from strandline.codec.messages.commit_batch_response import CommitBatchResponse
+from strandline.codec.messages.delete_sink_response import DeleteSinkResponse
 from strandline.codec.messages.describe_transactions_response import TransactionState as DescribedTransaction
 from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
@@ -35,6 +38,8 @@ class TransactionTimerKind(StrEnum):
     """Ids that nobody uses any more are looked for: one timer for the shard, its transactional id is empty."""
     RESUME = "resume"
     """There are more transactions that another coordinator left unfinished: one timer for the shard, too."""
+    ROLL = "roll"
+    """There are more transactions that are decided and have no record of it: one timer for the shard, too."""
 
 
 class TransactionTimer(NamedTuple):
@@ -89,6 +94,22 @@ class EndTransaction:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitBatch:
+    """Decide all open transactions of a sink at once; a `CommitBatchResponse` is the answer."""
+
+    token: Token
+    request: CommitBatchRequest
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSink:
+    """Forget a sink, and abort what it has open; a `DeleteSinkResponse` is the answer."""
+
+    token: Token
+    sink_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeTransaction:
     """What a transactional id is at; a `DescribedTransaction` is the answer, also for an id that is unknown."""
 
@@ -133,7 +154,9 @@ class ProducerIdAllocated:
     error: ErrorCode = ErrorCode.NONE
 
 
-Request = InitProducerId | AddPartitions | EndTransaction | DescribeTransaction | ListTransactions
+Request = (
+    InitProducerId | AddPartitions | EndTransaction | CommitBatch | DeleteSink | DescribeTransaction | ListTransactions
+)
 """The events that somebody waits for."""
 
 Event = Request | MarkersWritten | ProducerIdAllocated | TimerFired[TransactionTimer] | Loaded
@@ -144,7 +167,15 @@ Event = Request | MarkersWritten | ProducerIdAllocated | TimerFired[TransactionT
 PartitionCodes = dict[TopicPartition, ErrorCode]
 """The answer to `AddPartitions`."""
 
-Response = InitProducerIdResponse | PartitionCodes | EndTxnResponse | DescribedTransaction | ListTransactionsResponse
+Response = (
+    InitProducerIdResponse
+    | PartitionCodes
+    | EndTxnResponse
+    | CommitBatchResponse
+    | DeleteSinkResponse
+    | DescribedTransaction
+    | ListTransactionsResponse
+)
 
 
 class SendMarkers(NamedTuple):

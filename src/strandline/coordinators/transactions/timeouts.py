@@ -75,17 +75,30 @@ class Resuming:
 
     def go_on(self, turn: Turn) -> None:
         for _ in range(min(len(self._left), RESUMED_PER_STEP_MAX)):
-            transaction = turn.known.by_id[self._left.popleft()]
+            transaction = turn.known.by_id.get(self._left.popleft())
+            if transaction is None:
+                # Complete by now, and gone with its sink.
+                continue
             if transaction.status is TransactionStatus.ONGOING:
                 remaining_ms = transaction.start_ms + transaction.timeout_ms - turn.now_ms
                 turn.start_timer(
                     TransactionTimer(TransactionTimerKind.TIMEOUT, transaction.transactional_id),
                     min(max(remaining_ms, 0), transaction.timeout_ms),
                 )
-            elif transaction.is_prepared and transaction.transactional_id not in turn.known.awaited:
+            elif is_stuck(transaction, turn):
                 spread(transaction, turn)
         if self._left:
             turn.start_timer(RESUME_KEY, 0)
+
+
+def is_stuck(transaction: Transaction, turn: Turn) -> bool:
+    """Decided, in the log, and nobody has its markers written."""
+    known = turn.known
+    return (
+        transaction.is_prepared
+        and transaction.transactional_id not in known.awaited
+        and transaction.transactional_id not in known.unrolled
+    )
 
 
 # ---- transactional ids
@@ -109,8 +122,7 @@ class Expiry:
             if transaction is not None and is_expired(transaction, turn):
                 # One by one: together they may be more than a batch holds, and nothing says that all must go at once.
                 turn.append(tombstone(transaction.transactional_id))
-                del known.by_id[transaction.transactional_id]
-                known.clients.pop(transaction.transactional_id, None)
+                known.forget(transaction.transactional_id)
         if self._left:
             turn.start_timer(EXPIRY_KEY, 0)
         else:

@@ -1,4 +1,4 @@
-"""All transactional ids that live in one partition of `__transaction_state`, behind one door."""
+"""All transactional ids and sinks that live in one partition of `__transaction_state`, behind one door."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import assert_never
 
 from strandline.codec.internal_records import UnknownRecord
 from strandline.coordinators.events import Loaded, TimerFired
-from strandline.coordinators.transactions import adding, ending, init_producer_id, listing, timeouts
+from strandline.coordinators.transactions import adding, batches, ending, init_producer_id, listing, timeouts
 from strandline.coordinators.transactions.events import (
     AddPartitions,
+    CommitBatch,
+    DeleteSink,
     DescribeTransaction,
     Effect,
     EndTransaction,
@@ -21,6 +23,8 @@ from strandline.coordinators.transactions.events import (
     TransactionTimer,
     TransactionTimerKind,
 )
+from strandline.coordinators.transactions.sink_records import decode_decision, is_of_sink
+from strandline.coordinators.transactions.sinks import Sink
 from strandline.coordinators.transactions.transaction import Transaction
 from strandline.coordinators.transactions.transaction_config import TransactionConfig
 from strandline.coordinators.transactions.transaction_records import decode_transaction
@@ -48,6 +52,11 @@ class TransactionShard:
         """By transactional id; to look at."""
         return self._known.by_id
 
+    @property
+    def sinks(self) -> dict[str, Sink]:
+        """By sink id; to look at."""
+        return self._known.sinks
+
     def client_of(self, transactional_id: str) -> tuple[str, str] | None:
         """Client id and host of whoever last began with the id, if that was with this coordinator."""
         return self._known.clients.get(transactional_id)
@@ -56,14 +65,29 @@ class TransactionShard:
         """Fold records into the state, in the order of the log; may be called again and again with the next ones."""
         for key, value in records:
             try:
-                transactional_id, transaction = decode_transaction(key, value)
+                if is_of_sink(key):
+                    self._load_decision(key, value)
+                else:
+                    self._load_transaction(key, value)
             except UnknownRecord:
                 # Written by a newer broker. It stays in the log for the one that knows it.
                 continue
-            if transaction is None:
-                self._known.by_id.pop(transactional_id, None)
-            else:
-                self._known.by_id[transactional_id] = transaction
+
+    def _load_transaction(self, key: bytes, value: bytes | None) -> None:
+        transactional_id, transaction = decode_transaction(key, value)
+        # Its own word of what was decided, or of what came later.
+        self._known.unrolled.pop(transactional_id, None)
+        if transaction is None:
+            self._known.forget(transactional_id)
+        else:
+            self._known.keep(transaction)
+
+    def _load_decision(self, key: bytes, value: bytes | None) -> None:
+        sink_id, decision = decode_decision(key, value)
+        if decision is None:
+            batches.forget_decision(sink_id, self._known)
+        else:
+            batches.apply(decision, self._known, transaction_version=self.config.transaction_version)
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         turn = Turn(now_ms, self._known, self.config, self.coordinator_epoch)
@@ -74,9 +98,14 @@ class TransactionShard:
                 ending.end(event, turn)
             case MarkersWritten():
                 if ending.markers_written(event, turn):
+                    batches.on_completed(event.transactional_id, turn)
                     adding.on_completed(event.transactional_id, turn)
             case InitProducerId():
                 init_producer_id.init_producer_id(event, turn)
+            case CommitBatch():
+                batches.commit_batch(event, turn)
+            case DeleteSink():
+                batches.delete_sink(event, turn)
             case ProducerIdAllocated():
                 self._on_producer_id(event, turn)
             case TimerFired(key=key):
@@ -88,6 +117,7 @@ class TransactionShard:
             case Loaded():
                 self._expiry.start(turn)
                 self._resuming.start(self._known.by_id.values(), turn)
+                batches.roll(turn)
             case _:
                 assert_never(event)
         return turn.effects
@@ -102,6 +132,8 @@ class TransactionShard:
                 self._expiry.on_timer(turn)
             case TransactionTimerKind.RESUME:
                 self._resuming.go_on(turn)
+            case TransactionTimerKind.ROLL:
+                batches.roll(turn)
 
     def _on_producer_id(self, event: ProducerIdAllocated, turn: Turn) -> None:
         work = self._known.postponed.pop(event.token, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strandline.coordinators.events import Append, AppendWhole, Record, Reply, StartTimer, Tell, Token
+from strandline.coordinators.partitioning import sink_of
 from strandline.coordinators.transactions.events import (
     AddPartitions,
     AllocateProducerId,
@@ -15,6 +16,7 @@ from strandline.coordinators.transactions.events import (
     SendMarkers,
     TransactionTimer,
 )
+from strandline.coordinators.transactions.sinks import Sink
 from strandline.coordinators.transactions.transaction import Transaction
 from strandline.coordinators.transactions.transaction_config import TransactionConfig
 from strandline.coordinators.transactions.transaction_records import transaction_record
@@ -43,17 +45,23 @@ Postponed = InitProducerId | EndTransaction | TimedOut
 
 
 class Transactions:
-    """The transactional ids of a shard. Only `by_id` is in the log; the rest is made anew by another coordinator."""
+    """The transactional ids of a shard, and its sinks.
+
+    Only `by_id` is in the log, and what was decided last for each sink. The rest is made anew by another coordinator.
+    """
 
     __slots__ = (
         "awaited",
         "by_id",
         "clients",
         "decisions",
+        "leaving",
         "parked",
         "parked_count",
         "postponed",
+        "sinks",
         "spare_producer_ids",
+        "unrolled",
     )
 
     def __init__(self) -> None:
@@ -70,6 +78,39 @@ class Transactions:
         """Asked for, and then not needed by whoever had asked."""
         self.clients: dict[str, tuple[str, str]] = {}
         """Client id and host of whoever last began with the transactional id."""
+        self.sinks: dict[str, Sink] = {}
+        """By sink id; also those that have transactional ids and no decision yet."""
+        self.unrolled: dict[str, None] = {}
+        """Transactional ids whose Prepare state has no record of its own yet. It follows from the record of a sink's
+        decision, or is an abort that may as well be forgotten."""
+        self.leaving: dict[str, None] = {}
+        """Transactional ids of sinks that are deleted; each goes when its transaction is complete."""
+
+    def keep(self, transaction: Transaction) -> None:
+        transactional_id = transaction.transactional_id
+        self.by_id[transactional_id] = transaction
+        if (sink_id := sink_of(transactional_id)) is not None:
+            self.sink(sink_id).transactional_ids[transactional_id] = None
+
+    def forget(self, transactional_id: str) -> None:
+        self.by_id.pop(transactional_id, None)
+        self.clients.pop(transactional_id, None)
+        self.leaving.pop(transactional_id, None)
+        if (sink_id := sink_of(transactional_id)) is not None:
+            self.sink(sink_id).transactional_ids.pop(transactional_id, None)
+            self.maybe_forget_sink(sink_id)
+
+    def sink(self, sink_id: str) -> Sink:
+        sink = self.sinks.get(sink_id)
+        if sink is None:
+            sink = self.sinks[sink_id] = Sink(sink_id)
+        return sink
+
+    def maybe_forget_sink(self, sink_id: str) -> None:
+        """Unless it has a decision, which is never forgotten by itself, or transactional ids."""
+        sink = self.sinks.get(sink_id)
+        if sink is not None and not sink.is_decided and not sink.transactional_ids:
+            del self.sinks[sink_id]
 
 
 class Turn:
@@ -90,7 +131,7 @@ class Turn:
         records = tuple(self.record_of(transaction) for transaction in transactions)
         self.effects.append(Append(records) if len(records) == 1 else AppendWhole(records))
         for transaction in transactions:
-            self.known.by_id[transaction.transactional_id] = transaction
+            self.known.keep(transaction)
 
     def maybe_put(self, transaction: Transaction) -> bool:
         """The same for a transaction that grows, unless it is too large for a record; then nothing happens."""
@@ -98,7 +139,7 @@ class Turn:
         if record.size_bytes > self.config.record_bytes_max:
             return False
         self.append(record)
-        self.known.by_id[transaction.transactional_id] = transaction
+        self.known.keep(transaction)
         return True
 
     def append(self, *records: Record) -> None:

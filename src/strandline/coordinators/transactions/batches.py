@@ -1,0 +1,258 @@
+"""CommitBatch: the driver of a sink has the transactions of a batch committed, all of them or none, and once.
+
+One record says what is decided (`Decision`): it is the only way in which a transaction of a sink is committed, and a
+sink has one for each batch at most. From it follows what each transactional id is at, here and in whoever loads the
+log (`apply`). Each then gets its own Prepare record, a share in each step (`roll`), and goes on like any other
+transaction. A decision is not followed by the next one of its sink before all of these are asked for, since compaction
+keeps the last one only.
+
+A commit by decision raises no epoch, whichever version of transactions the producers speak: who tells them is their
+own EndTxn, later. An abort fences the producer, as everywhere.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+from strandline.codec.messages.commit_batch_request import CommitBatchRequest
+from strandline.codec.messages.commit_batch_response import CommitBatchResponse
+from strandline.codec.messages.delete_sink_response import DeleteSinkResponse
+from strandline.coordinators.partitioning import SINK_END, sink_of
+from strandline.coordinators.transactions.ending import VERSION_WITH_EPOCHS, must_rotate, spread
+from strandline.coordinators.transactions.events import (
+    CommitBatch,
+    DeleteSink,
+    TransactionTimer,
+    TransactionTimerKind,
+)
+from strandline.coordinators.transactions.sink_records import decision_record, sink_tombstone
+from strandline.coordinators.transactions.sinks import NEVER, NO_BATCH, Decision, Member, Sink
+from strandline.coordinators.transactions.transaction import UNFINISHED, Transaction, TransactionStatus
+from strandline.coordinators.transactions.transaction_records import tombstone
+from strandline.coordinators.transactions.turn import Transactions, Turn
+from strandline.errors import ErrorCode
+
+SINK_ID_CHARACTERS_MAX: Final = 200
+"""Of a sink id: a transactional id begins with it."""
+ROLLED_PER_STEP_MAX: Final = 200
+"""Transactional ids that get their Prepare record in one step."""
+ROLLED_PARTITIONS_PER_STEP_MAX: Final = 2_000
+"""Partitions of these; one transaction may have more."""
+
+ROLL_KEY: Final = TransactionTimer(TransactionTimerKind.ROLL, "")
+
+
+# ---- the request
+
+
+def commit_batch(event: CommitBatch, turn: Turn) -> None:
+    request = event.request
+    sink = turn.known.sinks.get(request.sink_id)
+    last_batch_id = NO_BATCH if sink is None else sink.last_batch_id
+    if wrong := what_is_wrong(request):
+        refuse(event, ErrorCode.INVALID_REQUEST, wrong, turn)
+    elif request.batch_id < last_batch_id:
+        # Not `already_committed`: whoever is behind by more than an answer works from an old state of its own, and what
+        # it has written is not what was committed under this number.
+        sentence = f"batch {request.batch_id} of sink {request.sink_id} is over: batch {last_batch_id} was committed"
+        refuse(event, ErrorCode.PRODUCER_FENCED, sentence, turn)
+    elif request.batch_id == last_batch_id:
+        abort_listed(request, turn)
+        turn.reply(event.token, CommitBatchResponse(already_committed=True, last_batch_id=last_batch_id))
+    elif is_rolling(sink, turn.known):
+        refuse(event, ErrorCode.CONCURRENT_TRANSACTIONS, "the batch before is being committed", turn)
+    elif not_open := what_is_not_open(request, turn.known):
+        refuse(event, ErrorCode.INVALID_TXN_STATE, not_open, turn)
+    else:
+        decide(event, turn)
+
+
+def what_is_wrong(request: CommitBatchRequest) -> str:
+    """What no state could make right; empty if nothing is."""
+    if not is_sink_id(request.sink_id):
+        return f"a sink has 1 to {SINK_ID_CHARACTERS_MAX} characters, without {SINK_END}"
+    if request.batch_id < 0:
+        return f"{request.batch_id} is no number of a batch"
+    listed: set[str] = set()
+    for each in request.transactions:
+        if sink_of(each.transactional_id) != request.sink_id:
+            return f"{each.transactional_id} is no transactional id of sink {request.sink_id}"
+        if each.transactional_id in listed:
+            return f"{each.transactional_id} is listed twice"
+        listed.add(each.transactional_id)
+    return ""
+
+
+def is_sink_id(sink_id: str) -> bool:
+    return 0 < len(sink_id) <= SINK_ID_CHARACTERS_MAX and SINK_END not in sink_id
+
+
+def is_rolling(sink: Sink | None, known: Transactions) -> bool:
+    """Whether not all of the last decision is carried out."""
+    if sink is None or not known.unrolled:
+        return False
+    return not known.unrolled.keys().isdisjoint(sink.transactional_ids)
+
+
+def what_is_not_open(request: CommitBatchRequest, known: Transactions) -> str:
+    for each in request.transactions:
+        transaction = known.by_id.get(each.transactional_id)
+        if not is_open(transaction, each.producer_id, each.producer_epoch):
+            found = "it is unknown" if transaction is None else f"it is {in_words(transaction)}"
+            return (
+                f"{each.transactional_id} has no open transaction of producer {each.producer_id}, "
+                f"epoch {each.producer_epoch}: {found}"
+            )
+    return ""
+
+
+def in_words(transaction: Transaction) -> str:
+    return f"{transaction.status.title}, producer {transaction.producer_id}, epoch {transaction.producer_epoch}"
+
+
+def is_open(transaction: Transaction | None, producer_id: int, producer_epoch: int) -> bool:
+    return (
+        transaction is not None
+        and transaction.status is TransactionStatus.ONGOING
+        and (transaction.producer_id, transaction.producer_epoch) == (producer_id, producer_epoch)
+    )
+
+
+def refuse(event: CommitBatch, code: ErrorCode, sentence: str, turn: Turn) -> None:
+    sink = turn.known.sinks.get(event.request.sink_id)
+    last_batch_id = NO_BATCH if sink is None else sink.last_batch_id
+    turn.reply(event.token, CommitBatchResponse(error_code=code, error_message=sentence, last_batch_id=last_batch_id))
+
+
+# ---- the decision
+
+
+def decide(event: CommitBatch, turn: Turn) -> None:
+    request = event.request
+    members = tuple(
+        Member(each.transactional_id, each.producer_id, each.producer_epoch) for each in request.transactions
+    )
+    decision = Decision(request.sink_id, request.batch_id, turn.now_ms, members)
+    record = decision_record(decision)
+    if record.size_bytes > turn.config.record_bytes_max:
+        sentence = f"{len(members)} transactions are more than one record holds"
+        refuse(event, ErrorCode.MESSAGE_TOO_LARGE, sentence, turn)
+        return
+    turn.append(record)
+    aborted = apply(decision, turn.known, transaction_version=turn.config.transaction_version)
+    # Before the records that follow from it, which may be many. Those of this turn go with it into one batch.
+    turn.reply(event.token, CommitBatchResponse(last_batch_id=decision.batch_id))
+    if aborted:
+        turn.tell(
+            f"sink {request.sink_id}: batch {request.batch_id} is committed without {aborted} open transactions",
+            {"sink_id": request.sink_id, "batch_id": request.batch_id, "aborted": aborted, "committed": len(members)},
+        )
+    roll(turn)
+
+
+def apply(decision: Decision, known: Transactions, *, transaction_version: int) -> int:
+    """What follows from a decision for each transactional id; how many transactions it aborts.
+
+    The log before it says what was open, or says nothing of an id any more: then a later record does, which comes later
+    here, too, and takes the place of what this one says.
+    """
+    sink = known.sink(decision.sink_id)
+    sink.last_batch_id, sink.decided_ms = decision.batch_id, decision.decided_ms
+    members = {member.transactional_id: member for member in decision.members}
+    aborted = 0
+    for transactional_id in sink.transactional_ids:
+        transaction = known.by_id[transactional_id]
+        if transaction.status is not TransactionStatus.ONGOING:
+            continue
+        member = members.get(transactional_id)
+        if member is None:
+            aborted += 1
+            prepare(known, aborted_by_sink(transaction, decision.decided_ms, transaction_version))
+        elif is_open(transaction, member.producer_id, member.producer_epoch):
+            prepare(known, transaction.prepared(is_commit=True, transaction_version=0, now_ms=decision.decided_ms))
+    return aborted
+
+
+def aborted_by_sink(transaction: Transaction, now_ms: int, transaction_version: int) -> Transaction:
+    """Its producer is locked out by the next epoch, which is always there: no client gets the last one."""
+    if transaction_version < VERSION_WITH_EPOCHS or must_rotate(transaction, transaction_version):
+        return transaction.fenced().prepared(is_commit=False, transaction_version=0, now_ms=now_ms)
+    return transaction.prepared(is_commit=False, transaction_version=transaction_version, now_ms=now_ms)
+
+
+def prepare(known: Transactions, transaction: Transaction) -> None:
+    """This is what it is; the record of it follows."""
+    known.by_id[transaction.transactional_id] = transaction
+    known.unrolled[transaction.transactional_id] = None
+
+
+def roll(turn: Turn) -> None:
+    """Write the next share of the records that follow from decisions, and have the markers written."""
+    unrolled = turn.known.unrolled
+    partitions = 0
+    for transactional_id in list(islice(unrolled, ROLLED_PER_STEP_MAX)):
+        transaction = turn.known.by_id[transactional_id]
+        if partitions and partitions + len(transaction.partitions) > ROLLED_PARTITIONS_PER_STEP_MAX:
+            break
+        partitions += len(transaction.partitions)
+        del unrolled[transactional_id]
+        turn.put(transaction)
+        spread(transaction, turn)
+    if unrolled:
+        turn.start_timer(ROLL_KEY, 0)
+
+
+def abort_listed(request: CommitBatchRequest, turn: Turn) -> None:
+    """What was written for a batch that is committed counts for nothing, and should not hold back readers."""
+    known = turn.known
+    for each in request.transactions:
+        transaction = known.by_id.get(each.transactional_id)
+        if transaction is not None and is_open(transaction, each.producer_id, each.producer_epoch):
+            prepare(known, aborted_by_sink(transaction, turn.now_ms, turn.config.transaction_version))
+    roll(turn)
+
+
+# ---- the end of a sink
+
+
+def delete_sink(event: DeleteSink, turn: Turn) -> None:
+    """Its open transactions are aborted, its ids go as soon as nothing is under way, and what was decided goes."""
+    known = turn.known
+    sink = known.sinks.get(event.sink_id)
+    if sink is None:
+        turn.reply(event.token, DeleteSinkResponse(was_known=False))
+        return
+    if is_rolling(sink, known):
+        sentence = "the last batch is being committed"
+        code = ErrorCode.CONCURRENT_TRANSACTIONS
+        turn.reply(event.token, DeleteSinkResponse(error_code=code, error_message=sentence, was_known=True))
+        return
+    for transactional_id in list(sink.transactional_ids):
+        transaction = known.by_id[transactional_id]
+        if transaction.status not in UNFINISHED:
+            turn.append(tombstone(transactional_id))
+            known.forget(transactional_id)
+            continue
+        known.leaving[transactional_id] = None
+        if transaction.status is TransactionStatus.ONGOING:
+            prepare(known, aborted_by_sink(transaction, turn.now_ms, turn.config.transaction_version))
+    if sink.is_decided:
+        turn.append(sink_tombstone(event.sink_id))
+        forget_decision(event.sink_id, known)
+    turn.reply(event.token, DeleteSinkResponse(was_known=True))
+    roll(turn)
+
+
+def forget_decision(sink_id: str, known: Transactions) -> None:
+    sink = known.sinks.get(sink_id)
+    if sink is not None:
+        sink.last_batch_id, sink.decided_ms = NO_BATCH, NEVER
+        known.maybe_forget_sink(sink_id)
+
+
+def on_completed(transactional_id: str, turn: Turn) -> None:
+    """One of a sink that was deleted meanwhile is forgotten."""
+    if transactional_id in turn.known.leaving:
+        turn.append(tombstone(transactional_id))
+        turn.known.forget(transactional_id)

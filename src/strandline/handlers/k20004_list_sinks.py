@@ -1,0 +1,49 @@
+"""ListSinks (20004), version 0: the sinks that the node coordinates, and how far each is.
+
+It is Strandline's own; no other broker knows it. A node tells of what it has loaded; while some is still to be loaded
+the answer says COORDINATOR_LOAD_IN_PROGRESS. `sink_ids` picks some; null means all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from strandline.codec.message import encode
+from strandline.codec.messages.list_sinks_request import ListSinksRequest
+from strandline.codec.messages.list_sinks_response import ListedSink, ListSinksResponse
+from strandline.coordinators.transactions.sinks import Sink
+from strandline.coordinators.transactions.transaction import TransactionStatus
+from strandline.coordinators.transactions.transaction_shard import TransactionShard
+from strandline.errors import ErrorCode
+from strandline.handlers.context import RequestContext
+from strandline.handlers.shares import gradually, joined_response
+
+API_KEY = 20_004
+VERSIONS = (0, 0)
+
+
+def handle(context: RequestContext, request: ListSinksRequest) -> None:
+    node = context.node
+    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if node.transactions.is_loading else ErrorCode.NONE
+    around = ListSinksResponse(error_code=code, node_id=node.node_id, now_ms=node.runtime.now_ms())
+    asked = None if request.sink_ids is None else set(request.sink_ids)
+
+    def encoded() -> Iterator[bytes]:
+        for shard in node.transactions.loaded_shards():
+            for sink in list(shard.sinks.values()):
+                if asked is None or sink.sink_id in asked:
+                    yield encode(_listed(shard, sink), context.api_version)
+
+    gradually(node.runtime, encoded(), lambda parts: context.reply(joined_response(around, context.api_version, parts)))
+
+
+def _listed(shard: TransactionShard, sink: Sink) -> ListedSink:
+    # The ids may have gone since the request came, and the sink with them.
+    found = [shard.transactions.get(each) for each in sink.transactional_ids]
+    return ListedSink(
+        sink_id=sink.sink_id,
+        last_batch_id=sink.last_batch_id,
+        decided_ms=sink.decided_ms,
+        transactional_ids=len(found),
+        open_transactions=sum(1 for each in found if each is not None and each.status is TransactionStatus.ONGOING),
+    )

@@ -1,0 +1,30 @@
+"""DeleteSink (20005), version 0: a sink is forgotten, with its transactional ids; what it has open is aborted.
+
+It is Strandline's own; no other broker knows it. Asked of the coordinator of the sink, as CommitBatch. The last batch
+goes, too: whoever goes on with the sink may commit any batch, also one that was committed before. So it is for a sink
+that nobody writes to again. CONCURRENT_TRANSACTIONS while its last decision is being carried out.
+"""
+
+from __future__ import annotations
+
+from strandline.codec.messages.delete_sink_request import DeleteSinkRequest
+from strandline.codec.messages.delete_sink_response import DeleteSinkResponse
+from strandline.coordinators.call import Call
+from strandline.coordinators.partitioning import sink_key
+from strandline.coordinators.transactions.events import DeleteSink
+from strandline.errors import ErrorCode
+from strandline.handlers.context import RequestContext
+
+API_KEY = 20_005
+VERSIONS = (0, 0)
+
+
+def handle(context: RequestContext, request: DeleteSinkRequest) -> DeleteSinkResponse | None:
+    call = Call(context.reply, refusal=_refusal)
+    context.node.transactions.submit(sink_key(request.sink_id), DeleteSink(call, request.sink_id))
+    response: DeleteSinkResponse | None = call.collect()
+    return response
+
+
+def _refusal(code: ErrorCode) -> DeleteSinkResponse:
+    return DeleteSinkResponse(error_code=code)
