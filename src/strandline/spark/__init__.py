@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from strandline.spark.explain import SparkFailed
     from strandline.spark.session import session
+    from strandline.spark.shipping import ship
 
-__all__ = ["SparkFailed", "session"]
+__all__ = ["SparkFailed", "session", "ship"]
 
 _HOMES = {
     "SparkFailed": "strandline.spark.explain",
     "session": "strandline.spark.session",
+    "ship": "strandline.spark.shipping",
 }
 
 

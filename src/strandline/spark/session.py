@@ -9,23 +9,22 @@ Not for Spark Connect: a session of a remote server is made with `SparkSession.b
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import sys
-import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from strandline.spark.explain import SparkFailed
 from strandline.spark.java import find_java_home
+from strandline.spark.masters import check_master, is_local
+from strandline.spark.spark_log import SparkLog
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-LOCAL: Final = re.compile(r"local(\[(\*|\d+)(\s*,\s*\d+)?\])?")
-
 DEFAULTS: Final = {
+    "spark.app.name": "strandline",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Our reader takes filters, and pyspark 4.3 fails on one that does unless this is set.
@@ -40,48 +39,88 @@ LOCAL_DEFAULTS: Final = {
     # A laptop's name often resolves to an address of a network that it has left.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # In local mode the driver does all the work, and 1 GiB is little for state beside joins.
-    "spark.driver.memory": "2g",
 }
 
 
 def session(
-    name: str = "strandline", *, master: str | None = None, verbose: bool = False, **conf: object
+    name: str | None = None,
+    *,
+    master: str | None = None,
+    ship: bool = True,
+    verbose: bool = False,
+    **conf: object,
 ) -> SparkSession:
-    """Start Spark, or return the session that runs. `conf` are Spark's settings, dots or underscores in their names."""
+    """Start Spark, or return the session that runs, with these settings added.
+
+    `conf` are Spark's settings with underscores for dots, or as they are in a `**{...}`. Without a `master` it is the
+    one that spark-submit or spark-defaults.conf names, else `local[*]`. `ship=False` is for a cluster whose executors
+    have Strandline installed.
+    """
+    explicit = {_spark_name(key): _text(value) for key, value in conf.items()}
+    if name is not None:
+        explicit["spark.app.name"] = name
+    if master is not None:
+        explicit["spark.master"] = master
     try:
-        from pyspark import SparkConf, SparkContext
-        from pyspark.java_gateway import launch_gateway
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkFailed(f"PySpark is not installed ({error}): `pip install 'strandline[spark]'`") from error
-    settings = spark_settings(master or "local[*]", conf)
+
+    running = SparkContext._active_spark_context
+    if running is not None:
+        return _with_settings(running, explicit)
+    if "spark.master" in explicit:
+        check_master(explicit["spark.master"], os.environ)
+    _prepare_environment()
+    from strandline.spark.starting import start_context
+
+    if not verbose:
+        _quieten_python()
+    context = start_context(explicit, DEFAULTS, LOCAL_DEFAULTS, None if verbose else SparkLog())
+    spark = SparkSession(context)
+    if ship and not is_local(str(context.master)):
+        from strandline.spark.shipping import ship as ship_code
+
+        ship_code(spark)
+    return spark
+
+
+def _with_settings(running: SparkContext, explicit: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    master = explicit.get("spark.master", running.master)
+    if master != running.master:
+        raise SparkFailed(
+            f"this process already runs Spark on {running.master}, and one process has one: call stop() on that "
+            f"session before you start one on {master}"
+        )
+    builder = SparkSession.builder
+    for key, value in explicit.items():
+        if key not in {"spark.master", "spark.app.name"}:
+            builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _prepare_environment() -> None:
+    """What Spark's scripts read: which Java, and which Python its workers are started with."""
     for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        # Without it workers run the `python3` of the PATH, which has none of this environment's packages.
         os.environ.setdefault(variable, sys.executable)
-    os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
-    spark_conf = SparkConf(loadDefaults=False).setAppName(name).setAll(list(settings.items()))
-    with contextlib.ExitStack() as stack:
-        options: dict[str, Any] = {}
-        if not verbose:
-            log = Path(tempfile.mkdtemp(prefix="strandline-spark-"), "spark.log")
-            options["stderr"] = stack.enter_context(log.open("wb"))
-        gateway = launch_gateway(spark_conf, options)
-    return SparkSession(SparkContext(conf=spark_conf, gateway=gateway))
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
 
 
-def spark_settings(master: str, conf: dict[str, object]) -> dict[str, str]:
-    """Our defaults under what the user asks for (pure)."""
-    settings = {"spark.master": master, **DEFAULTS}
-    if LOCAL.fullmatch(master):
-        settings |= {**LOCAL_DEFAULTS, "spark.sql.shuffle.partitions": str(local_cores(master))}
-    return settings | {(key if "." in key else key.replace("_", ".")): _text(value) for key, value in conf.items()}
+def _quieten_python() -> None:
+    """PySpark logs each failed call, stack and all, as JSON on stderr before it raises it."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
-def local_cores(master: str) -> int:
-    match = LOCAL.fullmatch(master)
-    assert match is not None, master
-    cores = match[2] or "1"
-    return (os.cpu_count() or 1) if cores == "*" else int(cores)
+def _spark_name(key: str) -> str:
+    return key if "." in key else key.replace("_", ".")
 
 
 def _text(value: object) -> str:

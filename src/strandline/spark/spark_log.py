@@ -1,0 +1,76 @@
+"""Where Spark talks when nobody asked it to: a directory of files, told when something fails, else removed at the end.
+
+`spark.log` is what Spark logs, bounded; `stderr` is what the Java process and the Python workers print.
+"""
+
+from __future__ import annotations
+
+import atexit
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+SPARK_LOG_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of `spark.log`; one older file of the same size is kept beside it."""
+
+QUOTED_BYTES_MAX: Final = 64 * 1024
+"""How much of the end of `stderr` is searched for why a Java process ended."""
+
+_LAYOUT: Final = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.old
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = {size}
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 1
+# Whether a standalone master took us is said here and nowhere else.
+logger.client.name = org.apache.spark.deploy.client
+logger.client.level = info
+logger.backend.name = org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend
+logger.backend.level = info
+"""
+
+_TELLING: Final = re.compile(r"^(?:Error|Exception in thread|Invalid|Unrecognized|Conflicting|Exception)\b.*", re.M)
+
+
+class SparkLog:
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="strandline-spark-"))
+        self.path = self.directory / "spark.log"
+        self.stderr = self.directory / "stderr"
+        self._was_told = False
+        self._layout = self.directory / "log4j2.properties"
+        self._layout.write_text(_LAYOUT.format(log=self.path, size=SPARK_LOG_BYTES_MAX))
+        atexit.register(self._discard)
+
+    @property
+    def java_option(self) -> str:
+        return f"-Dlog4j2.configurationFile=file:{self._layout}"
+
+    def told(self) -> str:
+        """Where to read more, for the end of a sentence. What was told to somebody stays after this process."""
+        self._was_told = True
+        return f"Spark's log is in {self.directory}"
+
+    def reason(self) -> str:
+        """The line in which the Java process said why it ended, if it did."""
+        text = self.stderr.read_bytes()[-QUOTED_BYTES_MAX:].decode(errors="replace") if self.stderr.exists() else ""
+        found = _TELLING.search(text)
+        return found[0].strip() if found else ""
+
+    def text(self) -> str:
+        return self.path.read_text(errors="replace") if self.path.exists() else ""
+
+    def _discard(self) -> None:
+        if not self._was_told:
+            # The Java process may be writing its last words into it right now.
+            shutil.rmtree(self.directory, ignore_errors=True)
