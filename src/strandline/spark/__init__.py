@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from strandline.spark.explain import SparkFailed
+    from strandline.spark.positions import settle, watch_positions
     from strandline.spark.session import session
     from strandline.spark.shipping import ship
 
-__all__ = ["SparkFailed", "session", "ship"]
+__all__ = ["SparkFailed", "session", "settle", "ship", "watch_positions"]
 
 _HOMES = {
     "SparkFailed": "strandline.spark.explain",
     "session": "strandline.spark.session",
+    "settle": "strandline.spark.positions",
     "ship": "strandline.spark.shipping",
+    "watch_positions": "strandline.spark.positions",
 }
 
 

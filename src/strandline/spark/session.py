@@ -79,6 +79,9 @@ def session(
         _quieten_python()
     context = start_context(explicit, DEFAULTS, LOCAL_DEFAULTS, None if verbose else SparkLog())
     spark = SparkSession(context)
+    from strandline.spark.positions import watch_positions
+
+    watch_positions(spark)
     if ship and not is_local(str(context.master)):
         from strandline.spark.shipping import ship as ship_code
 

@@ -1,0 +1,237 @@
+"""How far a streaming query has read, as the committed positions of a consumer group.
+
+Spark keeps its progress in the checkpoint and commits no offsets, so its queries are invisible to everything that
+shows lag. A listener commits the end offsets of each batch once Spark has committed the batch, to the group
+`spark.<query name, or its id>`; the source's option `kafka.group.id` names another. `strandline.spark.session` installs
+it; `watch_positions(spark)` does for a session made in another way. The checkpoint alone decides where a query goes on.
+
+Why a listener: the Python process in which Spark plans a source is told neither the query's id nor its name, and the
+source's own `commit` comes only when the next batch is planned, so never for the last one.
+Known gap: a session of Spark Connect has no Java side here that knows a source's options; it is refused.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from strandline.spark.explain import SparkFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+        StreamingQueryProgress,
+    )
+
+FORMAT: Final = "strandline"
+GROUP_OPTION: Final = "kafka.group.id"
+PREFIX_OPTION: Final = "groupidprefix"
+BOOTSTRAP_OPTION: Final = "kafka.bootstrap.servers"
+COMMIT_TIMEOUT_S: Final = 5.0
+SETTLE_TIMEOUT_S: Final = 10.0
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+logger = logging.getLogger("strandline.spark.positions")
+
+
+def group_of(options: Mapping[str, str], query_name: str | None, query_id: str) -> str:
+    """The group that shows the positions of a query; `options` are the source's, their names in lower case (pure)."""
+    named = options.get(GROUP_OPTION)
+    return named or f"{options.get(PREFIX_OPTION) or 'spark'}.{query_name or query_id}"
+
+
+def positions_of(end_offset: str | None) -> dict[Place, int]:
+    """What a batch ends at, from the source's offset as Spark tells it: `{"orders": {"0": 123}}` (pure)."""
+    topics = json.loads(end_offset) if end_offset else None
+    if not isinstance(topics, dict):
+        return {}
+    return {(topic, int(at)): int(offset) for topic, parts in topics.items() for at, offset in parts.items()}
+
+
+class Refused(Exception):
+    """The group is not ours to move."""
+
+
+@dataclass
+class GroupPositions:
+    """One group of one cluster: what it shall be at, and what it is known to be at."""
+
+    bootstrap: str
+    group_id: str
+    wanted: dict[Place, int] = field(default_factory=dict)
+    committed: dict[Place, int] = field(default_factory=dict)
+
+    def reach(self, positions: Mapping[Place, int]) -> None:
+        self.wanted.update(positions)
+
+    def commit(self, admin: Any) -> None:
+        """Commit what is not committed yet, as a consumer without a membership does. What is refused stays wanted."""
+        from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, TopicPartition
+
+        ahead = {place: offset for place, offset in self.wanted.items() if self.committed.get(place) != offset}
+        if not ahead:
+            return
+        partitions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in sorted(ahead.items())]
+        request = [ConsumerGroupTopicPartitions(self.group_id, partitions)]
+        answers = admin.alter_consumer_group_offsets(request, request_timeout=COMMIT_TIMEOUT_S)
+        for each in answers[self.group_id].result().topic_partitions:
+            place = each.topic, each.partition
+            if each.error is None:
+                self.committed[place] = ahead[place]
+            elif each.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
+                raise Refused(
+                    f"the positions of this query are not shown: group {self.group_id!r} has members of its own, whose "
+                    f"positions would be moved; stop them or name another group with the option {GROUP_OPTION!r}"
+                )
+            elif each.error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID):
+                del self.wanted[place]  # The topic is deleted, and with it everything that could lag behind.
+            else:
+                logger.warning("%s of %s-%d is not committed: %s", self.group_id, *place, each.error.str())
+
+
+@dataclass
+class Watched:
+    """One run of one query. Its sources are looked up with the first batch: before, Spark has not made them."""
+
+    query: Any
+    name: str | None
+    query_id: str
+    sources: dict[str, GroupPositions] | None = None
+    refusal: str | None = None
+
+
+class PositionsListener(StreamingQueryListener):
+    """Commits positions in the order of Spark's events; one that fails is tried again with the next event."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        # Spark tells a start from the query's own thread and all else from the listener bus.
+        self._lock = threading.Lock()
+        self._running: dict[str, Watched] = {}
+        self._admins: dict[str, Any] = {}
+        self.refusals: dict[str, str] = {}
+        """By query id, why its positions are not shown."""
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        query = self._session.streams.get(str(event.id))
+        with self._lock:
+            if query is not None:
+                self._running[str(event.runId)] = Watched(query, event.name, str(event.id))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        with self._lock:
+            watched = self._running.get(str(event.progress.runId))
+            if watched is not None:
+                self._take(watched, event.progress)
+                self._commit(watched)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        with self._lock:
+            if (watched := self._running.get(str(event.runId))) is not None:
+                self._commit(watched)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        with self._lock:
+            if (watched := self._running.pop(str(event.runId), None)) is not None:
+                self._commit(watched)
+
+    def _take(self, watched: Watched, progress: StreamingQueryProgress) -> None:
+        if watched.sources is None:
+            watched.sources = {
+                described: GroupPositions(options[BOOTSTRAP_OPTION], group_of(options, watched.name, watched.query_id))
+                for described, options in sources_of(watched.query).items()
+                if options.get(BOOTSTRAP_OPTION)
+            }
+        for source in progress.sources:
+            if (group := watched.sources.get(source.description)) is not None:
+                group.reach(positions_of(source.endOffset))
+
+    def _commit(self, watched: Watched) -> None:
+        from confluent_kafka import KafkaException
+
+        for group in (watched.sources or {}).values():
+            if watched.refusal is not None:
+                return
+            try:
+                group.commit(self._admin(group.bootstrap))
+            except Refused as refusal:
+                # Asked once: who has members now will have them again, and a query is not to say so with every batch.
+                watched.refusal = self.refusals[watched.query_id] = str(refusal)
+                logger.warning("query %s: %s", watched.name or watched.query_id, refusal)
+            except KafkaException as error:
+                logger.warning("positions of group %s are not committed: %s", group.group_id, error.args[0].str())
+
+    def _admin(self, bootstrap: str) -> Any:
+        if bootstrap not in self._admins:
+            from confluent_kafka.admin import AdminClient
+
+            settings: dict[str, str | int | float | bool] = {
+                "bootstrap.servers": bootstrap,
+                "client.id": "strandline-spark-positions",
+            }
+            # Without a logger librdkafka would write to the user's terminal.
+            self._admins[bootstrap] = AdminClient(settings, logger=logging.getLogger("strandline.spark.librdkafka"))
+        return self._admins[bootstrap]
+
+
+def sources_of(query: Any) -> dict[str, dict[str, str]]:
+    """The options of each of our sources in a running query, by the description that progress reports name it with.
+
+    Progress reports tell no options, so they are read from the plan, by names inside Spark that a test pins.
+    """
+    execution = query._jsq.streamingQuery() if hasattr(query._jsq, "streamingQuery") else query._jsq
+    leaves = execution.logicalPlan().collectLeaves()
+    found = {}
+    for at in range(leaves.size()):
+        leaf = leaves.apply(at)
+        if not leaf.getClass().getSimpleName().startswith("StreamingDataSourceV2"):
+            continue
+        relation = leaf.relation()
+        if relation.table().name().lower() == FORMAT:
+            options = dict(relation.options().asCaseSensitiveMap())
+            found[leaf.stream().toString()] = {str(name).lower(): str(value) for name, value in options.items()}
+    return found
+
+
+_watching: dict[int, PositionsListener] = {}
+
+
+def watch_positions(spark: SparkSession) -> PositionsListener:
+    """Show how far this session's queries have read as positions of consumer groups. A second call changes nothing."""
+    if not hasattr(spark, "_jsparkSession"):
+        raise SparkFailed("positions cannot be shown for a session of Spark Connect: commit them from its server")
+    known = _watching.get(id(spark))
+    if known is not None and known._session is spark:
+        return known
+    listener = PositionsListener(spark)
+    spark.streams.addListener(listener)
+    _watching[id(spark)] = listener
+    # A script that ends with its query would otherwise be gone before Spark has told of the last batch.
+    atexit.register(settle, spark)
+    return listener
+
+
+def settle(spark: SparkSession) -> None:
+    """Return once the positions of every batch committed so far are committed, too, or after ten seconds."""
+    from py4j.protocol import Py4JError
+
+    context = spark.sparkContext
+    if context._jsc is None or context._gateway is None:
+        return  # It was stopped, which waits for all listeners by itself.
+    try:
+        context._jsc.sc().listenerBus().waitUntilEmpty(int(SETTLE_TIMEOUT_S * 1000))
+    except (Py4JError, OSError) as error:
+        logger.warning("positions may be behind what was read: %s", error)
