@@ -1,11 +1,13 @@
 """The one decoder: record batch bytes to columns, for `consume`, `log dump`, time look-up, Spark and the cleaner.
 
 `decode_batch` checks a batch strictly and yields `Columns`: offsets, timestamps, and where each key, value and header
-block lies in the payload; no object is made per record until somebody asks for `records()`. `encode_batch` is the way
-back, for internal topics, the library and tests. The hot loop lives in `_scan`, compiled where a wheel carries it and
-plain Python elsewhere; `decoder_name` says which. The bytes are drawn in docs/formats/record-batch.md.
+block lies in the payload; no object is made per record until somebody asks for `records()`. `scan_batches` does the
+same for many plain batches at once, and `encode_batch` is the way back, for internal topics, the library and tests. The
+hot loops live in `_scan`, compiled where a wheel carries it and plain Python elsewhere; `decoder_name` says which. The
+bytes are drawn in docs/formats/record-batch.md.
 """
 
+from strandline.codec.columns._scan import locate_headers, scan_batches
 from strandline.codec.columns.batch import Columns, Record
 from strandline.codec.columns.decode import columns_of, decode_batch, decoder_name, records_of
 from strandline.codec.columns.encode import encode_batch, encode_record
@@ -22,5 +24,7 @@ __all__ = [
     "decoder_name",
     "encode_batch",
     "encode_record",
+    "locate_headers",
     "records_of",
+    "scan_batches",
 ]

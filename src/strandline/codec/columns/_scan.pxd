@@ -43,3 +43,22 @@ cpdef Py_ssize_t scan_records(
 cpdef Py_ssize_t read_plain_batches(
     bytes source, Py_ssize_t position, list records, bint check_crc, Py_ssize_t records_max
 ) except -1
+
+@cython.locals(
+    payload="const unsigned char[::1]", batch_wide="long long[::1]", batch_narrow="int[::1]",
+    size=Py_ssize_t, header_bytes=Py_ssize_t, overhead_bytes=Py_ssize_t, crc_start=Py_ssize_t,
+    record_bytes_min=Py_ssize_t, batch_magic=int, codec_mask=int, append_time_bit=int, offset_max=int64, start=Py_ssize_t, end=Py_ssize_t,
+    rows=Py_ssize_t, row=Py_ssize_t, rows_max=Py_ssize_t, rows_before=Py_ssize_t, batches_max=Py_ssize_t,
+    batch_count=Py_ssize_t, at=Py_ssize_t, count=Py_ssize_t, magic=int, attributes=int, append_time=int,
+    base_offset=int64, batch_length=int64, leader_epoch=int64, last_offset_delta=int64, base_timestamp=int64,
+    max_timestamp=int64, producer_id=int64,
+)
+cpdef Py_ssize_t scan_batches(
+    bytes source, Py_ssize_t position, int64[::1] batches, int64[::1] wide, int[::1] narrow, int64[::1] filled,
+    bint check_crc,
+) except -1
+
+@cython.locals(found=Py_ssize_t, row=Py_ssize_t, position=Py_ssize_t, at=Py_ssize_t, field=int, length=int64)
+cpdef Py_ssize_t locate_headers(
+    const unsigned char[::1] payload, const int[::1] starts, const int[::1] counts, int[::1] positions
+) except -1

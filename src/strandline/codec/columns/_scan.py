@@ -274,3 +274,130 @@ def read_plain_batches(source: bytes, position: int, records: list[Record], chec
             )
         position = end
     return position
+
+
+def scan_batches(
+    source: bytes,
+    position: int,
+    batches: MutableSequence[int],
+    wide: MutableSequence[int],
+    narrow: MutableSequence[int],
+    filled: MutableSequence[int],
+    check_crc: bool,
+) -> int:
+    """Add the rows of whole, sound, uncompressed batches to columns; return the position of the next batch.
+
+    `filled` counts the batches and rows that are there, before and after. `wide` and `narrow` are as `scan_records`
+    fills them, with as many rows as they have room for; positions count from `source[0]`. `batches` gets six numbers of
+    each batch: base offset, last offset, leader epoch, attributes, producer id, rows. It stops, and says nothing, at
+    the first batch that is compressed, damaged, cut short, or that there is no room for.
+    """
+    payload = source
+    view = memoryview(source)
+    size = min(len(source), 0x7FFFFFFF)  # Positions are 32-bit; what lies further goes the long way.
+    header_bytes, overhead_bytes, crc_start = HEADER_SIZE, PREFIX_SIZE, CRC_START
+    record_bytes_min, batch_magic, codec_mask = RECORD_SIZE_MIN, MAGIC, COMPRESSION_MASK
+    append_time_bit, offset_max = LOG_APPEND_TIME, 0x7FFFFFFFFFFFFFFF
+    rows_max = len(wide) // 2
+    batches_max = len(batches) // 6
+    batch_count = filled[0]
+    rows_before = filled[1]
+    rows = 16
+    batch_wide = array("q", (0,)) * (2 * rows)
+    batch_narrow = array("i", (0,)) * (6 * rows)
+    while size - position >= header_bytes and batch_count < batches_max:
+        (
+            base_offset,
+            batch_length,
+            leader_epoch,
+            magic,
+            crc,
+            attributes,
+            last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            _,
+            _,
+            count,
+        ) = unpack_header(source, position)
+        start = position + header_bytes
+        end = position + overhead_bytes + batch_length
+        if magic != batch_magic or attributes & codec_mask or end < start or end > size:
+            break
+        if base_offset < 0 or last_offset_delta < 0 or base_offset > offset_max - last_offset_delta:
+            break
+        if count < 0 or count > last_offset_delta + 1 or count > (end - start) // record_bytes_min:
+            break
+        if count > rows_max - rows_before:
+            break
+        if check_crc and crc32c(view[position + crc_start : end]) != crc:
+            break
+        if count > rows:
+            rows = count
+            batch_wide = array("q", (0,)) * (2 * rows)
+            batch_narrow = array("i", (0,)) * (6 * rows)
+        append_time = attributes & append_time_bit
+        if append_time:
+            base_timestamp = 0
+        try:
+            if (
+                scan_records(
+                    payload, start, end, count, base_offset, last_offset_delta, base_timestamp, batch_wide, batch_narrow
+                )
+                != end
+            ):
+                break
+        except (CorruptBatch, IndexError):
+            # The strict way will say what is wrong with this batch; the rows before it are good.
+            break
+        for row in range(count):
+            at = rows_before + row
+            wide[at] = batch_wide[row]
+            wide[rows_max + at] = max_timestamp if append_time else batch_wide[count + row]
+            narrow[at] = batch_narrow[row]
+            narrow[rows_max + at] = batch_narrow[count + row]
+            narrow[2 * rows_max + at] = batch_narrow[2 * count + row]
+            narrow[3 * rows_max + at] = batch_narrow[3 * count + row]
+            narrow[4 * rows_max + at] = batch_narrow[4 * count + row]
+            narrow[5 * rows_max + at] = batch_narrow[5 * count + row]
+        at = 6 * batch_count
+        batches[at] = base_offset
+        batches[at + 1] = base_offset + last_offset_delta
+        batches[at + 2] = leader_epoch
+        batches[at + 3] = attributes
+        batches[at + 4] = producer_id
+        batches[at + 5] = count
+        batch_count += 1
+        rows_before += count
+        position = end
+    filled[0] = batch_count
+    filled[1] = rows_before
+    return position
+
+
+def locate_headers(
+    payload: Sequence[int], starts: Sequence[int], counts: Sequence[int], positions: MutableSequence[int]
+) -> int:
+    """Where the headers of rows lie that a scan has found sound; returns how many there are.
+
+    `positions` gets key start, key length, value start and value length of each, four numbers a header.
+    """
+    found = 0
+    for row in range(len(starts)):
+        position = starts[row]
+        for _ in range(counts[row]):
+            at = 4 * found
+            for field in range(2):
+                length = payload[position]
+                position += 1
+                if length >= 0x80:
+                    length, position = varint_raw(payload, position - 1, 5)
+                positions[at + 2 * field] = position
+                if length & 1:
+                    positions[at + 2 * field + 1] = -1
+                else:
+                    positions[at + 2 * field + 1] = length >> 1
+                    position += length >> 1
+            found += 1
+    return found

@@ -1,0 +1,285 @@
+"""A range of offsets of one partition, from its leader to Arrow: exactly what lies in it, or a sentence why not.
+
+While one answer is decoded the next is already asked for, on the same connection. What passes (a leader that moved, a
+broker that restarts, a lost connection) is tried again as long as anything came within `stall_timeout_s`. What does not
+pass is data loss: offsets that the log no longer has, or has not, and a topic that was deleted or made anew. Then the
+reader fails and names topic, partition and range, or with `failOnDataLoss=false` says so in the log and goes on.
+Gaps inside a log are sound: compaction, markers and aborted transactions leave them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+from uuid import UUID
+
+import pyarrow as pa
+
+from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from strandline.codec.messages.fetch_response import FetchResponse, PartitionData
+from strandline.errors import (
+    CorruptBatch,
+    Disconnected,
+    ErrorCode,
+    PeerError,
+    TimedOut,
+    UnsupportedVersion,
+    named,
+)
+from strandline.ids import ZERO_UUID, TopicPartition
+from strandline.spark.arrow_rows import ArrowDecoder
+from strandline.spark.explain import SparkFailed
+from strandline.spark.raw_client import (
+    EARLIEST,
+    LATEST,
+    PASSING,
+    PAUSE_S_MAX,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    ClusterFailed,
+    RawClient,
+    TopicMissing,
+    has_id,
+)
+from strandline.spark.raw_connection import RawConnection
+
+_NAMES_UP_TO: Final = 12
+"""From version 13 on a Fetch names topics by their ids."""
+_PAUSE_S: Final = 0.02
+_LEAST_BYTES: Final = 64 * 1024
+"""Less is never asked for at the end of a range: another round trip costs more than what is thrown away."""
+_BATCH_WALK: Final = Struct(">qi11xi")
+"""Base offset, length and last offset delta of a batch."""
+_HEADER_BYTES: Final = 61
+_PREFIX_BYTES: Final = 12
+
+log = logging.getLogger(__name__)
+
+
+class DataLost(SparkFailed):
+    """Offsets that were to be read are not there."""
+
+
+@dataclass(frozen=True)
+class OffsetRange:
+    """Offsets `start` up to, but not including, `end`. The id pins the topic: one of the same name is another."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    topic_id: UUID = ZERO_UUID
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class FetchSettings:
+    isolation_level: int = READ_COMMITTED
+    partition_bytes_max: int = 4 * 1024 * 1024
+    wait_ms_max: int = 500
+    stall_timeout_s: float = 120.0
+    fails_on_data_loss: bool = True
+
+
+def read_range(
+    client: RawClient, offsets: OffsetRange, settings: FetchSettings, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The records of a range as Arrow batches of `schema`, in the order of their offsets."""
+    decoder = ArrowDecoder(schema, offsets.topic, offsets.partition, start=offsets.start, end=offsets.end)
+    try:
+        for answer in PartitionFetcher(client, offsets, settings).answers():
+            aborted = None
+            if settings.isolation_level == READ_COMMITTED:
+                aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
+            yield from decoder.decode(answer.records or b"", aborted)
+    except PeerError as error:
+        raise ClusterFailed(
+            f"{offsets.topic_partition} cannot be read in the range {offsets.start} to {offsets.end}: {error}; "
+            "compare it with another replica, or leave the damaged offsets out"
+        ) from error
+
+
+class PartitionFetcher:
+    def __init__(self, client: RawClient, offsets: OffsetRange, settings: FetchSettings) -> None:
+        self._client = client
+        self._range = offsets
+        self._settings = settings
+        self.position = offsets.start
+        self._bytes_per_offset = 0.0
+        self._asked: tuple[tuple[str, int], RawConnection] | None = None
+        self._progress_at = time.monotonic()
+
+    def answers(self) -> Iterator[PartitionData]:
+        """Answers with whole batches, until the range is read; each is given out while the next one is under way."""
+        pause_s = _PAUSE_S
+        try:
+            while self.position < self._range.end:
+                heard, answer = self._next()
+                if answer is not None and answer.records:
+                    next_position, size_bytes = walked(answer.records, self.position)
+                    if next_position > self.position:
+                        self._bytes_per_offset = size_bytes / (next_position - self.position)
+                        self.position = next_position
+                        self._progress_at = time.monotonic()
+                        pause_s = _PAUSE_S
+                        self._ask_ahead()
+                        yield answer
+                        continue
+                    heard = "a batch that is never whole"
+                elif answer is not None and self._is_behind(answer):
+                    # The leader knows the log beyond our end and has no batch between: the last ones were compacted.
+                    return
+                if time.monotonic() - self._progress_at > self._settings.stall_timeout_s:
+                    raise ClusterFailed(
+                        f"nothing of {self._range.topic_partition} came from offset {self.position} on (up to "
+                        f"{self._range.end}) within {self._settings.stall_timeout_s:g} s: {heard}"
+                    )
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, PAUSE_S_MAX)
+        finally:
+            # What is still under way would be taken for the answer to somebody else's request.
+            self._hang_up()
+
+    def _is_behind(self, answer: PartitionData) -> bool:
+        stable = answer.last_stable_offset if self._settings.isolation_level == READ_COMMITTED else -1
+        return (stable if stable >= 0 else answer.high_watermark) >= self._range.end
+
+    def _next(self) -> tuple[str, PartitionData | None]:
+        """The next answer without an error, or what was heard instead."""
+        try:
+            if self._asked is None:
+                self._ask()
+            assert self._asked is not None
+            response = self._asked[1].receive_message(FetchResponse, wait_s=self._settings.wait_ms_max / 1000)
+            self._asked = None
+        except (Disconnected, TimedOut) as error:
+            self._hang_up()
+            self._client.forget(self._range.topic)
+            return str(error), None
+        except UnsupportedVersion as error:
+            raise ClusterFailed(f"{self._range.topic_partition} cannot be read: {error}") from error
+        except TopicMissing:
+            self._lose(self.position, self._range.end, "the topic is gone")
+            return "the topic is gone", None
+        return self._judged(response)
+
+    def _judged(self, response: FetchResponse) -> tuple[str, PartitionData | None]:
+        told = response.responses[0].partitions[0] if response.responses and response.responses[0].partitions else None
+        code = named(response.error_code or (told.error_code if told is not None else 0))
+        if code == ErrorCode.NONE and told is not None:
+            if not told.records and response.throttle_time_ms:
+                # A broker that holds us back answers with nothing, which says nothing of the log.
+                time.sleep(response.throttle_time_ms / 1000)
+                return "the broker holds us back by a quota", None
+            return "no records", told
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._on_out_of_range()
+        elif code in PASSING or code == ErrorCode.NONE:
+            self._client.forget(self._range.topic)
+        elif code == ErrorCode.CORRUPT_MESSAGE:
+            raise ClusterFailed(f"{self._range.topic_partition} is damaged at offset {self.position} on its leader")
+        else:
+            raise ClusterFailed(f"{self._range.topic_partition} cannot be read at {self.position}: {code.name}")
+        return code.name, None
+
+    # Asking
+
+    def _ask(self) -> None:
+        leader, topic_id = self._client.leader_of(self._range.topic_partition)
+        if has_id(topic_id) and has_id(self._range.topic_id) and topic_id != self._range.topic_id:
+            raise TopicMissing(f"topic {self._range.topic} was deleted and made anew")
+        address = self._client.address_of(leader)
+        connection = self._client.connection(address)
+        version = connection.version_for(FetchRequest, version_max=None if has_id(topic_id) else _NAMES_UP_TO)
+        self._asked = (address, connection)
+        connection.send(self._request(topic_id), version)
+
+    def _ask_ahead(self) -> None:
+        if self.position >= self._range.end:
+            return
+        try:
+            self._ask()
+        except (Disconnected, TimedOut, UnsupportedVersion, TopicMissing):
+            # It comes again when the answer is wanted, and is judged there.
+            self._hang_up()
+
+    def _request(self, topic_id: UUID) -> FetchRequest:
+        wanted = self._settings.partition_bytes_max
+        if self._bytes_per_offset:
+            left = int((self._range.end - self.position) * self._bytes_per_offset * 1.1)
+            wanted = max(min(wanted, left), min(wanted, _LEAST_BYTES))
+        partition = FetchPartition(
+            partition=self._range.partition, fetch_offset=self.position, partition_max_bytes=wanted
+        )
+        return FetchRequest(
+            max_wait_ms=self._settings.wait_ms_max,
+            min_bytes=1,
+            max_bytes=wanted,
+            isolation_level=self._settings.isolation_level,
+            topics=[FetchTopic(topic=self._range.topic, topic_id=topic_id, partitions=[partition])],
+        )
+
+    def _hang_up(self) -> None:
+        if self._asked is not None:
+            self._client.drop(self._asked[0])
+            self._asked = None
+
+    # Loss
+
+    def _on_out_of_range(self) -> None:
+        partition = self._range.topic_partition
+        self._client.forget(partition.topic)
+        try:
+            # Of the whole log: what is not stable yet is not lost.
+            earliest = self._client.list_offsets({partition: EARLIEST}, isolation_level=READ_UNCOMMITTED)[partition]
+            latest = self._client.list_offsets({partition: LATEST}, isolation_level=READ_UNCOMMITTED)[partition]
+        except TopicMissing:
+            self._lose(self.position, self._range.end, "the topic is gone")
+            return
+        if self.position < earliest:
+            self._lose(self.position, min(earliest, self._range.end), f"the log begins at {earliest}")
+        elif self.position > latest:
+            self._lose(self.position, self._range.end, f"the log ends at {latest}")
+
+    def _lose(self, start: int, end: int, reason: str) -> None:
+        words = lost_words(self._range.topic, self._range.partition, start, end, reason)
+        if self._settings.fails_on_data_loss:
+            raise DataLost(f"{words}; {ADVICE}")
+        log.warning("%s; read on without them, because failOnDataLoss is false", words)
+        self.position = end
+        self._progress_at = time.monotonic()
+
+
+ADVICE: Final = (
+    'say option("failOnDataLoss", "false") to go on without them, or start with another checkpoint and startingOffsets'
+)
+
+
+def lost_words(topic: str, partition: int, start: int, end: int, reason: str) -> str:
+    return f"topic {topic}, partition {partition}: the offsets {start} to {end - 1} are lost ({reason})"
+
+
+def walked(records: bytes, position: int) -> tuple[int, int]:
+    """The offset behind the last whole batch, and the bytes of whole batches; `position` if there is none."""
+    at = 0
+    size = len(records)
+    while size - at >= _HEADER_BYTES:
+        base_offset, length, last_delta = _BATCH_WALK.unpack_from(records, at)
+        if length < _HEADER_BYTES - _PREFIX_BYTES:
+            raise CorruptBatch(f"the batch length {length} at position {at} is smaller than a header")
+        if at + _PREFIX_BYTES + length > size:
+            break
+        at += _PREFIX_BYTES + length
+        position = max(position, base_offset + last_delta + 1)
+    return position, at
