@@ -118,6 +118,11 @@ TRAPS: dict[str, Trap] = {
         "KIP-890, KAFKA-17754, the Jepsen report on Bufstream",
         "each end raises the epoch; what comes with the one before is a repetition or is fenced",
     ),
+    "torn-batch": Trap(
+        "the output of a batch with many writers is committed in part, twice, or not at all",
+        "retries, speculation and restarts of Spark",
+        "one record decides all of a sink's transactions, once for each batch; each is carried out from there",
+    ),
     "hanging-transaction": Trap(
         "a transaction that nobody ends holds readers up for ever",
         "KAFKA-9144, KIP-664, KIP-890",

@@ -184,16 +184,10 @@ def _coordinator_record(record: Record) -> dict[str, Any]:
 
 
 def _transaction_record(record: Record) -> dict[str, Any]:
-    from strandline.codec.messages.transaction_log_key import TransactionLogKey
-    from strandline.codec.messages.transaction_log_value import TransactionLogValue
+    from strandline.codec.internal_records import TRANSACTION_STATE, decode_coordinator_record
 
-    key, value = record.key or b"", record.value
-    told = None if value is None else decode_exact(TransactionLogValue, int.from_bytes(value[:2], "big"), value[2:])
-    return {
-        "type": "TransactionLog",
-        "key": decode_exact(TransactionLogKey, int.from_bytes(key[:2], "big"), key[2:]),
-        "value": told,
-    }
+    key, value = decode_coordinator_record(record.key or b"", record.value, topic=TRANSACTION_STATE)
+    return {"type": type(key).__name__.removesuffix("Key"), "key": key, "value": value}
 
 
 def _control(record: Record) -> dict[str, Any]:

@@ -7,8 +7,8 @@ type 1) by `__strandline.sink.<sink>#`, what the transactional ids of the sink b
   the sink is aborted, and the answer leaves when that is decided for good. Markers follow it.
 - The batch is the sink's last one: `already_committed`; of the listed ones those that are open are aborted.
 - It is below the last one: PRODUCER_FENCED. One of the list is not open so: INVALID_TXN_STATE. It is of another sink,
-  or listed twice: INVALID_REQUEST. They are too many for a record (some 20,000): MESSAGE_TOO_LARGE. In all of these
-  nothing is changed.
+  or listed twice: INVALID_REQUEST. They are more than 5,000, or their names do not fit a record: MESSAGE_TOO_LARGE.
+  In all of these nothing is changed.
 - After CONCURRENT_TRANSACTIONS, REQUEST_TIMED_OUT, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE and
   COORDINATOR_LOAD_IN_PROGRESS the driver asks again with the same batch and list, and the answer to that counts.
 """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from strandline.codec.messages.commit_batch_request import CommitBatchRequest, SinkTransaction
 from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
@@ -14,6 +15,8 @@ from strandline.coordinators.events import Append, Loaded, Record, Reply, StartT
 from strandline.coordinators.transactions.events import (
     AddPartitions,
     AllocateProducerId,
+    CommitBatch,
+    DeleteSink,
     DescribeTransaction,
     EndTransaction,
     Event,
@@ -26,7 +29,11 @@ from strandline.coordinators.transactions.events import (
 )
 from strandline.coordinators.transactions.transaction import Transaction
 from strandline.coordinators.transactions.transaction_config import TransactionConfig
-from strandline.coordinators.transactions.transaction_records import decode_transaction, key_of
+from strandline.coordinators.transactions.transaction_records import (
+    decode_transaction,
+    key_of,
+    transaction_record,
+)
 from strandline.coordinators.transactions.transaction_shard import TransactionShard
 from strandline.errors import ErrorCode
 from strandline.ids import TopicPartition
@@ -91,6 +98,10 @@ class Story:
                     self.told.append(sentence)
         while self.gives_ids and self.allocations:
             self.give_id()
+
+    def step_record(self, transaction: Transaction) -> None:
+        """The log says this, whoever wrote it; the next coordinator knows."""
+        self.log.append(transaction_record(transaction, transaction_version=self.config.transaction_version))
 
     def decided(self, markers: SendMarkers) -> Transaction:
         """What the log says of the transaction."""
@@ -180,6 +191,25 @@ class Story:
         self, producer: tuple[int, int], *, commit: bool = True, name: str = "x", version: int = 2
     ) -> tuple[int, int] | ErrorCode:
         return said(self.end_token(producer, commit=commit, name=name, version=version).response)
+
+    def commit_batch(
+        self, batch_id: int, members: dict[str, tuple[int, int]] | list[SinkTransaction], *, sink: str = "s"
+    ) -> Any:
+        """The answer to a driver that names these producers, by transactional id."""
+        listed = (
+            [SinkTransaction(name, *producer) for name, producer in members.items()]
+            if isinstance(members, dict)
+            else members
+        )
+        token = Token()
+        request = CommitBatchRequest(sink_id=sink, batch_id=batch_id, transactions=listed)
+        self.step(CommitBatch(token, request))
+        return token.response
+
+    def delete_sink(self, sink: str = "s") -> Any:
+        token = Token()
+        self.step(DeleteSink(token, sink))
+        return token.response
 
     def describe(self, name: str = "x") -> Any:
         token = Token()

@@ -35,6 +35,8 @@ from strandline.errors import ErrorCode
 
 SINK_ID_CHARACTERS_MAX: Final = 200
 """Of a sink id: a transactional id begins with it."""
+TRANSACTIONS_MAX: Final = 5_000
+"""Of one batch. The record that names them is a quarter of what a record may be, then."""
 ROLLED_PER_STEP_MAX: Final = 200
 """Transactional ids that get their Prepare record in one step."""
 ROLLED_PARTITIONS_PER_STEP_MAX: Final = 2_000
@@ -50,7 +52,10 @@ def commit_batch(event: CommitBatch, turn: Turn) -> None:
     request = event.request
     sink = turn.known.sinks.get(request.sink_id)
     last_batch_id = NO_BATCH if sink is None else sink.last_batch_id
-    if wrong := what_is_wrong(request):
+    if len(request.transactions) > TRANSACTIONS_MAX:
+        sentence = f"{len(request.transactions)} transactions are too many, {TRANSACTIONS_MAX} can be decided at once"
+        refuse(event, ErrorCode.MESSAGE_TOO_LARGE, sentence, turn)
+    elif wrong := what_is_wrong(request):
         refuse(event, ErrorCode.INVALID_REQUEST, wrong, turn)
     elif request.batch_id < last_batch_id:
         # Not `already_committed`: whoever is behind by more than an answer works from an old state of its own, and what
@@ -92,7 +97,7 @@ def is_rolling(sink: Sink | None, known: Transactions) -> bool:
     """Whether not all of the last decision is carried out."""
     if sink is None or not known.unrolled:
         return False
-    return not known.unrolled.keys().isdisjoint(sink.transactional_ids)
+    return any(transactional_id in sink.transactional_ids for transactional_id in known.unrolled)
 
 
 def what_is_not_open(request: CommitBatchRequest, known: Transactions) -> str:
