@@ -111,12 +111,16 @@ def read_range(
 
 
 class PartitionFetcher:
-    def __init__(self, client: RawClient, offsets: OffsetRange, settings: FetchSettings) -> None:
+    def __init__(
+        self, client: RawClient, offsets: OffsetRange, settings: FetchSettings, *, asks_ahead: bool = True
+    ) -> None:
         self._client = client
+        self._asks_ahead = asks_ahead
         self._range = offsets
         self._settings = settings
         self.position = offsets.start
-        self._bytes_per_offset = 0.0
+        self.bytes_per_offset = 0.0
+        """Of the last answer, as its batches lie in the log."""
         self._asked: tuple[tuple[str, int], RawConnection] | None = None
         self._progress_at = time.monotonic()
 
@@ -129,7 +133,7 @@ class PartitionFetcher:
                 if answer is not None and answer.records:
                     next_position, size_bytes = walked(answer.records, self.position)
                     if next_position > self.position:
-                        self._bytes_per_offset = size_bytes / (next_position - self.position)
+                        self.bytes_per_offset = size_bytes / (next_position - self.position)
                         self.position = next_position
                         self._progress_at = time.monotonic()
                         pause_s = _PAUSE_S
@@ -206,7 +210,7 @@ class PartitionFetcher:
         connection.send(self._request(topic_id), version)
 
     def _ask_ahead(self) -> None:
-        if self.position >= self._range.end:
+        if not self._asks_ahead or self.position >= self._range.end:
             return
         try:
             self._ask()
@@ -216,8 +220,8 @@ class PartitionFetcher:
 
     def _request(self, topic_id: UUID) -> FetchRequest:
         wanted = self._settings.partition_bytes_max
-        if self._bytes_per_offset:
-            left = int((self._range.end - self.position) * self._bytes_per_offset * 1.1)
+        if self.bytes_per_offset:
+            left = int((self._range.end - self.position) * self.bytes_per_offset * 1.1)
             wanted = max(min(wanted, left), min(wanted, _LEAST_BYTES))
         partition = FetchPartition(
             partition=self._range.partition, fetch_offset=self.position, partition_max_bytes=wanted

@@ -1,0 +1,108 @@
+"""The schema of the source in Spark's words, and in Arrow's (pure).
+
+A user may name fewer columns in two ways: the option `columns`, or `.schema(...)` with the names and types of some.
+PySpark tells a Python source of neither projection nor pruning, and what is not built costs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import DataType, MapType, StructType
+
+from strandline.spark.arrow_rows import FIELDS
+from strandline.spark.source.options import COLUMNS, CORRUPT_COLUMN, OptionRefused, Shape
+
+_JSON_TYPES: Final = {"string": "STRING", "integer": "BIGINT", "number": "DOUBLE", "boolean": "BOOLEAN"}
+_JSON_FORMATS: Final = {"date-time": "TIMESTAMP", "date": "DATE"}
+
+
+def ddl(shape: Shape) -> str:
+    """The columns as Spark reads them: those of the value's schema first, then those of the record."""
+    found = [f"`{name}` {COLUMNS[name]}" for name in shape.columns]
+    if shape.value_schema is not None:
+        found = [value_ddl(shape.value_schema), *found]
+        if not shape.fails_on_corrupt:
+            found.append(f"{CORRUPT_COLUMN} STRING")
+    return ", ".join(found)
+
+
+def value_ddl(text: str) -> str:
+    """`valueSchema` in Spark's words: it is either these already, or a JSON Schema of an object."""
+    if not text.strip():
+        raise OptionRefused("valueSchema is empty: say columns like 'id BIGINT, name STRING', or a JSON Schema")
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        schema = json.loads(text)
+    except ValueError as error:
+        raise OptionRefused(f"valueSchema begins like a JSON Schema and is no JSON: {error}") from None
+    if "object" not in _types(schema) or not schema.get("properties"):
+        raise OptionRefused('valueSchema is no JSON Schema of an object: it needs "type": "object" and "properties"')
+    return ", ".join(f"{_quoted(name)} {_type(name, of)}" for name, of in schema["properties"].items())
+
+
+def _types(schema: Any) -> list[str]:
+    told = schema.get("type", []) if isinstance(schema, dict) else []
+    return [each for each in (told if isinstance(told, list) else [told]) if each != "null"]
+
+
+def _type(name: str, schema: Any) -> str:
+    types = _types(schema)
+    if len(types) == 1:
+        kind = types[0]
+        if kind == "string":
+            return _JSON_FORMATS.get(schema.get("format", ""), "STRING")
+        if kind in _JSON_TYPES:
+            return _JSON_TYPES[kind]
+        if kind == "array" and "items" in schema:
+            return f"ARRAY<{_type(name, schema['items'])}>"
+        if kind == "object" and schema.get("properties"):
+            inner = ", ".join(f"{_quoted(each)}: {_type(each, of)}" for each, of in schema["properties"].items())
+            return f"STRUCT<{inner}>"
+    raise OptionRefused(
+        f"valueSchema: {name!r} has no one type that a column can have (string, integer, number, boolean, array with "
+        "items, object with properties): name its columns in Spark's words instead"
+    )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def arrow_schema(schema: StructType, shape: Shape) -> pa.Schema:
+    """What tasks build for the schema that Spark settled on; OptionRefused if it is not one that a log can have."""
+    names = schema.fieldNames()
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise OptionRefused(
+            f"the column {twice[0]} is there twice, of the record and of valueSchema: choose with the option columns"
+        )
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    for field in schema.fields:
+        if field.name in FIELDS:
+            if not arrow.field(field.name).type.equals(FIELDS[field.name].type):
+                raise OptionRefused(
+                    f"the column {field.name} of a log is {COLUMNS[field.name]}, not {field.dataType.simpleString()}: "
+                    "convert it in a select"
+                )
+        elif shape.value_schema is None:
+            raise OptionRefused(
+                f"a log has no column {field.name}: it has {', '.join(COLUMNS)}; columns of JSON values come with the "
+                "option valueSchema"
+            )
+        elif _has_map(field.dataType):
+            raise OptionRefused(f"valueSchema: {field.name} is a map, which is not supported: say STRUCT<...>")
+    return arrow
+
+
+def _has_map(of: DataType) -> bool:
+    if isinstance(of, MapType):
+        return True
+    if isinstance(of, StructType):
+        return any(_has_map(field.dataType) for field in of.fields)
+    element = getattr(of, "elementType", None)
+    return element is not None and _has_map(element)

@@ -1,0 +1,398 @@
+"""The options of the source: those of Spark's own Kafka source by the same names, and a few of ours (pure).
+
+Ours: `columns`, `includeLeaderEpoch`, `maxBytesPerTrigger`, `valueSchema` with `mode`. Settings of a Kafka consumer
+come as `kafka.<name>`; they are done, or without meaning for a reader without threads and groups, or refused in words.
+What differs from Spark's source: `kafka.isolation.level` is read_committed unless said otherwise, and a name that
+nobody knows is an error and not passed over.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from strandline.ids import TopicPartition
+from strandline.spark.explain import SparkFailed
+from strandline.spark.raw_client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClientSettings
+from strandline.spark.source import kafka_settings
+
+COLUMNS: Final = {
+    "key": "BINARY",
+    "value": "BINARY",
+    "topic": "STRING",
+    "partition": "INT",
+    "offset": "BIGINT",
+    "timestamp": "TIMESTAMP",
+    "timestampType": "INT",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    "leaderEpoch": "INT",
+}
+"""Every column of a record, with its type in Spark's words."""
+OPTIONAL_COLUMNS: Final = ("headers", "leaderEpoch")
+CORRUPT_COLUMN: Final = "_corrupt"
+
+_OPTIONS: Final = (
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "includeHeaders",
+    "includeLeaderEpoch",
+    "groupIdPrefix",
+    "columns",
+    "valueSchema",
+    "mode",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "kafkaConsumer.pollTimeoutMs",
+)
+_NAMES: Final = {name.lower(): name for name in _OPTIONS}
+_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_STREAM_DELAY: Final = "15m"
+
+
+class OptionRefused(SparkFailed):
+    """An option that is unknown, that has no meaning as it stands, or that contradicts another."""
+
+
+@dataclass(frozen=True)
+class Everywhere:
+    """Earliest or latest, in every partition."""
+
+    offset: int
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """An offset of each partition; LATEST and EARLIEST may stand for one."""
+
+    by_partition: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class Timestamps:
+    """The first offset of that time or later, by partition, or in all of them."""
+
+    everywhere: int | None = None
+    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+Limit: TypeAlias = Everywhere | Offsets | Timestamps
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """Which partitions are read: all of some topics, of those whose names fit, or just these."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True)
+class TriggerLimits:
+    """How much one batch of a stream takes."""
+
+    offsets_max: int | None = None
+    offsets_min: int | None = None
+    delay_ms_max: int = 0
+    """Less than `offsets_min` waits for more, but not longer than this."""
+    bytes_max: int | None = None
+
+    @property
+    def are_set(self) -> bool:
+        return any(each is not None for each in (self.offsets_max, self.offsets_min, self.bytes_max))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Which columns there are."""
+
+    columns: tuple[str, ...] = ()
+    """Of the record."""
+    value_schema: str | None = None
+    """Of the value, as the user wrote it."""
+    fails_on_corrupt: bool = False
+    """A value that does not fit ends the query; else it is nulls, and the value is in a column of its own."""
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    client: ClientSettings
+    isolation_level: int
+    starting: Limit
+    ending: Limit
+    subscription: Subscription
+    limits: TriggerLimits = TriggerLimits()
+    no_match_is_latest: bool = False
+    fails_on_data_loss: bool = True
+    shape: Shape = Shape()
+    partitions_min: int | None = None
+    records_per_partition_max: int | None = None
+    partition_bytes_max: int = kafka_settings.PARTITION_BYTES
+    wait_ms_max: int = 500
+    stall_timeout_s: float = 120.0
+    offset_retries: int = 3
+    offset_retry_s: float = 1.0
+
+
+def parse_shape(given: Mapping[str, str]) -> Shape:
+    """The columns; and OptionRefused for all that is wrong whether a stream or a batch is to come, which is not known
+    when Spark asks for a schema."""
+    options, _ = _checked_names(given)
+    _subscription(options)
+    return _shape(options)
+
+
+def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    options, settings = _checked_names(given)
+    return SourceOptions(
+        client=ClientSettings(
+            settings["bootstrap.servers"],
+            client_id=settings.get("client.id", "strandline-spark"),
+            request_timeout_s=_number(options, "kafka.request.timeout.ms", 30_000) / 1000,
+            api_timeout_s=_number(options, "kafka.default.api.timeout.ms", 60_000) / 1000,
+        ),
+        isolation_level=_isolation_level(settings.get("isolation.level", "read_committed")),
+        starting=_limit(options, "starting", LATEST if streaming else EARLIEST, streaming=streaming),
+        ending=_limit(options, "ending", LATEST, streaming=streaming),
+        subscription=_subscription(options),
+        limits=_per_trigger(options),
+        no_match_is_latest=_word(options, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
+        fails_on_data_loss=_flag(options, "failOnDataLoss", default=True),
+        shape=_shape(options),
+        partitions_min=_maybe_number(options, "minPartitions"),
+        records_per_partition_max=_maybe_number(options, "maxRecordsPerPartition"),
+        partition_bytes_max=min(
+            _number(options, "kafka.max.partition.fetch.bytes", kafka_settings.PARTITION_BYTES),
+            _number(options, "kafka.fetch.max.bytes", kafka_settings.FETCH_BYTES),
+        ),
+        wait_ms_max=_number(options, "kafka.fetch.max.wait.ms", 500),
+        stall_timeout_s=_number(options, "kafkaConsumer.pollTimeoutMs", 120_000) / 1000,
+        offset_retries=_number(options, "fetchOffset.numRetries", 3, least=0),
+        offset_retry_s=_number(options, "fetchOffset.retryIntervalMs", 1000, least=0) / 1000,
+    )
+
+
+def _checked_names(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The options by their names in lower case, and those that begin with `kafka.` without it."""
+    options = {name.lower(): str(value) for name, value in given.items()}
+    for name in options:
+        if name == "path":
+            raise OptionRefused("load() takes no path: name topics with the option subscribe, and say load()")
+        if name not in _NAMES and not name.startswith("kafka."):
+            near = difflib.get_close_matches(name, _NAMES, 1)
+            hint = f"did you mean {_NAMES[near[0]]}?" if near else "correct the name, or leave it out"
+            raise OptionRefused(f"{name} is no option of the source: {hint}")
+    settings = {name.removeprefix("kafka."): value for name, value in options.items() if name.startswith("kafka.")}
+    try:
+        kafka_settings.check(settings)
+    except ValueError as error:
+        raise OptionRefused(str(error)) from None
+    return options, settings
+
+
+def _subscription(options: Mapping[str, str]) -> Subscription:
+    ways = [name for name in ("subscribe", "subscribePattern", "assign") if name.lower() in options]
+    if len(ways) != 1:
+        said = f"{' and '.join(ways)} cannot be said together" if ways else "nothing says which topics to read"
+        raise OptionRefused(f"{said}: say one of subscribe, subscribePattern and assign")
+    text = options[ways[0].lower()].strip()
+    if ways == ["subscribe"]:
+        topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
+        if not topics:
+            raise OptionRefused("subscribe names no topic: say one or more, with commas between them")
+        return Subscription(topics=topics)
+    if ways == ["subscribePattern"]:
+        if not text:
+            raise OptionRefused("subscribePattern is empty: say a regular expression that names of topics fit")
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise OptionRefused(f"subscribePattern {text!r} is no regular expression: {error}") from None
+        return Subscription(pattern=text)
+    return Subscription(assigned=_assigned(text))
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    wrong = OptionRefused(f"""assign is {text!r}: say it like {{"orders":[0,1],"payments":[0]}}""")
+    topics = _json_object(text, wrong)
+    found = []
+    for topic, partitions in topics.items():
+        if not isinstance(partitions, list) or not all(_is_number(each) and each >= 0 for each in partitions):
+            raise wrong
+        found += [TopicPartition(topic, each) for each in partitions]
+    if not found:
+        raise wrong
+    return tuple(sorted(dict.fromkeys(found)))
+
+
+# Where to start and where to end
+
+
+def _limit(options: Mapping[str, str], side: str, default: int, *, streaming: bool) -> Limit:
+    """The time for all partitions goes before the times by partition, and these before the offsets, as in Spark."""
+    names = (f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets")
+    said = [name for name in names if name.lower() in options]
+    if not said:
+        return Everywhere(default)
+    if side == "ending" and streaming:
+        raise OptionRefused(f"{said[0]} has no meaning for a stream, which does not end: leave it out")
+    name = said[0]
+    text = options[name.lower()].strip()
+    if name == names[0]:
+        if not re.fullmatch(r"\d+", text):
+            raise OptionRefused(f"{name} is {text!r}: say milliseconds since 1970")
+        return Timestamps(everywhere=int(text))
+    if name == names[1]:
+        return Timestamps(by_partition=_by_partition(name, text, least=0))
+    if text.lower() in ("earliest", "latest"):
+        return _checked(side, Everywhere(EARLIEST if text.lower() == "earliest" else LATEST), streaming=streaming)
+    return _checked(side, Offsets(_by_partition(name, text, least=EARLIEST)), streaming=streaming)
+
+
+def _checked(side: str, limit: Everywhere | Offsets, *, streaming: bool) -> Limit:
+    """A batch that begins with the end, or ends with the beginning, has nothing in it: nobody means that."""
+    wrong = LATEST if side == "starting" else EARLIEST
+    said = [limit.offset] if isinstance(limit, Everywhere) else limit.by_partition.values()
+    if not streaming and wrong in said:
+        word = "latest" if wrong == LATEST else "earliest"
+        raise OptionRefused(f"{side}Offsets of a batch cannot be {word}: nothing would be read")
+    return limit
+
+
+def _by_partition(name: str, text: str, *, least: int) -> dict[TopicPartition, int]:
+    wrong = OptionRefused(f"""{name} is {text!r}: say it like {{"orders":{{"0":23,"1":42}}}}""")
+    found = {}
+    for topic, partitions in _json_object(text, wrong).items():
+        if not isinstance(partitions, dict):
+            raise wrong
+        for partition, number in partitions.items():
+            if not partition.isdigit() or not _is_number(number) or number < least:
+                raise wrong
+            found[TopicPartition(topic, int(partition))] = number
+    if not found:
+        raise wrong
+    return dict(sorted(found.items()))
+
+
+def _json_object(text: str, wrong: OptionRefused) -> dict[str, object]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise wrong from None
+    if not isinstance(found, dict):
+        raise wrong
+    return found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+# Columns
+
+
+def _shape(options: Mapping[str, str]) -> Shape:
+    return Shape(
+        columns=_columns(options),
+        value_schema=options.get("valueschema"),
+        fails_on_corrupt=_word(options, "mode", ("permissive", "failfast")) == "failfast",
+    )
+
+
+def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns of a record that are built, in the order of Spark's own source, or as `columns` says."""
+    optional = {
+        "headers": _flag(options, "includeHeaders", default=False),
+        "leaderEpoch": _flag(options, "includeLeaderEpoch", default=False),
+    }
+    has_schema = "valueschema" in options
+    if not has_schema and "mode" in options:
+        raise OptionRefused("mode has no meaning without valueSchema: say both, or leave it out")
+    if "columns" not in options:
+        return tuple(name for name in COLUMNS if optional.get(name, True) and not (has_schema and name == "value"))
+    known = {name.lower(): name for name in COLUMNS}
+    names = [name.strip() for name in options["columns"].split(",") if name.strip()]
+    unknown = [name for name in names if name.lower() not in known]
+    if unknown or (not names and not has_schema):
+        what = f"columns names {unknown[0]!r}" if unknown else "columns is empty"
+        raise OptionRefused(f"{what}: a record has {', '.join(COLUMNS)}")
+    return tuple(dict.fromkeys(known[name.lower()] for name in names))
+
+
+# Limits of a trigger
+
+
+def _per_trigger(options: Mapping[str, str]) -> TriggerLimits:
+    most = _maybe_number(options, "maxOffsetsPerTrigger")
+    least = _maybe_number(options, "minOffsetsPerTrigger")
+    if most is not None and least is not None and least > most:
+        raise OptionRefused(f"minOffsetsPerTrigger {least} is above maxOffsetsPerTrigger {most}: no batch can be both")
+    return TriggerLimits(
+        offsets_max=most,
+        offsets_min=least,
+        delay_ms_max=_duration_ms(options, "maxTriggerDelay", _STREAM_DELAY),
+        bytes_max=_maybe_number(options, "maxBytesPerTrigger"),
+    )
+
+
+def _duration_ms(options: Mapping[str, str], name: str, default: str) -> int:
+    text = options.get(name.lower(), default).strip().lower()
+    match = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h|d|)", text)
+    if match is None:
+        raise OptionRefused(f"{name} is {text!r}: say a time like 500ms, 30s, 15m or 2h")
+    return int(match[1]) * _MS[match[2]]
+
+
+# Words and numbers
+
+
+def _isolation_level(word: str) -> int:
+    levels = {"read_committed": READ_COMMITTED, "read_uncommitted": READ_UNCOMMITTED}
+    if word.strip().lower() not in levels:
+        raise OptionRefused(f"kafka.isolation.level is {word!r}: say read_committed or read_uncommitted")
+    return levels[word.strip().lower()]
+
+
+def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    word = options.get(name.lower(), str(default)).strip().lower()
+    if word not in ("true", "false"):
+        raise OptionRefused(f"{name} is {word!r}: say true or false")
+    return word == "true"
+
+
+def _word(options: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
+    """One of the words; the first if nothing is said."""
+    word = options.get(name.lower(), words[0]).strip().lower()
+    if word not in words:
+        raise OptionRefused(f"{name} is {word!r}: say {' or '.join(words)}")
+    return word
+
+
+def _maybe_number(options: Mapping[str, str], name: str) -> int | None:
+    return _number(options, name, 1) if name.lower() in options else None
+
+
+def _number(options: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
+    text = options.get(name.lower(), str(default)).strip()
+    if not re.fullmatch(r"\d+", text) or int(text) < least:
+        raise OptionRefused(f"{name} is {text!r}: say a whole number, {least} or above")
+    return int(text)

@@ -1,0 +1,168 @@
+"""`spark.readStream.format("strandline")`: offsets of each batch, in the form of Spark's own Kafka source.
+
+One reader lives in a planning process beside the driver for as long as the query runs; copies of it read in the
+workers. The checkpoint alone says where a query is. What lies in it is checked against the log before a batch is
+planned: a log that ends before it, partitions that are gone, or a topic that was made anew are data loss.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from strandline.ids import TopicPartition
+from strandline.spark.fetching import OffsetRange
+from strandline.spark.raw_client import has_id
+from strandline.spark.source.columns import arrow_schema
+from strandline.spark.source.options import SourceOptions
+from strandline.spark.source.planning import Planner
+from strandline.spark.source.splitting import Positions, as_json, from_json, limited, split
+from strandline.spark.source.tasks import RangePartition, read_task, task_settings
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._task = task_settings(options, arrow_schema(schema, options.shape))
+        self._planner: Planner | None = None
+        self._latest: Positions = {}
+        self._target: Positions | None = None
+        """Where a query with AvailableNow ends."""
+        self._topic_ids: dict[str, UUID] = {}
+        self._triggered_at: float | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Workers get what a task needs; sockets and what was seen stay here.
+        return self.__dict__ | {"_planner": None, "_latest": {}, "_target": None, "_topic_ids": {}}
+
+    # What Spark asks in the planning process
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:
+        planner = self._planning()
+        return as_json(planner.starting(self._partitions(must_exist=True)))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Any limit but "all" lets `latestOffset` know that the options count; Spark has none for several at once."""
+        limits = self._options.limits
+        if limits.offsets_max is not None:
+            return ReadMaxRows(limits.offsets_max)
+        if limits.bytes_max is not None:
+            return ReadMaxBytes(limits.bytes_max)
+        if limits.offsets_min is not None:
+            return ReadMinRows(limits.offsets_min)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._planning().latest(self._partitions())
+
+    def latestOffset(self, start: dict[str, dict[str, int]], limit: ReadLimit) -> dict[str, dict[str, int]]:
+        planner = self._planning()
+        begin = from_json(start)
+        partitions = self._partitions()
+        self._check_none_gone(begin, partitions)
+        latest = planner.not_behind(begin, partitions)
+        if self._target is not None:
+            latest = {each: min(self._target[each], offset) for each, offset in latest.items() if each in self._target}
+        self._latest = latest
+        if isinstance(limit, ReadAllAvailable) or not self._options.limits.are_set:
+            return as_json(latest)
+        # New partitions are read from their first record on.
+        begin |= planner.earliest({each: None for each in latest if each not in begin})
+        return as_json(self._limited(begin, latest))
+
+    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
+        return as_json(self._latest) if self._latest else None
+
+    def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[InputPartition]:
+        planner = self._planning()
+        begin, behind = from_json(start), from_json(end)
+        existing = self._partitions()
+        self._check_none_gone(behind, existing)
+        behind = {each: offset for each, offset in behind.items() if each in existing}
+        added = planner.earliest({each: None for each in behind if each not in begin})
+        for partition, earliest in added.items():
+            if earliest > 0:
+                planner.lose(partition, 0, earliest, f"the partition is new and its log begins at {earliest}")
+        begin |= added
+        ranges = [OffsetRange(*each, begin[each], behind[each], existing[each]) for each in sorted(behind)]
+        parts = split(
+            ranges,
+            partitions_min=self._options.partitions_min,
+            records_per_partition_max=self._options.records_per_partition_max,
+        )
+        return [RangePartition(each) for each in parts]
+
+    def commit(self, end: dict[str, dict[str, int]]) -> None:
+        """Nothing: Spark calls it only when the next batch is planned. Positions are committed by a listener."""
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.close()
+            self._planner = None
+
+    # What Spark asks in the workers
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_task(self._task, partition)
+
+    # Partitions come and go
+
+    def _planning(self) -> Planner:
+        if self._planner is None:
+            self._planner = Planner(self._options)
+        return self._planner
+
+    def _partitions(self, *, must_exist: bool = False) -> dict[TopicPartition, UUID]:
+        partitions = self._planning().partitions(must_exist=must_exist)
+        for (topic, partition), topic_id in partitions.items():
+            known = self._topic_ids.setdefault(topic, topic_id)
+            if known != topic_id and has_id(known):
+                self._topic_ids[topic] = topic_id
+                self._planning().lose(
+                    TopicPartition(topic, partition), 0, 1, "the topic was deleted and made anew while it was read"
+                )
+        return partitions
+
+    def _check_none_gone(self, begin: Positions, partitions: dict[TopicPartition, UUID]) -> None:
+        for partition, offset in begin.items():
+            if partition not in partitions:
+                self._planning().lose(partition, offset, offset + 1, "the topic is gone, or is no longer subscribed to")
+
+    # Limits
+
+    def _limited(self, begin: Positions, latest: Positions) -> Positions:
+        limits = self._options.limits
+        if limits.offsets_min is not None and self._target is None and self._waits(begin, latest):
+            return {each: begin[each] for each in latest}
+        end = latest
+        if limits.offsets_max is not None:
+            end = limited(begin, end, limits.offsets_max)
+        if limits.bytes_max is not None:
+            cost = self._planning().bytes_per_offset(begin, end)
+            end = limited(begin, end, limits.bytes_max, cost=cost)
+        return end
+
+    def _waits(self, begin: Positions, latest: Positions) -> bool:
+        """Too little is there, and it was not waited for long; with AvailableNow nothing more would come."""
+        now = time.monotonic()
+        limits = self._options.limits
+        waited_ms = (now - self._triggered_at) * 1000 if self._triggered_at is not None else limits.delay_ms_max
+        available = sum(offset - begin[each] for each, offset in latest.items())
+        if waited_ms < limits.delay_ms_max and available < (limits.offsets_min or 0):
+            return True
+        self._triggered_at = now
+        return False

@@ -1,0 +1,89 @@
+"""A task: one range of offsets read in a worker, as Arrow batches in the shape that Spark asked for.
+
+Spark keeps its Python workers from task to task, so a worker keeps its client too: a stream with small batches would
+spend its time on connecting. One client for each cluster and set of timeouts; never across a fork.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from strandline.spark.arrow_rows import FIELDS
+from strandline.spark.fetching import FetchSettings, OffsetRange, read_range
+from strandline.spark.raw_client import ClientSettings, RawClient
+from strandline.spark.source.options import CORRUPT_COLUMN, SourceOptions
+
+_clients: dict[tuple[int, ClientSettings], RawClient] = {}
+
+
+class RangePartition(InputPartition):
+    """What the driver hands to one task."""
+
+    def __init__(self, offsets: OffsetRange) -> None:
+        super().__init__(offsets)
+        self.offsets = offsets
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """What every task of a query needs to know; travels to the workers with the reader."""
+
+    client: ClientSettings
+    fetch: FetchSettings
+    schema: pa.Schema
+    fails_on_corrupt: bool
+
+    @property
+    def value_fields(self) -> list[str]:
+        return [name for name in self.schema.names if name not in FIELDS and name != CORRUPT_COLUMN]
+
+
+def task_settings(options: SourceOptions, schema: pa.Schema) -> TaskSettings:
+    fetch = FetchSettings(
+        isolation_level=options.isolation_level,
+        partition_bytes_max=options.partition_bytes_max,
+        wait_ms_max=options.wait_ms_max,
+        stall_timeout_s=options.stall_timeout_s,
+        fails_on_data_loss=options.fails_on_data_loss,
+    )
+    return TaskSettings(options.client, fetch, schema, options.shape.fails_on_corrupt)
+
+
+def read_task(settings: TaskSettings, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    # Spark makes an empty partition of its own where there is nothing to plan.
+    if not isinstance(partition, RangePartition):
+        return
+    client = worker_client(settings.client)
+    value_fields = settings.value_fields
+    if not value_fields:
+        yield from read_range(client, partition.offsets, settings.fetch, settings.schema)
+        return
+    # Most readers have no need of Arrow's parser.
+    from strandline.spark.source.json_columns import JsonColumns
+
+    offsets = partition.offsets
+    json_columns = JsonColumns(
+        settings.schema,
+        value_fields,
+        topic=offsets.topic,
+        partition=offsets.partition,
+        fails=settings.fails_on_corrupt,
+    )
+    record_schema = pa.schema(
+        [field for name, field in FIELDS.items() if name in ("value", "offset") or name in settings.schema.names]
+    )
+    for batch in read_range(client, offsets, settings.fetch, record_schema):
+        yield json_columns.columns(batch)
+
+
+def worker_client(settings: ClientSettings) -> RawClient:
+    key = (os.getpid(), settings)
+    client = _clients.get(key)
+    if client is None:
+        client = _clients[key] = RawClient(settings)
+    return client
