@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import NamedTuple, NewType
+from typing import Final, NamedTuple, NewType
 
 Offset = NewType("Offset", int)
 """The number of a record in its partition; it names the same record for ever, or none."""
@@ -24,3 +24,22 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+# ---- sinks, whose transactional ids have the name `__strandline.sink.<sink>#<name>`
+
+SINK_PREFIX: Final = "__strandline.sink."
+SINK_END: Final = "#"
+
+
+def sink_key(sink_id: str) -> str:
+    """What all transactional ids of the sink begin with; FindCoordinator finds the sink's coordinator by it."""
+    return f"{SINK_PREFIX}{sink_id}{SINK_END}"
+
+
+def sink_of(transactional_id: str) -> str | None:
+    """The sink that a transactional id is of, None if of none."""
+    if not transactional_id.startswith(SINK_PREFIX):
+        return None
+    sink_id, end, _ = transactional_id[len(SINK_PREFIX) :].partition(SINK_END)
+    return sink_id if end and sink_id else None

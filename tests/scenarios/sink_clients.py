@@ -20,8 +20,8 @@ from strandline.codec.messages.describe_transactions_request import DescribeTran
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from strandline.codec.messages.list_sinks_request import ListSinksRequest
 from strandline.codec.messages.list_sinks_response import ListedSink
-from strandline.coordinators.partitioning import sink_key
 from strandline.errors import ErrorCode
+from strandline.ids import sink_key
 
 ASK_AGAIN = TRY_AGAIN | {ErrorCode.REQUEST_TIMED_OUT}
 

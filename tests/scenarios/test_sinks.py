@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import uuid
 from collections.abc import Iterator
 
 import pytest
-from tests.scenarios.sink_clients import Driver, Task
+from tests.hostile.peer import Peer, request
+from tests.scenarios.sink_clients import Driver, Task, patiently, talk
 from tests.scenarios.transactional_clients import PATIENCE_S, PlainSpoken, read, refusal, stock_producer, transact
 
 import strandline
-from strandline.codec.messages.commit_batch_request import SinkTransaction
-from strandline.coordinators.partitioning import sink_key
+from strandline.codec.messages.commit_batch_request import CommitBatchRequest, SinkTransaction
+from strandline.codec.messages.list_sinks_request import ListSinksRequest
 from strandline.errors import ErrorCode
+from strandline.ids import sink_key
 from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.testing.embedded_cluster import EmbeddedCluster
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -198,3 +203,96 @@ def test_a_sink_is_looked_at_and_deleted(node: EmbeddedBroker, sink: str, driver
     assert driver.delete().was_known
     assert seen(node, sink, 1) == ["kept"]
     assert driver.look() is None
+
+
+# ---- several nodes
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with strandline.embedded(nodes=3) as nodes:
+        yield nodes
+
+
+@dataclasses.dataclass
+class Batch:
+    """Two tasks that have written, one of which counts, on a partition whose leader is not the sink's coordinator."""
+
+    driver: Driver
+    request: CommitBatchRequest
+    counts: Task
+    partition: int
+    leader: int
+    coordinator: int
+    third: int
+
+
+@contextlib.contextmanager
+def batch_apart(cluster: EmbeddedCluster) -> Iterator[Batch]:
+    sink = uuid.uuid4().hex
+    cluster.create_topic(sink, partitions=3)
+    by_port = {node.port: node_id for node_id, node in cluster.nodes.items()}
+    coordinator = by_port[Driver(list(by_port), sink).coordinator_port()]
+    leaders = {partition: cluster.leader_of(sink, partition) for partition in range(3)}
+    partition, leader = next(each for each in leaders.items() if each[1] != coordinator)
+    third = next(node_id for node_id in cluster.nodes if node_id not in (coordinator, leader))
+    driver = Driver([cluster.nodes[third].port], sink)
+    counts, copy = (Task(cluster.bootstrap, sink) for _ in range(2))
+    counts.write(sink, "counts", partition=partition)
+    copy.write(sink, "copy", partition=partition)
+    yield Batch(driver, driver.request(0, [counts]), counts, partition, leader, coordinator, third)
+    cluster.start_all()
+    cluster.wait_in_sync(sink)
+
+
+def goes_on(cluster: EmbeddedCluster, batch: Batch) -> None:
+    """The batch is committed, once; the same producer writes the next one, and a reader sees both."""
+    assert batch.driver.ask(batch.request).already_committed
+    batch.counts.close()
+    topic = batch.driver.sink_id
+    batch.counts.write(topic, "next", partition=batch.partition)
+    assert batch.driver.commit(1, batch.counts).error_code == ErrorCode.NONE
+    assert read(cluster.bootstrap, topic, 2, partitions=3) == ["counts", "next"]
+
+
+@pytest.mark.slow
+def test_the_coordinator_is_lost_between_decision_and_markers(cluster: EmbeddedCluster) -> None:
+    with batch_apart(cluster) as batch:
+        # It takes no marker, and the decision needs only the coordinator and the third node.
+        cluster.pause(batch.leader)
+        assert not batch.driver.ask(batch.request).already_committed
+        cluster.kill(batch.coordinator)
+        cluster.resume(batch.leader)
+        goes_on(cluster, batch)
+
+
+@pytest.mark.slow
+def test_the_coordinator_is_lost_while_the_decision_waits(cluster: EmbeddedCluster) -> None:
+    """Nobody but itself has it, and nobody was told: the driver asks again, and that answer counts."""
+    with batch_apart(cluster) as batch:
+        port = cluster.nodes[batch.coordinator].port
+        cluster.pause(batch.leader)
+        cluster.pause(batch.third)
+        with talk([port]) as peer, talk([port]) as looking:
+            peer.send(request(batch.request, 0))
+            patiently(lambda: (ErrorCode.NETWORK_EXCEPTION if last_batch(looking, batch) else ErrorCode.NONE, None))
+            cluster.kill(batch.coordinator)
+        cluster.resume(batch.third)
+        cluster.resume(batch.leader)
+        answer = batch.driver.ask(batch.request)
+        assert (answer.error_code, answer.last_batch_id) == (ErrorCode.NONE, 0)
+        goes_on(cluster, batch)
+
+
+def last_batch(peer: Peer, batch: Batch) -> int:
+    """Of the sink, as its coordinator knows it before anybody else does."""
+    (found,) = peer.ask(ListSinksRequest(sink_ids=[batch.driver.sink_id]), 0).sinks
+    return int(found.last_batch_id)
+
+
+@pytest.mark.slow
+def test_the_coordinator_is_lost_before_the_decision(cluster: EmbeddedCluster) -> None:
+    with batch_apart(cluster) as batch:
+        cluster.kill(batch.coordinator)
+        assert not batch.driver.ask(batch.request).already_committed
+        goes_on(cluster, batch)

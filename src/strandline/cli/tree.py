@@ -23,11 +23,15 @@ from strandline.cli.output import colours_wanted, silence_stdout
 
 @dataclass(frozen=True)
 class Entry:
-    """A command (`module:function`), or a noun with verbs: name, `module:function` and one line of help."""
+    """A command (`module:function`), or a noun with verbs: name, `module:function` and one line of help.
+
+    A verb of two words belongs to a part of the noun, the first of them; `parts` has the help of each.
+    """
 
     help: str
     target: str = ""
     verbs: tuple[tuple[str, str, str], ...] = ()
+    parts: tuple[tuple[str, str], ...] = ()
 
 
 COMMANDS: dict[str, Entry] = {
@@ -75,8 +79,11 @@ COMMANDS: dict[str, Entry] = {
             ("list", "txn_list:list_transactions", "List transactional ids: state, producer, age, coordinator."),
             ("describe", "txn_describe:describe", "Show a transactional id, and what will end its transaction."),
             ("why", "txn_why:why", "Why readers of committed records wait; exit code 5 if for ever."),
-            ("abort", "txn_abort:abort", "Abort an open transaction, or one that hangs."),
+            ("abort", "txn_abort:abort", "Abort an open transaction, all of a sink, or one that hangs."),
+            ("sink list", "txn_sink:list_sinks", "List sinks: last batch, transactional ids, what is open."),
+            ("sink delete", "txn_sink:delete", "Forget sinks of jobs that are over."),
         ),
+        parts=(("sink", "Look at the sinks of exactly-once jobs, forget old ones."),),
     ),
     "cluster": Entry(
         "Look at the cluster, move replicas and leaders.",
@@ -131,7 +138,7 @@ def build(arguments: list[str], *, load_all: bool = False) -> typer.Typer:
     typed = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS")
     if typed and any(name.endswith("_COMPLETE") for name in os.environ):
         arguments = typed.split()[1:]
-    called, called_verb = [*[argument for argument in arguments if not argument.startswith("-")], "", ""][:2]
+    called, *called_verb = [argument for argument in arguments if not argument.startswith("-")] or [""]
     # Plain help: drawing it with rich would take twice the time of everything else together.
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True, help=_HELP)
     app.callback()(_root)
@@ -141,9 +148,16 @@ def build(arguments: list[str], *, load_all: bool = False) -> typer.Typer:
             app.command(name, short_help=entry.help)(_load(entry.target) if is_called else _stub)
             continue
         noun = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=entry.help)
+        parts = {
+            part: typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=text) for part, text in entry.parts
+        }
+        for part, below in parts.items():
+            noun.add_typer(below, name=part)
         for verb, target, verb_help in entry.verbs:
-            is_called = load_all or (name == called and verb == called_verb)
-            noun.command(verb, short_help=verb_help)(_load(target) if is_called else _stub)
+            *part_of, word = verb.split()
+            is_called = load_all or (name == called and called_verb[: len(part_of) + 1] == verb.split())
+            owner = parts[part_of[0]] if part_of else noun
+            owner.command(word, short_help=verb_help)(_load(target) if is_called else _stub)
         app.add_typer(noun, name=name)
     return app
 

@@ -1,6 +1,7 @@
 """`strandline txn abort`: ends a transaction that is open, by its id, or one that hangs on a partition.
 
 By id: its producer is fenced, as by the next one that begins with the id, and the coordinator aborts what is open.
+A sink has many: each of its transactions that is open is aborted, and which batch it committed last stays as it is.
 
 On a partition: a marker is written there that aborts, which is for transactions that no coordinator knows of; while
 one does, it is refused. Between the last look and the marker the producer may begin another transaction with the same
@@ -25,7 +26,7 @@ from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientP
 from strandline.cli.output import Output
 from strandline.cli.plans import confirm
 from strandline.cli.txn_holds import PartitionsOfCluster, read_holders
-from strandline.cli.txn_reading import find_transaction, read_transaction, require_plain
+from strandline.cli.txn_reading import find_transaction, read_transaction, read_transactions, require_plain
 from strandline.cli.txn_state import ONGOING, PREPARED, Holder, TransactionState, Verdict
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
@@ -36,6 +37,7 @@ from strandline.codec.messages.write_txn_markers_request import (
 )
 from strandline.codec.messages.write_txn_markers_response import WriteTxnMarkersResponse
 from strandline.errors import ErrorCode
+from strandline.ids import sink_key
 from strandline.lag.verdict import span
 
 UNDONE = "nothing was aborted"
@@ -62,19 +64,23 @@ def abort(
     producer_id: Annotated[
         int | None, typer.Option("--producer-id", metavar="N", min=0, help="The producer of the hanging one.")
     ] = None,
+    sink: Annotated[
+        str | None,
+        typer.Option("--sink", metavar="SINK", help="All that is open of this sink, as `txn sink` names it."),
+    ] = None,
     yes: Yes = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S_DEFAULT,
     properties: ClientProperties = None,
 ) -> None:
-    """Abort a transaction: the one that an id has open, or one that hangs on a partition and that nobody will end.
+    """Abort what an id has open, all that a sink has open, or what hangs on a partition and nobody will end.
 
     What it wrote stays in the log, and readers of committed records pass over it.
     """
-    if (transactional_id is None) == (topic_partition is None):
+    if (transactional_id, topic_partition, sink).count(None) != 2:
         raise UsageFailed(
-            "say which: a transactional id, or --topic-partition with --start-offset or --producer-id",
+            "say which: a transactional id, --sink, or --topic-partition with --start-offset or --producer-id",
             hint="`strandline txn why` names both",
         )
     if topic_partition is not None and start_offset is None and producer_id is None:
@@ -89,6 +95,8 @@ def abort(
     output = Output(as_json=as_json)
     if transactional_id is not None:
         _abort_by_id(cluster, output, transactional_id, yes=yes)
+    elif sink is not None:
+        _abort_sink(cluster, output, sink, yes=yes)
     elif topic_partition is not None:
         _abort_hanging(cluster, output, topic_partition, start_offset, producer_id, yes=yes)
 
@@ -115,6 +123,39 @@ def _abort_by_id(cluster: Cluster, output: Output, transactional_id: str, *, yes
         output.json_line({"transactional_id": transactional_id, "aborted": True, "producer_epoch": epoch})
     else:
         output.line(f"aborted the transaction of {transactional_id}; its next producer has epoch {epoch + 1}")
+
+
+def _abort_sink(cluster: Cluster, output: Output, sink_id: str, *, yes: bool) -> None:
+    key = sink_key(sink_id)
+    found = [each for each in read_transactions(cluster, tell=output.talk).transactions if is_of(each, key)]
+    if not found:
+        raise NotFound(
+            f"no coordinator knows a transactional id of sink {sink_id!r}", hint="`strandline txn sink list`"
+        )
+    due = [each for each in found if each.state == ONGOING]
+    if not due:
+        raise CommandFailed(f"sink {sink_id!r} has no transaction open")
+    plan = [
+        f"abort the transaction of {each.transactional_id} (open for {span((each.age_ms or 0) / 1000)}) on "
+        f"{partitions_words(each.partitions)}"
+        for each in due
+    ]
+    plan.append("its job fails with its next commit, and writes the batch again when it is started anew")
+    confirm(output, plan, yes=yes, question="Abort?", undone=UNDONE)
+    for each in due:
+        now = find_transaction(cluster, each.transactional_id)
+        if now is None or now.state != ONGOING or now.is_same_as != each.is_same_as:
+            output.talk(f"the transaction of {each.transactional_id} has ended meanwhile")
+            continue
+        epoch = _fence(cluster, each)
+        if output.as_json:
+            output.json_line({"transactional_id": each.transactional_id, "aborted": True, "producer_epoch": epoch})
+        else:
+            output.line(f"aborted the transaction of {each.transactional_id}")
+
+
+def is_of(transaction: TransactionState, key: str) -> bool:
+    return transaction.transactional_id.startswith(key)
 
 
 def _require_ongoing(transaction: TransactionState) -> None:

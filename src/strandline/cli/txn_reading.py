@@ -14,9 +14,11 @@ from strandline.cli.conversation import Conversation, error_name, is_plain
 from strandline.cli.failures import CommandFailed, NotFound, Unreachable, did_you_mean
 from strandline.cli.group_reading import TRANSACTION, ask_coordinator, asked_again, brokers_of, check
 from strandline.cli.group_state import Place
-from strandline.cli.txn_state import TransactionState, WaitingMarker
+from strandline.cli.txn_state import SinkState, TransactionState, WaitingMarker
 from strandline.codec.messages.describe_transactions_request import DescribeTransactionsRequest
 from strandline.codec.messages.describe_transactions_response import DescribeTransactionsResponse
+from strandline.codec.messages.list_sinks_request import ListSinksRequest
+from strandline.codec.messages.list_sinks_response import ListSinksResponse
 from strandline.codec.messages.list_transactions_request import ListTransactionsRequest
 from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
 from strandline.codec.messages.transaction_progress_request import TransactionProgressRequest
@@ -90,7 +92,45 @@ def find_transaction(cluster: Cluster, transactional_id: str) -> TransactionStat
     return ask_coordinator(cluster, transactional_id, ask, doing=doing, key_type=TRANSACTION)
 
 
+def read_sinks(cluster: Cluster, *, tell: Tell = lambda words: None) -> list[SinkState]:
+    """Every sink of the cluster, by its id; none where no broker knows what that is."""
+    found: dict[str, SinkState] = {}
+    for broker in brokers_of(cluster):
+        try:
+            with Conversation(broker.host, broker.port, cluster.timeout_s) as conversation:
+                listed = _listed_sinks(conversation, broker.id, cluster.timeout_s)
+        except Unreachable as failure:
+            tell(f"broker {broker.id} could not be asked, so what it coordinates is missing: {failure.message}")
+            continue
+        found.update({each.sink_id: each for each in listed})
+    return [found[each] for each in sorted(found)]
+
+
 # ---- one broker
+
+
+def _listed_sinks(conversation: Conversation, broker_id: int, timeout_s: float) -> list[SinkState]:
+    doing = f"cannot list the sinks of broker {broker_id}"
+
+    def ask() -> list[SinkState]:
+        answer = conversation.ask(ListSinksRequest(), ListSinksResponse)
+        if answer is None:
+            return []
+        check(answer.error_code, doing)
+        return [
+            SinkState(
+                each.sink_id,
+                None if each.last_batch_id < 0 else each.last_batch_id,
+                None if each.decided_ms < 0 else each.decided_ms,
+                answer.now_ms,
+                each.transactional_ids,
+                each.open_transactions,
+                coordinator=broker_id,
+            )
+            for each in answer.sinks
+        ]
+
+    return asked_again(ask, timeout_s, doing)
 
 
 def _listed(

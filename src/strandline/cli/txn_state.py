@@ -44,6 +44,25 @@ class WaitingMarker:
 
 
 @dataclass(frozen=True)
+class SinkState:
+    """What the coordinator of a sink tells."""
+
+    sink_id: str
+    last_batch_id: int | None
+    """None while none was committed."""
+    decided_ms: int | None
+    now_ms: int
+    """What the clock of the coordinator showed."""
+    transactional_ids: int
+    open_transactions: int
+    coordinator: int = -1
+
+    @property
+    def age_ms(self) -> int | None:
+        return None if self.decided_ms is None else max(0, self.now_ms - self.decided_ms)
+
+
+@dataclass(frozen=True)
 class TransactionState:
     """What the coordinator of a transactional id tells; client and waiting markers are told by Strandline alone."""
 

@@ -1,19 +1,16 @@
 """Which partition of `__consumer_offsets` owns a group, and which of `__transaction_state` a transactional id.
 
 Kafka's tools compute the same numbers; but for the transactional ids of sinks, which live together with their sink.
-They have the name `__strandline.sink.<sink>#<name>`.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+
+from strandline.ids import SINK_END, SINK_PREFIX
 
 CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
-
-SINK_PREFIX: Final = "__strandline.sink."
-SINK_END: Final = "#"
 
 HASHES_CACHED_MAX = 8_192
 """Ids whose number is remembered. Every request asks for it, and each character costs."""
@@ -38,19 +35,6 @@ def partition_of_transactional_id(transactional_id: str, *, partition_count: int
     if transactional_id.startswith(SINK_PREFIX):
         transactional_id = transactional_id.partition(SINK_END)[0]
     return partition_of_key(transactional_id, partition_count=partition_count)
-
-
-def sink_of(transactional_id: str) -> str | None:
-    """The sink that a transactional id is of, None if of none."""
-    if not transactional_id.startswith(SINK_PREFIX):
-        return None
-    sink_id, end, _ = transactional_id[len(SINK_PREFIX) :].partition(SINK_END)
-    return sink_id if end and sink_id else None
-
-
-def sink_key(sink_id: str) -> str:
-    """What all transactional ids of the sink begin with; FindCoordinator finds the sink's coordinator by it."""
-    return f"{SINK_PREFIX}{sink_id}{SINK_END}"
 
 
 def partition_of_key(key: str, *, partition_count: int) -> int:

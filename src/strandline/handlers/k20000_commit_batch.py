@@ -20,10 +20,10 @@ from typing import Final
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.coordinators.call import Call
-from strandline.coordinators.partitioning import sink_key
 from strandline.coordinators.transactions.events import CommitBatch
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
+from strandline.ids import sink_key
 from strandline.runtime import TimerHandle
 
 API_KEY = 20_000

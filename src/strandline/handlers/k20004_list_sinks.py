@@ -1,7 +1,8 @@
 """ListSinks (20004), version 0: the sinks that the node coordinates, and how far each is.
 
 It is Strandline's own; no other broker knows it. A node tells of what it has loaded; while some is still to be loaded
-the answer says COORDINATOR_LOAD_IN_PROGRESS. `sink_ids` picks some; null means all.
+the answer says COORDINATOR_LOAD_IN_PROGRESS. `sink_ids` picks some; null means all. It is for people to look at: a
+batch whose record is being written is told as the last one already. What counts is what CommitBatch answers.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ from __future__ import annotations
 from strandline.codec.messages.delete_sink_request import DeleteSinkRequest
 from strandline.codec.messages.delete_sink_response import DeleteSinkResponse
 from strandline.coordinators.call import Call
-from strandline.coordinators.partitioning import sink_key
 from strandline.coordinators.transactions.events import DeleteSink
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
+from strandline.ids import sink_key
 
 API_KEY = 20_005
 VERSIONS = (0, 0)

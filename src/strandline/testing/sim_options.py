@@ -13,6 +13,7 @@ from strandline.testing.sim_member import Manners
 from strandline.testing.sim_nemesis import NemesisOptions
 from strandline.testing.sim_processor import ProcessorManners
 from strandline.testing.sim_processors import ProcessorOptions
+from strandline.testing.sim_sinks import SinkOptions
 from strandline.testing.sim_transactional import NEW, OLD
 
 
@@ -67,8 +68,9 @@ class SimOptions:
     groups: tuple[GroupOptions, ...] = ()
     processors: tuple[ProcessorOptions, ...] = ()
     transactors: TransactorOptions | None = None
+    sinks: SinkOptions | None = None
     outputs: tuple[TopicOptions, ...] = ()
-    """What processors and transactors write to; processors read `orders`."""
+    """What processors, transactors and sinks write to; processors read `orders`."""
     administer_every_s: float = 0.0
     """Between two changes that somebody asks for; 0 for none."""
     fragment_share: float = 0.0
@@ -124,7 +126,7 @@ def options_of(
 ) -> SimOptions:
     """The same seed always means the same; without transactions, what it meant when there were none yet."""
     options = _options_of(seed, safety_s=safety_s, nodes=nodes)
-    return _with_processors(options) if transactional else options
+    return _with_sinks(_with_processors(options)) if transactional else options
 
 
 def _options_of(seed: int, *, safety_s: float | None, nodes: int | None) -> SimOptions:
@@ -232,6 +234,24 @@ def _with_processors(options: SimOptions) -> SimOptions:
         outputs=outputs,
         settings={**options.settings, **TRANSACTION_SETTINGS},
     )
+
+
+def _with_sinks(options: SimOptions) -> SimOptions:
+    """Drawn apart, as processors are."""
+    rng = random.Random(f"sinks {options.seed}")
+    if not options.outputs or rng.random() < 0.3:
+        return options
+    manners = ProcessorManners(
+        speaks=rng.choice([(NEW,), (OLD,), (OLD,), (OLD, NEW)]),
+        timeout_s=rng.choice([4.0, 10.0, 20.0]),
+        pause_s=rng.choice([0.2, 0.5, 1.0]),
+        abort_share=rng.choice([0.1, 0.5]),
+        hang_share=rng.choice([0.0, 0.02, 0.1]),
+    )
+    sinks = SinkOptions(
+        count=rng.choice([1, 1, 2]), tasks_max=rng.choice([1, 3, 6]), churn_s=rng.choice([3.0, 10.0]), manners=manners
+    )
+    return dataclasses.replace(options, sinks=sinks)
 
 
 def _topics(rng: random.Random, replicas: int, flush_mode: str) -> tuple[TopicOptions, ...]:

@@ -41,6 +41,7 @@ from strandline.testing.sim_nemesis import Nemesis
 from strandline.testing.sim_options import SimOptions, TopicOptions, TransactorOptions
 from strandline.testing.sim_processors import ProcessorOptions, SimProcessors
 from strandline.testing.sim_producer import SimProducer
+from strandline.testing.sim_sinks import SimSinks, SinkOptions
 from strandline.testing.sim_transaction_truth import TransactionTruth
 from strandline.testing.sim_transactor import SimTransactors
 
@@ -64,6 +65,8 @@ class Result:
     transactions_committed: int = 0
     transactions_aborted: int = 0
     """As decided, whoever asked for it."""
+    batches_committed: int = 0
+    """Of sinks."""
     events: int = 0
     trace: int = 0
     real_s: float = 0.0
@@ -76,7 +79,8 @@ class Result:
             f"seed {self.seed}: {verdict}, {self.simulated_s:.0f} simulated s in {self.real_s:.1f} s, "
             f"{self.faults} faults, {self.leader_changes} leader changes, {self.acknowledged} records acknowledged in "
             f"{self.requests_acknowledged} requests, {self.transactions_committed} transactions committed and "
-            f"{self.transactions_aborted} aborted, {self.events} events, trace {self.trace:08x}"
+            f"{self.transactions_aborted} aborted, {self.batches_committed} batches of sinks committed, "
+            f"{self.events} events, trace {self.trace:08x}"
         )
 
 
@@ -109,7 +113,7 @@ class Run:
         self.transaction_truth = TransactionTruth(self.invariants)
         self.processors = [self.processor_group(each) for each in options.processors]
         self.groups = [*(self.group(group) for group in options.groups), *self.processors]
-        self.transactors: list[SimTransactors] = []
+        self.transactors: list[SimTransactors | SimSinks] = []
 
     # Setting up
 
@@ -198,6 +202,8 @@ class Run:
             group.start()
         if self.options.transactors is not None:
             self.transact(self.options.transactors)
+        if self.options.sinks is not None:
+            self.sink(self.options.sinks)
 
     def start_readers(self) -> None:
         """Whoever reads what transactions write, and sees nothing of what they did not commit."""
@@ -246,6 +252,15 @@ class Run:
         transactors.start()
         self.transactors.append(transactors)
         return transactors
+
+    def sink(self, options: SinkOptions) -> SimSinks:
+        stabilities = self.invariants.stabilities
+        stabilities.timeout_s = max(stabilities.timeout_s, options.manners.timeout_s)
+        outputs = [partition for topic in self.options.outputs for partition in self.partitions(topic)]
+        sinks = SimSinks(self.cluster, self.history, self.transaction_truth, outputs, options)
+        sinks.start()
+        self.transactors.append(sinks)
+        return sinks
 
     def producer(self, topic: TopicOptions, name: str) -> SimProducer:
         producer = SimProducer(
@@ -436,6 +451,7 @@ def run(options: SimOptions) -> Result:
     result.requests_acknowledged = sum(op.f == "send" and op.outcome == "ok" for op in simulation.history.ops)
     result.transactions_committed = simulation.transaction_truth.commits
     result.transactions_aborted = simulation.transaction_truth.aborts
+    result.batches_committed = simulation.transaction_truth.batches_decided
     result.events = simulation.loop.events
     result.trace = simulation.loop.trace
     result.real_s = time.perf_counter() - began

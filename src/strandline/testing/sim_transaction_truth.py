@@ -5,6 +5,8 @@
 | a decision stands | behind a Prepare record comes its Complete record, and no other |
 | epochs only grow | of one producer id; and no two processes are ever given the same one |
 | no marker before its decision | a marker in any log says what was decided for its producer id and epoch |
+| a batch is decided once | the numbers of a sink's decisions only grow; what one names is open, and is committed |
+| and by nobody else | a transaction of a sink is committed by the decision that names it, and aborted by any other |
 | answers come last | an end that is acknowledged, an id that is given stand in the log by then |
 """
 
@@ -12,8 +14,11 @@ from __future__ import annotations
 
 from strandline.codec.columns import decode_batch
 from strandline.codec.internal_records import TRANSACTION_STATE, decode_coordinator_record
+from strandline.codec.messages.sink_decision_key import SinkDecisionKey
+from strandline.codec.messages.sink_decision_value import SinkDecisionValue
 from strandline.codec.messages.transaction_log_key import TransactionLogKey
 from strandline.codec.messages.transaction_log_value import TransactionLogValue
+from strandline.ids import sink_key, sink_of
 from strandline.testing.sim_invariants import Invariants, Violation
 
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(6)
@@ -24,10 +29,11 @@ FOLLOWS = {
     ONGOING: (ONGOING, PREPARE_COMMIT, PREPARE_ABORT),
     PREPARE_COMMIT: (PREPARE_COMMIT, COMPLETE_COMMIT),
     PREPARE_ABORT: (PREPARE_ABORT, COMPLETE_ABORT),
-    COMPLETE_COMMIT: (EMPTY, ONGOING, PREPARE_ABORT),
+    COMPLETE_COMMIT: (EMPTY, ONGOING, PREPARE_ABORT, COMPLETE_COMMIT),
     COMPLETE_ABORT: (EMPTY, ONGOING, PREPARE_ABORT),
 }
-"""An abort of nothing is a decision too, from version 2 of transactions on: it raises the epoch."""
+"""An abort of nothing is a decision too, from version 2 of transactions on: it raises the epoch. So does a producer of
+version 2 that hears that its sink has committed its transaction."""
 
 
 class TransactionTruth:
@@ -41,6 +47,11 @@ class TransactionTruth:
         self._owners: dict[tuple[int, int], int] = {}
         """The process that was given a producer id with an epoch."""
         self._epochs: dict[int, int] = {}
+        self.batches: dict[str, int] = {}
+        """The last one that is decided, by sink."""
+        self._due: dict[str, int] = {}
+        """What transactions of sinks have to become next, since it was decided."""
+        self.batches_decided = 0
         self.commits = 0
         self.aborts = 0
         invariants.on_committed[TRANSACTION_STATE] = self.fold
@@ -53,12 +64,34 @@ class TransactionTruth:
         for record in columns:
             assert record.key is not None
             key, value = decode_coordinator_record(record.key, record.value, topic=TRANSACTION_STATE)
+            if isinstance(key, SinkDecisionKey):
+                assert isinstance(value, SinkDecisionValue), "nobody deletes a sink here"
+                self._fold_decision(key.sink_id, value)
+                continue
             assert isinstance(key, TransactionLogKey)
             if value is None:
                 self._fold_tombstone(key.transactional_id)
             else:
                 assert isinstance(value, TransactionLogValue)
                 self._fold_state(key.transactional_id, value)
+
+    def _fold_decision(self, sink_id: str, value: SinkDecisionValue) -> None:
+        last = self.batches.get(sink_id, -1)
+        if value.batch_id <= last:
+            self._fail(f"batch {value.batch_id} of {sink_id} is decided behind batch {last}")
+        self.batches[sink_id] = value.batch_id
+        self.batches_decided += 1
+        members = {sink_key(sink_id) + each.name: each for each in value.transactions}
+        for name, member in members.items():
+            state = self.states.get(name)
+            identity = None if state is None else (state.producer_id, state.producer_epoch)
+            if state is None or state.transaction_status != ONGOING or name in self._due:
+                self._fail(f"batch {value.batch_id} of {sink_id} names {name}, which is not open")
+            elif identity != (member.producer_id, member.producer_epoch):
+                self._fail(f"batch {value.batch_id} of {sink_id} names {name} with another epoch than {_words(state)}")
+        for name, state in self.states.items():
+            if sink_of(name) == sink_id and state.transaction_status == ONGOING and name not in self._due:
+                self._due[name] = PREPARE_COMMIT if name in members else PREPARE_ABORT
 
     def _fold_tombstone(self, name: str) -> None:
         before = self.states.pop(name, None)
@@ -68,6 +101,11 @@ class TransactionTruth:
     def _fold_state(self, name: str, value: TransactionLogValue) -> None:
         before, status = self.states.get(name), value.transaction_status
         self.states[name] = value
+        due = self._due.pop(name, None)
+        if due not in (None, status):
+            self._fail(f"{name} is {_words(value)}, and its sink has decided otherwise")
+        if due is None and status == PREPARE_COMMIT and sink_of(name) is not None:
+            self._fail(f"{name} is {_words(value)}, and no batch names it")
         if before is not None:
             wrong = _wrong_step(before, value)
             if wrong:
@@ -82,6 +120,12 @@ class TransactionTruth:
             self.decided.setdefault((value.producer_id, value.producer_epoch), set()).add(is_commit)
             self.commits += is_commit
             self.aborts += not is_commit
+
+    # What drivers are told
+
+    def on_batch_told(self, sink_id: str, batch_id: int) -> None:
+        if self.batches.get(sink_id, -1) < batch_id:
+            self._fail(f"batch {batch_id} of {sink_id} is acknowledged and not committed")
 
     # Markers
 

@@ -13,12 +13,12 @@ from tests.unit.coordinators.test_sinks import last_of_each
 from tests.unit.coordinators.transaction_story import P0, P1, P2, TIMEOUT_MS, Story
 
 from strandline.coordinators.events import Record
-from strandline.coordinators.partitioning import sink_key
 from strandline.coordinators.transactions import batches
 from strandline.coordinators.transactions.sink_records import is_of_sink
 from strandline.coordinators.transactions.transaction import UNFINISHED
 from strandline.coordinators.transactions.transaction_shard import TransactionShard
 from strandline.errors import ErrorCode
+from strandline.ids import sink_key
 
 SINKS = ("s", "r")
 STEPS = 120

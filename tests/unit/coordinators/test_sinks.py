@@ -7,19 +7,14 @@ from tests.unit.coordinators.transaction_story import P0, P1, P2, TIMEOUT_MS, St
 
 from strandline.codec.messages.commit_batch_request import SinkTransaction
 from strandline.coordinators.events import Record
-from strandline.coordinators.partitioning import (
-    partition_of_key,
-    partition_of_transactional_id,
-    sink_key,
-    sink_of,
-)
+from strandline.coordinators.partitioning import partition_of_key, partition_of_transactional_id
 from strandline.coordinators.transactions import batches
 from strandline.coordinators.transactions.sink_records import decision_record, decode_decision, is_of_sink
 from strandline.coordinators.transactions.sinks import Decision, Member
 from strandline.coordinators.transactions.transaction import EPOCH_LAST
 from strandline.coordinators.transactions.transaction_records import key_of
 from strandline.errors import ErrorCode
-from strandline.ids import TopicPartition
+from strandline.ids import TopicPartition, sink_key, sink_of
 
 A, B, C = (f"{sink_key('s')}{name}" for name in "abc")
 OTHER = f"{sink_key('other')}a"

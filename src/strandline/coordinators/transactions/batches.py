@@ -18,7 +18,6 @@ from typing import Final
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.codec.messages.delete_sink_response import DeleteSinkResponse
-from strandline.coordinators.partitioning import SINK_END, sink_of
 from strandline.coordinators.transactions.ending import VERSION_WITH_EPOCHS, must_rotate, spread
 from strandline.coordinators.transactions.events import (
     CommitBatch,
@@ -32,6 +31,7 @@ from strandline.coordinators.transactions.transaction import UNFINISHED, Transac
 from strandline.coordinators.transactions.transaction_records import tombstone
 from strandline.coordinators.transactions.turn import Transactions, Turn
 from strandline.errors import ErrorCode
+from strandline.ids import SINK_END, sink_of
 
 SINK_ID_CHARACTERS_MAX: Final = 200
 """Of a sink id: a transactional id begins with it."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from strandline.codec.messages.end_txn_response import EndTxnResponse
-from strandline.coordinators.partitioning import sink_of
 from strandline.coordinators.transactions.events import EndTransaction, MarkersWritten
 from strandline.coordinators.transactions.transaction import (
     COMPLETED,
@@ -23,6 +22,7 @@ from strandline.coordinators.transactions.transaction import (
 )
 from strandline.coordinators.transactions.turn import Postponed, Turn
 from strandline.errors import ErrorCode
+from strandline.ids import sink_of
 
 VERSION_WITH_EPOCHS = 2
 """The version of transactions from which each decision raises the epoch."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strandline.coordinators.events import Append, AppendWhole, Record, Reply, StartTimer, Tell, Token
-from strandline.coordinators.partitioning import sink_of
 from strandline.coordinators.transactions.events import (
     AddPartitions,
     AllocateProducerId,
@@ -20,7 +19,7 @@ from strandline.coordinators.transactions.sinks import Sink
 from strandline.coordinators.transactions.transaction import Transaction
 from strandline.coordinators.transactions.transaction_config import TransactionConfig
 from strandline.coordinators.transactions.transaction_records import transaction_record
-from strandline.ids import TopicPartition
+from strandline.ids import TopicPartition, sink_of
 
 
 @dataclass(slots=True)
