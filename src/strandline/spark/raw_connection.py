@@ -8,6 +8,7 @@ connection is of no use: what an answer belongs to could no longer be told.
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import time
@@ -54,6 +55,11 @@ class RawConnection:
     def is_waiting(self) -> bool:
         """Whether a request was sent whose answer nobody has taken."""
         return self._waiting is not None
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether `receive` would not wait: an answer has begun to come, or the end of the connection."""
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def close(self) -> None:
         self._socket.close()

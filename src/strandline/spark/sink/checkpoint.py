@@ -1,0 +1,34 @@
+"""When a batch was planned, from the file that Spark writes to the checkpoint before it runs the batch.
+
+    <checkpoint>/offsets/<batch>    v1, then a line of JSON with batchTimestampMs, then the offsets of each source
+
+A batch that is run again keeps its file. Known gap: only checkpoints on a file system of the driver's machine are read;
+for others the answer is None.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+
+def planned_at_ms(checkpoint: str | None, batch_id: int) -> int | None:
+    """By the clock of the driver that planned it; None if nothing can be read."""
+    directory = local_path(checkpoint) if checkpoint else None
+    if directory is None:
+        return None
+    try:
+        lines = (directory / "offsets" / str(batch_id)).read_text().splitlines()
+        planned = json.loads(lines[1])["batchTimestampMs"]
+    except (OSError, ValueError, LookupError, TypeError):
+        # Not there, or in a form of another Spark: then there is nothing to compare.
+        return None
+    return planned if isinstance(planned, int) and planned > 0 else None
+
+
+def local_path(location: str) -> Path | None:
+    parts = urlsplit(location)
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return Path(unquote(parts.path))
+    return None if parts.scheme else Path(location)

@@ -1,0 +1,164 @@
+"""The driver's end of a batch: one request that decides everything that its tasks wrote.
+
+The coordinator of the sink commits the listed transactions and aborts every other open one of the sink by one record,
+and does so once for each batch. So a driver that does not know whether it was heard asks again, and one that was
+started anew writes the batch again and hears that it was there.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from strandline.codec.messages.commit_batch_request import CommitBatchRequest, SinkTransaction
+from strandline.codec.messages.commit_batch_response import CommitBatchResponse
+from strandline.codec.messages.delete_sink_request import DeleteSinkRequest
+from strandline.codec.messages.delete_sink_response import DeleteSinkResponse
+from strandline.codec.messages.end_txn_request import EndTxnRequest
+from strandline.codec.messages.end_txn_response import EndTxnResponse
+from strandline.codec.messages.list_sinks_request import ListSinksRequest
+from strandline.codec.messages.list_sinks_response import ListSinksResponse
+from strandline.errors import ErrorCode, named
+from strandline.spark.explain import SparkFailed
+from strandline.spark.sink.checkpoint import planned_at_ms
+from strandline.spark.sink.cluster import SinkCluster
+from strandline.spark.sink.commit_message import TaskWritten
+from strandline.spark.sink.failures import SinkFailed, SinkRefused
+from strandline.spark.sink.fallback import WEAKER
+from strandline.spark.sink.fault_points import fault_point
+from strandline.spark.sink.pool import coordinator_key
+
+CLOCK_MS_MAX: Final = 1000
+"""How far the clock of a driver that planned a batch may have been ahead of the one that asks now."""
+
+_ABORT_VERSION_MAX: Final = 5
+
+
+def commit(cluster: SinkCluster, messages: Sequence[TaskWritten], batch_id: int) -> None:
+    """Return when the batch is committed, now or before; SinkFailed says why it is not."""
+    if any(message.is_decided for message in messages):
+        if any(message.is_first for message in messages):
+            print(WEAKER, file=sys.stderr, flush=True)
+        return
+    if not messages:
+        return
+    sink_id = messages[0].sink_id
+    transactions = [message.transaction for message in messages if message.transaction is not None]
+    request = CommitBatchRequest(
+        sink_id=sink_id,
+        batch_id=batch_id,
+        transactions=[
+            SinkTransaction(each.transactional_id, each.producer_id, each.producer_epoch) for each in transactions
+        ],
+        timeout_ms=cluster.options.request_timeout_ms // 2,
+    )
+    fault_point("before-commit")
+    answer = cluster.ask_coordinator(
+        f"commit batch {batch_id}",
+        coordinator_key(sink_id),
+        request,
+        CommitBatchResponse,
+        lambda told: told.error_code,
+        on_sent=lambda: fault_point("commit-sent"),
+    )
+    fault_point("after-commit")
+    code = named(answer.error_code)
+    if code != ErrorCode.NONE:
+        raise _refusal(cluster, batch_id, code, answer)
+    if answer.already_committed:
+        _check_plan(cluster, sink_id, batch_id)
+
+
+def abort(cluster: SinkCluster, messages: Sequence[TaskWritten]) -> None:
+    """Abort what these tasks wrote, so that nobody waits for it. What is committed stays so: the broker refuses."""
+    fault_point("before-abort")
+    for message in messages:
+        transaction = message.transaction
+        if transaction is None:
+            continue
+        cluster.ask_coordinator(
+            "abort a transaction",
+            coordinator_key(message.sink_id),
+            EndTxnRequest(transaction.transactional_id, transaction.producer_id, transaction.producer_epoch, False),
+            EndTxnResponse,
+            lambda told: told.error_code,
+            version_max=_ABORT_VERSION_MAX if cluster.raises_epochs else _ABORT_VERSION_MAX - 1,
+        )
+    fault_point("after-abort")
+
+
+def delete(cluster: SinkCluster, sink_id: str) -> None:
+    """A sink that wrote its only batch is not remembered. Its rows are written, whatever comes of this."""
+    if not cluster.commits_batches:
+        return
+    try:
+        answer = cluster.ask_coordinator(
+            "remove the sink",
+            coordinator_key(sink_id),
+            DeleteSinkRequest(sink_id=sink_id),
+            DeleteSinkResponse,
+            lambda told: told.error_code,
+        )
+        heard = None if answer.error_code == ErrorCode.NONE else named(answer.error_code).name
+    except SparkFailed as error:
+        heard = str(error)
+    if heard is not None:
+        print(
+            f"strandline: the rows are written, but the state of sink {sink_id} is still there ({heard}): "
+            f"remove it with `strandline txn sink delete {sink_id}`.",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _check_plan(cluster: SinkCluster, sink_id: str, batch_id: int) -> None:
+    """Refuse a batch that was planned after the batch of that number was committed.
+
+    One that is run again has the plan that it had. Another plan is another range of rows, as when a checkpoint was put
+    back that is one batch older than the log: to take it for committed would lose what only the new plan has.
+    """
+    planned_ms = planned_at_ms(cluster.options.checkpoint, batch_id)
+    if planned_ms is None:
+        return
+    answer = cluster.ask_coordinator(
+        "read what was committed",
+        coordinator_key(sink_id),
+        ListSinksRequest(sink_ids=[sink_id]),
+        ListSinksResponse,
+        lambda told: told.error_code,
+    )
+    # The plan has the driver's time, the decision the broker's.
+    ahead_ms = time.time_ns() // 1_000_000 - answer.now_ms
+    for sink in answer.sinks:
+        if sink.last_batch_id == batch_id and planned_ms - ahead_ms > sink.decided_ms + CLOCK_MS_MAX:
+            raise _older_checkpoint(batch_id, sink.last_batch_id)
+
+
+def _older_checkpoint(batch_id: int, last_batch_id: int) -> SinkRefused:
+    return SinkRefused(
+        f"Batch {batch_id} was written before, and the log has the batches of this query up to {last_batch_id}: the "
+        "checkpoint is older than the log. Nothing was written now. Put back the newer checkpoint, or begin with a new "
+        "checkpoint directory and say with startingOffsets where to go on."
+    )
+
+
+def _refusal(cluster: SinkCluster, batch_id: int, code: ErrorCode, answer: CommitBatchResponse) -> SparkFailed:
+    if code == ErrorCode.PRODUCER_FENCED:
+        return _older_checkpoint(batch_id, answer.last_batch_id)
+    if code == ErrorCode.INVALID_TXN_STATE:
+        return SinkFailed(
+            f"Batch {batch_id} was not written: a transaction of it had ended before the batch did. Either it took "
+            f"longer than transactionTimeoutMs ({cluster.options.transaction_timeout_ms}), then raise that or make "
+            "batches smaller, or the query runs twice, then stop the other; start it again, nothing is lost."
+        )
+    if code == ErrorCode.MESSAGE_TOO_LARGE:
+        return SinkRefused(
+            f"Batch {batch_id} was not written: it has more tasks than one decision can name; "
+            "use fewer partitions, for instance with coalesce()."
+        )
+    words = f": {answer.error_message}" if answer.error_message else ""
+    return SinkFailed(
+        f"Batch {batch_id} was not committed ({code.name}{words}); start the query again, nothing is lost."
+    )

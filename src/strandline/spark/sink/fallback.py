@@ -1,0 +1,132 @@
+"""The weaker way, for a broker that cannot decide a whole batch by one request, such as Apache Kafka.
+
+Each task commits a transaction of its own, and in the same transaction a marker: as the position of a group, one more
+than the batch. Whoever runs the task again takes the transactional id first, which ends what an earlier attempt left,
+then reads the marker and leaves alone what is there. So a task that is tried again, twice at once or after its driver
+died writes its rows once, **if the batch is cut into the same tasks again**. With another number of tasks, rows of a
+batch that failed half-way can be lost or doubled, and readers see the batch task by task. Kafka forgets the marker of a
+group without members after `offsets.retention.minutes` (7 days), which a query must not stand still in the middle of a
+batch for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import pyarrow as pa
+
+from strandline.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
+from strandline.codec.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
+from strandline.codec.messages.offset_fetch_request import OffsetFetchRequest
+from strandline.codec.messages.offset_fetch_response import OffsetFetchResponse
+from strandline.codec.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from strandline.codec.messages.txn_offset_commit_response import TxnOffsetCommitResponse
+from strandline.errors import ErrorCode, named
+from strandline.spark.sink.cluster import GROUP, SinkCluster
+from strandline.spark.sink.failures import TransactionLost
+from strandline.spark.sink.fault_points import fault_point
+from strandline.spark.sink.options import SinkOptions
+from strandline.spark.sink.producer import TransactionalProducer
+from strandline.spark.sink.row_writer import RowWriter
+
+WEAKER: Final = (
+    "strandline: this broker cannot commit a whole batch by one request, so each task commits for itself: exactly once "
+    "as long as a batch that is run again has the same number of tasks, and readers see a batch task by task. "
+    "A Strandline broker has no such limits."
+)
+
+_ONE_GROUP_VERSION_MAX: Final = 7
+"""The last version of OffsetFetch that asks about one group."""
+_OFFSETS_VERSION_MAX: Final = 4
+"""The last version of TxnOffsetCommit whose group was added to the transaction by us."""
+
+
+def write_rows(
+    cluster: SinkCluster,
+    options: SinkOptions,
+    sink_id: str,
+    batch_id: int,
+    partition_id: int,
+    batches: Iterable[pa.RecordBatch],
+) -> int:
+    """Write and commit the rows of one task, unless that was done before; how many were written."""
+    # Not of the prefix whose transactions only a driver may commit: the broker may be a Strandline of another age.
+    name = f"strandline-sink-{sink_id}-{partition_id}"
+    producer = TransactionalProducer(cluster, name, name)
+    producer.initialize()
+    if read_marker(cluster, name) > batch_id:
+        for _ in batches:
+            """Spark wants its rows to be taken."""
+        return 0
+    writer = RowWriter(producer, options)
+    fault_point("before-produce")
+    for batch in batches:
+        writer.add(batch)
+    writer.finish()
+    write_marker(producer, name, batch_id, writer.topics[0])
+    producer.end(committed=True)
+    fault_point("before-return")
+    return writer.rows
+
+
+def read_marker(cluster: SinkCluster, name: str) -> int:
+    """The batch that the task comes to next; it is read after the id was taken, so nobody else can move it."""
+    request = OffsetFetchRequest(group_id=name, topics=None, require_stable=True)
+    answer = cluster.ask_coordinator(
+        "read which batches are written",
+        name,
+        request,
+        OffsetFetchResponse,
+        _code_of_fetched,
+        key_type=GROUP,
+        version_max=_ONE_GROUP_VERSION_MAX,
+    )
+    code = named(_code_of_fetched(answer))
+    if code != ErrorCode.NONE:
+        raise TransactionLost(f"Which batches are written cannot be read: {code.name}.")
+    return max((each.committed_offset for topic in answer.topics for each in topic.partitions), default=-1)
+
+
+def write_marker(producer: TransactionalProducer, name: str, batch_id: int, topic: str) -> None:
+    """In the open transaction. Which topic carries it means nothing, but the broker wants one that exists."""
+    cluster = producer.cluster
+    added = cluster.ask_coordinator(
+        "commit which batch is written",
+        name,
+        AddOffsetsToTxnRequest(producer.transactional_id, producer.producer_id, producer.producer_epoch, name),
+        AddOffsetsToTxnResponse,
+        lambda told: told.error_code,
+    )
+    partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=batch_id + 1)
+    answer = cluster.ask_coordinator(
+        "commit which batch is written",
+        name,
+        TxnOffsetCommitRequest(
+            transactional_id=producer.transactional_id,
+            group_id=name,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
+        ),
+        TxnOffsetCommitResponse,
+        _code_of_committed,
+        key_type=GROUP,
+        version_max=_OFFSETS_VERSION_MAX,
+    )
+    code = named(added.error_code or _code_of_committed(answer))
+    if code != ErrorCode.NONE:
+        raise TransactionLost(f"The transaction of this task ended before it did ({code.name}); it is tried again.")
+
+
+def _code_of_fetched(answer: OffsetFetchResponse) -> int:
+    codes = [each.error_code for topic in answer.topics for each in topic.partitions if each.error_code]
+    return answer.error_code or (codes[0] if codes else ErrorCode.NONE)
+
+
+def _code_of_committed(answer: TxnOffsetCommitResponse) -> int:
+    return next((each.error_code for topic in answer.topics for each in topic.partitions), ErrorCode.NONE)

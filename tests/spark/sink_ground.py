@@ -1,0 +1,105 @@
+"""What tests of the sink stand on: rows, what a reader sees, and what the coordinator knows. No Spark."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import confluent_kafka
+import pyarrow as pa
+
+from strandline.codec.messages.list_sinks_request import ListSinksRequest
+from strandline.codec.messages.list_sinks_response import ListSinksResponse
+from strandline.codec.messages.list_transactions_request import ListTransactionsRequest
+from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
+from strandline.spark.raw_client import ClientSettings, RawClient
+from strandline.spark.sink.options import SinkOptions, parse_options
+
+WAIT_S = 60.0
+
+
+def options_for(bootstrap: str, topic: str | None = None, **more: str) -> SinkOptions:
+    given = {"kafka.bootstrap.servers": bootstrap, **more}
+    return parse_options(given | ({} if topic is None else {"topic": topic}))
+
+
+def rows(values: Iterable[str], **columns: Any) -> pa.RecordBatch:
+    encoded = pa.array([value.encode() for value in values], pa.binary())
+    return pa.record_batch({"value": encoded} | columns)
+
+
+def fresh_sink() -> str:
+    return str(uuid.uuid4())
+
+
+def consume(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[confluent_kafka.Message]:
+    """All records of a topic from its beginning to its end, as a stock consumer sees them."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"reader-{uuid.uuid4()}",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        partitions = consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
+        consumer.assign([confluent_kafka.TopicPartition(topic, each, 0) for each in partitions])
+        messages: list[confluent_kafka.Message] = []
+        ended: set[int] = set()
+        deadline = time.monotonic() + WAIT_S
+        while len(ended) < len(partitions):
+            assert time.monotonic() < deadline, f"{topic} has no end"
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            if message.error() is None:
+                messages.append(message)
+            elif message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                ended.add(message.partition())
+            else:
+                raise confluent_kafka.KafkaException(message.error())
+        return messages
+    finally:
+        consumer.close()
+
+
+def counts(bootstrap: str, topic: str) -> Counter[str]:
+    """How often each value is there for a reader of committed records."""
+    return Counter(message.value().decode() for message in consume(bootstrap, topic))
+
+
+def transactions(bootstrap: str, sink_id: str = "") -> dict[str, str]:
+    """The state of each transactional id that begins with that of the sink."""
+    client = RawClient(ClientSettings(bootstrap))
+    try:
+        answer = client.ask_any(ListTransactionsRequest(), ListTransactionsResponse)
+        return {
+            each.transactional_id: each.transaction_state
+            for each in answer.transaction_states
+            if each.transactional_id.startswith(f"__strandline.sink.{sink_id}")
+        }
+    finally:
+        client.close()
+
+
+def sinks(bootstrap: str) -> dict[str, int]:
+    """The last batch of each sink that the broker remembers."""
+    client = RawClient(ClientSettings(bootstrap))
+    try:
+        answer = client.ask_any(ListSinksRequest(), ListSinksResponse)
+        return {each.sink_id: each.last_batch_id for each in answer.sinks}
+    finally:
+        client.close()
+
+
+def until(what: str, check: Callable[[], bool]) -> None:
+    """Wait for something that happens by itself."""
+    deadline = time.monotonic() + WAIT_S
+    while not check():
+        assert time.monotonic() < deadline, f"still waiting: {what}"
+        time.sleep(0.05)

@@ -1,0 +1,324 @@
+"""Tasks, their producers and the driver's decision against a real broker, without Spark around them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from tests.spark.sink_ground import consume, counts, fresh_sink, options_for, rows, sinks, transactions, until
+
+from strandline.spark.sink import driver
+from strandline.spark.sink.commit_message import TaskWritten
+from strandline.spark.sink.failures import SinkFailed, SinkRefused, TransactionLost
+from strandline.spark.sink.options import SinkOptions
+from strandline.spark.sink.pool import Pool
+from strandline.spark.sink.sending import next_sequence
+from strandline.spark.sink.task_writer import Task, write_task
+from strandline.testing import embedded
+from strandline.testing.embedded_broker import EmbeddedBroker
+
+_pools: list[Pool] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed_pools() -> Iterator[None]:
+    yield
+    while _pools:
+        _pools.pop().close()
+
+
+class Query:
+    """A sink, the options of its query and one worker."""
+
+    def __init__(self, options: SinkOptions, *, raises_epochs: bool = True) -> None:
+        self.options = options
+        self.sink_id = fresh_sink()
+        self.pool = Pool()
+        _pools.append(self.pool)
+        self.pool.cluster(options).raises_epochs &= raises_epochs
+
+    def task(self, batch: int, part: int, values: list[str]) -> TaskWritten:
+        return write_task(self.pool, self.options, Task(self.sink_id, batch, part), [rows(values)] if values else [])
+
+    def commit(self, batch: int, *messages: TaskWritten) -> None:
+        driver.commit(self.pool.cluster(self.options), messages, batch)
+
+
+@pytest.fixture(params=[True, False], ids=["v2", "v1"])
+def query(request: pytest.FixtureRequest, broker: EmbeddedBroker, topic: str) -> Query:
+    broker.create_topic(topic, partitions=3)
+    return Query(options_for(broker.bootstrap, topic), raises_epochs=request.param)
+
+
+def once(*values: str) -> Counter[str]:
+    return Counter(dict.fromkeys(values, 1))
+
+
+def test_nothing_is_seen_before_the_decision_and_all_after_it(query: Query, broker: EmbeddedBroker, topic: str) -> None:
+    first, second = query.task(0, 0, ["a", "b"]), query.task(0, 1, ["c"])
+    assert counts(broker.bootstrap, topic) == once()
+    query.commit(0, first, second)
+    until("the markers", lambda: counts(broker.bootstrap, topic) == once("a", "b", "c"))
+
+
+def test_an_undecided_producer_is_left_alone_until_a_later_batch(
+    query: Query, broker: EmbeddedBroker, topic: str
+) -> None:
+    """Three tasks of a batch in one worker have three transactions, and the next batches need no more ids."""
+    expected = []
+    for batch in range(6):
+        messages = [query.task(batch, part, [f"{batch}-{part}"]) for part in range(3)]
+        expected += [f"{batch}-{part}" for part in range(3)]
+        assert len({message.transaction.transactional_id for message in messages if message.transaction}) == 3
+        query.commit(batch, *messages)
+    until("the markers", lambda: counts(broker.bootstrap, topic) == once(*expected))
+    assert len(transactions(broker.bootstrap, query.sink_id)) == 3
+
+
+def test_an_attempt_that_nobody_heard_of_does_not_count(query: Query, broker: EmbeddedBroker, topic: str) -> None:
+    query.task(0, 0, ["a", "b"])  # The worker wrote and returned; its message was lost, and the task runs again.
+    query.commit(0, query.task(0, 0, ["a", "b"]))
+    for batch in (1, 2):
+        query.commit(batch, query.task(batch, 0, [f"{batch}-0"]), query.task(batch, 1, [f"{batch}-1"]))
+    until("the markers", lambda: counts(broker.bootstrap, topic) == once("a", "b", "1-0", "1-1", "2-0", "2-1"))
+    # The id whose transaction was aborted is in use again.
+    assert len(transactions(broker.bootstrap, query.sink_id)) == 2
+
+
+def test_an_attempt_that_fails_half_way_frees_its_readers_and_its_producer(
+    query: Query, broker: EmbeddedBroker, topic: str
+) -> None:
+    def breaking() -> Iterator[pa.RecordBatch]:
+        yield rows(["a"])
+        yield rows(["b" * 600_000])
+        raise OSError("the rows end here")
+
+    for _ in range(3):
+        with pytest.raises(OSError, match="the rows end here"):
+            write_task(query.pool, query.options, Task(query.sink_id, 0, 0), breaking())
+    assert len(transactions(broker.bootstrap, query.sink_id)) == 1
+    query.commit(0, query.task(0, 0, ["a", "b"]))
+    until("the markers", lambda: counts(broker.bootstrap, topic) == once("a", "b"))
+
+
+def test_a_batch_that_is_run_again_after_its_commit_with_other_tasks_changes_nothing(
+    query: Query, broker: EmbeddedBroker, topic: str
+) -> None:
+    query.commit(0, query.task(0, 0, ["a"]))
+    query.commit(1, query.task(1, 0, ["b"]), query.task(1, 1, ["c"]))
+    restarted = Query(query.options)
+    restarted.sink_id = query.sink_id
+    again = [restarted.task(1, part, [value]) for part, value in enumerate("bc")] + [restarted.task(1, 2, ["b"])]
+    restarted.commit(1, *again)
+    restarted.commit(2, restarted.task(2, 0, ["d"]))
+    until("the markers", lambda: counts(broker.bootstrap, topic) == once("a", "b", "c", "d"))
+
+
+def test_an_answer_that_was_lost_is_asked_for_again(query: Query, broker: EmbeddedBroker, topic: str) -> None:
+    message = query.task(0, 0, ["a"])
+    query.commit(0, message)
+    query.commit(0, message)
+    until("the markers", lambda: counts(broker.bootstrap, topic) == once("a"))
+
+
+def test_an_older_checkpoint_stops_the_query_and_takes_nothing_away(
+    query: Query, broker: EmbeddedBroker, topic: str
+) -> None:
+    for batch in range(3):
+        query.commit(batch, query.task(batch, 0, [f"{batch}"]))
+    message = query.task(1, 0, ["again"])
+    with pytest.raises(SinkRefused, match=r"Batch 1 was written before.*up to 2.*checkpoint is older than the log"):
+        query.commit(1, message)
+    driver.abort(query.pool.cluster(query.options), [message])
+    until("the markers", lambda: counts(broker.bootstrap, topic) == once("0", "1", "2"))
+    assert sinks(broker.bootstrap)[query.sink_id] == 2
+    # With the newer checkpoint put back it goes on.
+    query.commit(3, query.task(3, 0, ["3"]))
+    until("the markers", lambda: counts(broker.bootstrap, topic) == once("0", "1", "2", "3"))
+
+
+def test_what_the_driver_aborts_is_gone_and_what_it_committed_stays(
+    query: Query, broker: EmbeddedBroker, topic: str
+) -> None:
+    cluster = query.pool.cluster(query.options)
+    written = query.task(0, 0, ["a"])
+    query.commit(0, written)
+    driver.abort(cluster, [written])  # Spark aborts when a commit failed, also one that came through after all.
+    lost = query.task(1, 0, ["b"])
+    driver.abort(cluster, [lost])
+    with pytest.raises(SinkFailed, match="Batch 1 was not written: a transaction of it had ended"):
+        query.commit(1, lost)
+    until("the markers", lambda: counts(broker.bootstrap, topic) == once("a"))
+    query.commit(1, query.task(1, 0, ["b"]))
+    until("the markers", lambda: counts(broker.bootstrap, topic) == once("a", "b"))
+
+
+def test_a_task_without_rows_has_no_transaction_and_the_sink_moves_on(
+    query: Query, broker: EmbeddedBroker, topic: str
+) -> None:
+    empty = query.task(0, 0, [])
+    assert empty.transaction is None
+    query.commit(0, empty)
+    assert sinks(broker.bootstrap)[query.sink_id] == 0
+    assert transactions(broker.bootstrap, query.sink_id) == {}
+    query.commit(1, query.task(1, 0, []), query.task(1, 1, ["a"]), query.task(1, 2, []))
+    until("the markers", lambda: counts(broker.bootstrap, topic) == once("a"))
+
+
+def test_a_batch_that_takes_longer_than_its_transactions_may_says_so(broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic)
+    query = Query(options_for(broker.bootstrap, topic, transactionTimeoutMs="1000"))
+    message = query.task(0, 0, ["a"])
+    until("the timeout", lambda: "CompleteAbort" in transactions(broker.bootstrap, query.sink_id).values())
+    with pytest.raises(SinkFailed, match=r"longer than transactionTimeoutMs \(1000\)"):
+        query.commit(0, message)
+    query.commit(0, query.task(0, 1, ["a"]))
+    until("the markers", lambda: counts(broker.bootstrap, topic) == once("a"))
+
+
+def test_the_end_of_a_transaction_in_the_middle_of_a_task_says_so(broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic)
+    query = Query(options_for(broker.bootstrap, topic, transactionTimeoutMs="1000", **{"kafka.batch.size": "10"}))
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield rows(["a", "b", "c"])
+        until("the timeout", lambda: "CompleteAbort" in transactions(broker.bootstrap, query.sink_id).values())
+        yield rows(["d"])
+
+    with pytest.raises(TransactionLost, match="raise transactionTimeoutMs"):
+        write_task(query.pool, query.options, Task(query.sink_id, 0, 0), slow())
+
+
+def test_a_producer_cannot_commit_what_the_driver_has_not_decided(query: Query) -> None:
+    producer = query.pool.take(query.options, query.sink_id, 0)
+    query.pool.leave(query.options, query.sink_id, producer)
+    message = query.task(0, 0, ["a"])
+    assert message.transaction is not None
+    assert message.transaction.transactional_id == producer.transactional_id
+    with pytest.raises(TransactionLost, match="INVALID_TXN_STATE"):
+        producer.end(committed=True)
+    query.commit(0, message)
+
+
+def test_rows_name_topics_partitions_keys_and_headers(broker: EmbeddedBroker, topic: str) -> None:
+    other = f"{topic}-other"
+    broker.create_topic(topic, partitions=3)
+    broker.create_topic(other, partitions=2)
+    query = Query(options_for(broker.bootstrap))
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    batch = rows(
+        ["a", "b", "c"],
+        key=pa.array(["k", None, "k"], pa.string()),
+        topic=pa.array([topic, other, topic], pa.string()),
+        partition=pa.array([2, 1, None], pa.int32()),
+        headers=pa.array([[{"key": "h", "value": b"1"}], None, []], kind),
+    )
+    message = write_task(query.pool, query.options, Task(query.sink_id, 0, 0), [batch])
+    query.commit(0, message)
+    until("the markers", lambda: len(consume(broker.bootstrap, topic)) == 2)
+    until("the markers", lambda: len(consume(broker.bootstrap, other)) == 1)
+    found = {message.value(): message for message in consume(broker.bootstrap, topic)}
+    assert (found[b"a"].partition(), found[b"a"].key(), found[b"a"].headers()) == (2, b"k", [("h", b"1")])
+    (there,) = consume(broker.bootstrap, other)
+    assert (there.partition(), there.key(), there.headers()) == (1, None, None)
+
+
+def test_more_than_a_request_holds_arrives_in_order(query: Query, broker: EmbeddedBroker, topic: str) -> None:
+    """Twenty megabytes in small and large batches: the queue fills, and the task waits for the broker."""
+    values = [f"{number:06}" + "x" * 1000 for number in range(20_000)]
+    batches = [
+        rows(values[at : at + 1000], partition=pa.array([1] * 1000, pa.int32())) for at in range(0, 20_000, 1000)
+    ]
+    query.commit(0, write_task(query.pool, query.options, Task(query.sink_id, 0, 0), batches))
+    until("the markers", lambda: len(consume(broker.bootstrap, topic)) == len(values))
+    assert [message.value().decode() for message in consume(broker.bootstrap, topic)] == values
+
+
+def test_a_topic_with_small_batches_gets_small_batches(broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic, partitions=1, max_message_bytes=2000)
+    query = Query(options_for(broker.bootstrap, topic))
+    values = [f"{number:04}" + "x" * 300 for number in range(100)]
+    query.commit(0, query.task(0, 0, values))
+    until("the markers", lambda: len(consume(broker.bootstrap, topic)) == 100)
+    assert [message.value().decode() for message in consume(broker.bootstrap, topic)] == values
+    with pytest.raises(SinkRefused, match=r"larger than topic .* takes: raise its max\.message\.bytes"):
+        query.task(1, 0, ["x" * 3000])
+
+
+def test_null_keys_into_a_compacted_topic_are_refused_and_the_sink_goes_on(broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic, cleanup_policy="compact")
+    query = Query(options_for(broker.bootstrap, topic))
+    with pytest.raises(SinkRefused, match="if it is compacted, every row needs a key"):
+        query.task(0, 0, ["a"])
+    keyed = rows(["a"], key=pa.array([b"k"], pa.binary()))
+    query.commit(0, write_task(query.pool, query.options, Task(query.sink_id, 0, 0), [keyed]))
+    until("the markers", lambda: counts(broker.bootstrap, topic) == once("a"))
+
+
+def test_a_topic_is_created_where_the_broker_does_so_and_missed_where_not(topic: str) -> None:
+    with embedded() as creating:
+        query = Query(options_for(creating.bootstrap, topic))
+        query.commit(0, query.task(0, 0, ["a"]))
+        until("the markers", lambda: counts(creating.bootstrap, topic) == once("a"))
+
+
+def test_compressed_batches_are_read_by_everybody(broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic)
+    query = Query(options_for(broker.bootstrap, topic, **{"kafka.compression.type": "zstd"}))
+    query.commit(0, query.task(0, 0, ["a" * 1000, "b"]))
+    until("the markers", lambda: counts(broker.bootstrap, topic) == once("a" * 1000, "b"))
+
+
+@pytest.mark.parametrize("raises_epochs", [True, False], ids=["v2", "v1"])
+def test_a_broker_that_dies_under_a_task_and_a_driver_costs_nothing(topic: str, raises_epochs: bool) -> None:
+    with embedded() as broker:
+        broker.create_topic(topic, partitions=3)
+        query = Query(options_for(broker.bootstrap, topic), raises_epochs=raises_epochs)
+        big = ["x" * 500_000 + str(number) for number in range(6)]
+
+        def interrupted() -> Iterator[pa.RecordBatch]:
+            yield rows(big[:3])
+            broker.kill()
+            broker.start()
+            yield rows(big[3:])
+
+        message = write_task(query.pool, query.options, Task(query.sink_id, 0, 0), interrupted())
+        broker.kill()
+        broker.start()
+        query.commit(0, message)
+        broker.kill()
+        broker.start()
+        query.commit(0, message)
+        query.commit(1, query.task(1, 0, ["last"]))
+        until("the markers", lambda: counts(broker.bootstrap, topic) == once(*big, "last"))
+
+
+def test_a_sink_that_is_deleted_leaves_nothing(query: Query, broker: EmbeddedBroker, topic: str) -> None:
+    query.commit(0, query.task(0, 0, ["a"]))
+    driver.delete(query.pool.cluster(query.options), query.sink_id)
+    assert query.sink_id not in sinks(broker.bootstrap)
+    assert transactions(broker.bootstrap, query.sink_id) == {}
+    assert counts(broker.bootstrap, topic) == once("a")
+
+
+def test_a_foreign_process_does_not_go_on_with_anothers_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    from strandline.spark.sink import pool
+
+    mine = pool.worker_pool()
+    assert pool.worker_pool() is mine
+    monkeypatch.setattr(pool.os, "getpid", lambda: -1)
+    assert pool.worker_pool() is not mine
+
+
+def test_a_timeout_that_the_broker_does_not_allow(broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic)
+    query = Query(options_for(broker.bootstrap, topic, transactionTimeoutMs="100000000"))
+    with pytest.raises(SinkRefused, match=r"lower it, or raise transaction\.max\.timeout\.ms"):
+        query.task(0, 0, ["a"])
+
+
+def test_sequences_begin_again_behind_the_largest() -> None:
+    assert next_sequence(0x7FFFFFFF, 1) == 0
+    assert next_sequence(0x7FFFFFFE, 3) == 1
