@@ -6,7 +6,7 @@ HOURS ?= 1
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-all check format crash chaos sim mutations clients interop bench bench-quick run generate docs clean
+.PHONY: help setup demo test test-all check format crash chaos spark-chaos sim mutations clients interop bench bench-quick run generate docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -49,6 +49,9 @@ MINUTES ?= 5
 
 chaos: setup ## three brokers as processes under real faults for MINUTES=n; the checker judges (root for most faults)
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES)
+
+spark-chaos: setup ## a Spark pipeline from log to log over 200 batches while everything around it is killed [SEED=n]
+	$(BIN)/python -m tests.spark.harness --calm-batches 500 $(if $(SEED),--seed $(SEED)) $(SPARK_CHAOS)
 
 sim: setup ## clusters in a simulated world from seeds: HOURS=n (1 by default) [SEED=first] [SIM="--whole" or "--core-only"]
 	$(BIN)/python -m strandline.testing.simulate --hours $(HOURS) $(if $(SEED),--seed $(SEED)) $(SIM)
