@@ -121,27 +121,28 @@ class AbortedTransactions:
 
 
 class ArrowDecoder:
-    """Turns the records of Fetch answers for one partition into Arrow batches of `schema`, from `start` up to `end`."""
+    """Turns the records of Fetch answers for one partition into Arrow batches of `schema`."""
 
-    def __init__(self, schema: pa.Schema, topic: str, partition: int, *, start: int, end: int) -> None:
+    def __init__(self, schema: pa.Schema, topic: str, partition: int) -> None:
         self.schema = schema
         self._names = list(schema.names)
         self._topic = topic
         self._partition = partition
-        self._start = start
-        self._end = end
         self._batches: Any = np.empty(_BATCH_FIELDS * BATCHES_MAX, np.int64)
         self._filled: Any = np.zeros(2, np.int64)
         self._make_room(ROWS_MAX)
 
-    def decode(self, records: bytes, aborted: Sequence[tuple[int, int]] | None) -> Iterator[pa.RecordBatch]:
-        """The rows of whole batches; `aborted` is None for a reader that takes everything that is no marker.
+    def decode(
+        self, records: bytes, aborted: Sequence[tuple[int, int]] = (), *, start: int, end: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of whole batches from offset `start` up to `end`: a batch may begin before what was asked for.
 
-        Raises CorruptBatch, before anything of the damaged batch is handed out.
+        `aborted` are the producer ids and first offsets that a reader of what is committed was told. Raises
+        CorruptBatch, before anything of the damaged batch is handed out.
         """
-        transactions = AbortedTransactions(aborted or ())
+        transactions = AbortedTransactions(aborted)
         for rows in self._scan(records):
-            kept = self._wanted(rows, transactions)
+            kept = self._wanted(rows, transactions, start, end)
             if kept is not None:
                 yield self._arrow(rows, kept)
 
@@ -190,14 +191,13 @@ class ArrowDecoder:
             self._batches[: _BATCH_FIELDS * batches].reshape(batches, _BATCH_FIELDS),
         )
 
-    def _wanted(self, rows: Rows, transactions: AbortedTransactions) -> Any:
+    def _wanted(self, rows: Rows, transactions: AbortedTransactions, start: int, end: int) -> Any:
         """Which rows lie in the range and are neither markers nor aborted; None if none does."""
         batches = rows.batches
         if (batches[1:, _BASE_OFFSET] <= batches[:-1, _LAST_OFFSET]).any():
             raise CorruptBatch(f"{self._topic}-{self._partition}: a Fetch answer with batches out of order")
         kept_batches = transactions.kept(batches)
-        first = int(np.searchsorted(rows.offsets, self._start)) if len(rows.offsets) else 0
-        behind = int(np.searchsorted(rows.offsets, self._end)) if len(rows.offsets) else 0
+        first, behind = np.searchsorted(rows.offsets, (start, end)).tolist()
         if kept_batches is None or kept_batches.all():
             return slice(first, behind) if first < behind else None
         kept = np.repeat(kept_batches, batches[:, _ROWS])

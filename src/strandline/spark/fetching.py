@@ -96,13 +96,12 @@ def read_range(
     client: RawClient, offsets: OffsetRange, settings: FetchSettings, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """The records of a range as Arrow batches of `schema`, in the order of their offsets."""
-    decoder = ArrowDecoder(schema, offsets.topic, offsets.partition, start=offsets.start, end=offsets.end)
+    decoder = ArrowDecoder(schema, offsets.topic, offsets.partition)
     try:
-        for answer in PartitionFetcher(client, offsets, settings).answers():
-            aborted = None
-            if settings.isolation_level == READ_COMMITTED:
-                aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
-            yield from decoder.decode(answer.records or b"", aborted)
+        for start, answer in PartitionFetcher(client, offsets, settings).answers():
+            # Told to readers of what is committed only.
+            aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
+            yield from decoder.decode(answer.records or b"", aborted, start=start, end=offsets.end)
     except PeerError as error:
         raise ClusterFailed(
             f"{offsets.topic_partition} cannot be read in the range {offsets.start} to {offsets.end}: {error}; "
@@ -124,21 +123,25 @@ class PartitionFetcher:
         self._asked: tuple[tuple[str, int], RawConnection] | None = None
         self._progress_at = time.monotonic()
 
-    def answers(self) -> Iterator[PartitionData]:
-        """Answers with whole batches, until the range is read; each is given out while the next one is under way."""
+    def answers(self) -> Iterator[tuple[int, PartitionData]]:
+        """The offset that was asked for and an answer with whole batches, until the range is read.
+
+        Each is given out while the next one is under way.
+        """
         pause_s = _PAUSE_S
         try:
             while self.position < self._range.end:
                 heard, answer = self._next()
                 if answer is not None and answer.records:
-                    next_position, size_bytes = walked(answer.records, self.position)
-                    if next_position > self.position:
-                        self.bytes_per_offset = size_bytes / (next_position - self.position)
+                    position = self.position
+                    next_position, size_bytes = walked(answer.records, position)
+                    if next_position > position:
+                        self.bytes_per_offset = size_bytes / (next_position - position)
                         self.position = next_position
                         self._progress_at = time.monotonic()
                         pause_s = _PAUSE_S
                         self._ask_ahead()
-                        yield answer
+                        yield position, answer
                         continue
                     heard = "a batch that is never whole"
                 elif answer is not None and self._is_behind(answer):
