@@ -1,6 +1,6 @@
 """Spark in and out: everything that transforms data runs on Spark through PySpark.
 
-`session` starts Spark without a hand (Java, Python, logs) here or on a cluster, and `shipping` brings our code to the
+`sessions` starts Spark without a hand (Java, Python, logs) here or on a cluster, and `shipping` brings our code to the
 cluster's executors. `source` and `sink` are the format "strandline" of `spark.read` and `df.write`; Spark finds them by
 the package `pyspark_strandline`. `explain` turns Spark's failures into a sentence, `terminal` shows what a query does.
 Nothing here is imported by the log itself: it needs `pip install 'strandline[spark]'`.
@@ -12,16 +12,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from strandline.spark.explain import SparkFailed
+    from strandline.spark.explain import SparkFailed, await_end, explain_failure, plainly
     from strandline.spark.positions import settle, watch_positions
-    from strandline.spark.session import session
+    from strandline.spark.sessions import session
     from strandline.spark.shipping import ship
+    from strandline.spark.terminal import follow
 
-__all__ = ["SparkFailed", "session", "settle", "ship", "watch_positions"]
+__all__ = [
+    "SparkFailed",
+    "await_end",
+    "explain_failure",
+    "follow",
+    "plainly",
+    "session",
+    "settle",
+    "ship",
+    "watch_positions",
+]
 
 _HOMES = {
     "SparkFailed": "strandline.spark.explain",
-    "session": "strandline.spark.session",
+    "await_end": "strandline.spark.explain",
+    "explain_failure": "strandline.spark.explain",
+    "follow": "strandline.spark.terminal",
+    "plainly": "strandline.spark.explain",
+    "session": "strandline.spark.sessions",
     "settle": "strandline.spark.positions",
     "ship": "strandline.spark.shipping",
     "watch_positions": "strandline.spark.positions",

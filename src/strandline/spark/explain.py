@@ -1,11 +1,174 @@
-"""A failure of Spark in one sentence (first version: the words of the error, without Java's stack)."""
+"""A failure of Spark in one sentence with what to do, instead of a page of Java.
+
+Our source and sink fail in Python processes of Spark's. What they say comes back inside a Python traceback inside a
+Java exception inside a query's epitaph; `explain_failure` finds the sentence in there. For failures that are not ours
+it takes Spark's own message without its wrapping, or says what a well-known one means.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SENTENCE_LENGTH_MAX: Final = 1000
+"""Of what is quoted from Spark: some messages repeat a whole plan or row."""
+
 
 class SparkFailed(Exception):
-    """What went wrong and what to do, in one sentence; the cause keeps everything that Spark said."""
+    """What went wrong and what to do, in one sentence; the context keeps everything that Spark said."""
 
 
-def explain(error: BaseException) -> str:
-    return str(error).splitlines()[0]
+# What ends the message of a Python exception inside Spark's text: its SQL state, a second traceback, a query's epitaph,
+# or Java's stack.
+_AFTER_MESSAGE: Final = r"(?=\n? SQLSTATE:|\n\s*\n|\n=== |\n\tat |\nTraceback |\nDriver stacktrace|\n\s+\.\.\. |\Z)"
+_OURS: Final = re.compile(rf"^strandline(?:\.\w+)+: (.+?){_AFTER_MESSAGE}", re.MULTILINE | re.DOTALL)
+_RAISED: Final = re.compile(rf"^(?:\w+\.)*(\w+)(?:: (.+?))?{_AFTER_MESSAGE}", re.MULTILINE | re.DOTALL)
+_FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
+_TRACEBACK: Final = "Traceback (most recent call last):\n"
+_CONDITION: Final = re.compile(r"\[[A-Z][A-Z0-9_.]{4,}\] (.+?)(?:;? SQLSTATE: |\n\n|\n\tat |\n== |\Z)", re.DOTALL)
+_STAGE: Final = re.compile(r"most recent failure: (?:Lost task [^)]*\)[^)]*\): )?(.+)")
+_JAVA: Final = re.compile(r"^(?:Caused by|): (?:[\w$]+\.)+([\w$]+)(?:: (.+))?$", re.MULTILINE)
+
+_KNOWN: Final = [
+    (
+        r"No module named '(strandline|pyspark_strandline|confluent_kafka|crc32c|cramjam|lz4|zstandard)",
+        "the executors have no {0}: start Spark with strandline.spark.session(master=...), which ships it, or call "
+        "strandline.spark.ship(spark)",
+    ),
+    (
+        r"No module named '(pyarrow|pandas|numpy|pyspark)'|(PyArrow) >= \S+ must be installed",
+        "the Python that Spark's workers run has no {0}: set PYSPARK_PYTHON to one with strandline[spark] installed, "
+        "and start Spark again",
+    ),
+    (
+        r"Failed to find the data source: strandline\b",
+        "Spark does not find the format 'strandline': `pip install 'strandline[spark]'` for the Python that "
+        "PYSPARK_PYTHON names",
+    ),
+    (
+        r"Failed to find data source: kafka\b",
+        "Spark's own Kafka connector is not there: say format('strandline'), which takes the same options and needs "
+        "no jar",
+    ),
+    (
+        r"java\.lang\.OutOfMemoryError(: [^\n]+)?",
+        "Spark's Java process ran out of memory{0}: give it more (spark_driver_memory='4g', on a cluster "
+        "spark_executor_memory), or take smaller batches (maxOffsetsPerTrigger)",
+    ),
+    (r"No space left on device", "a disk that Spark writes to is full: make room, or move spark.local.dir"),
+    (
+        r"PYTHON_VERSION_MISMATCH\D*(\d+\.\d+)\D+(\d+\.\d+)",
+        "Spark's workers run Python {0} and the driver {1}, which PySpark does not allow: set PYSPARK_PYTHON to the "
+        "same version on every machine",
+    ),
+    (
+        r"Cannot run program \"([^\"]*python[^\"]*)\"",
+        "Spark's workers cannot start {0}: set PYSPARK_PYTHON to a Python that is there on every machine",
+    ),
+    (
+        r"All masters are unresponsive",
+        "the Spark master does not answer any more: is it running, and of the same version as this pyspark?",
+    ),
+]
+
+
+def explain_failure(error: BaseException) -> str:
+    """One sentence for what Spark (or py4j) raised; for everything else its own words."""
+    if isinstance(error, SparkFailed):
+        return str(error)
+    text = _text_of(error)
+    if ours := _OURS.findall(text):
+        # The last one: where one of ours was raised from another, it is the one that was meant for the user.
+        return _one_line(ours[-1])
+    for pattern, sentence in _KNOWN:
+        if found := re.search(pattern, text):
+            return sentence.format(*(group for group in found.groups(default="") if group or found.re.groups == 1))
+    if _is_lost_java(error):
+        return _lost_java()
+    return _of_python(text) or _of_spark(text) or _of_java(text) or _one_line(text) or type(error).__name__
+
+
+@contextmanager
+def plainly(*, verbose: bool = False) -> Iterator[None]:
+    """Whatever Spark raises in the block becomes `SparkFailed` with a sentence; `verbose` leaves it as it is."""
+    try:
+        yield
+    except Exception as error:
+        if verbose or not _is_of_spark(error):
+            raise
+        # The context stays for those who look; printed would be a page of Java before the sentence.
+        raise SparkFailed(explain_failure(error)) from None
+
+
+def await_end(query: StreamingQuery, *, timeout_s: float | None = None, verbose: bool = False) -> bool:
+    """Wait until `query` ends: True if it did. A failure of it is raised as `SparkFailed` with a sentence."""
+    with plainly(verbose=verbose):
+        if timeout_s is None:
+            query.awaitTermination()
+            return True
+        return bool(query.awaitTermination(timeout_s))  # type: ignore[arg-type]  # Spark takes parts of a second.
+
+
+def _is_of_spark(error: BaseException) -> bool:
+    return any(each.__module__.split(".")[0] in {"pyspark", "py4j"} for each in type(error).__mro__)
+
+
+def _is_lost_java(error: BaseException) -> bool:
+    return any(each.__name__ == "Py4JNetworkError" for each in type(error).__mro__)
+
+
+def _lost_java() -> str:
+    return (
+        "Spark's Java process is gone (it ended, or the system killed it to get memory back): start a new session, "
+        "with more spark_driver_memory if it was memory"
+    )
+
+
+def _text_of(error: Any) -> str:
+    try:
+        return str(error)
+    except Exception as unreadable:
+        # PySpark asks the Java process for the words of an exception, and that process may be what was lost.
+        if not _is_of_spark(unreadable):
+            raise
+        return str(getattr(error, "_desc", None) or getattr(error, "errmsg", None) or _lost_java())
+
+
+def _of_python(text: str) -> str:
+    """The last exception of a Python worker, with the last line of code in it that is not Spark's."""
+    _, found, traceback = text.rpartition(_TRACEBACK)
+    if not found:
+        return ""
+    frames = [frame for frame in _FRAME.finditer(traceback) if "/pyspark/" not in frame[1]]
+    raised = _RAISED.search(traceback, frames[-1].end() if frames else 0)
+    if raised is None:
+        return ""
+    what = f"{raised[1]}: {_one_line(raised[2])}" if raised[2] else raised[1]
+    where = f" ({frames[-1][1]}, line {frames[-1][2]}, in {frames[-1][3]})" if frames else ""
+    return f"Python code in a Spark task failed: {what}{where}"
+
+
+def _of_spark(text: str) -> str:
+    """Spark's own message, of the innermost of its error conditions."""
+    conditions = _CONDITION.findall(text)
+    return _one_line(conditions[-1]) if conditions else ""
+
+
+def _of_java(text: str) -> str:
+    if stage := _STAGE.search(text):
+        return _one_line(stage[1])
+    causes: list[tuple[str, str]] = _JAVA.findall(text)
+    if not causes:
+        return ""
+    name, message = causes[-1]
+    return _one_line(f"{message} ({name})" if message else name)
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SENTENCE_LENGTH_MAX else f"{line[: SENTENCE_LENGTH_MAX - 3]}..."

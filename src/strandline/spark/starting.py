@@ -18,7 +18,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
-from strandline.spark.explain import SparkFailed, explain
+from strandline.spark.explain import SparkFailed, explain_failure
 from strandline.spark.masters import check_master, is_local, local_cores
 from strandline.spark.spark_log import SparkLog
 
@@ -76,7 +76,7 @@ def _start_once(
             return SparkContext(conf=conf, gateway=gateway)
     except (Py4JError, PySparkException, OSError) as error:
         was_lost = gateway.proc is not None and gateway.proc.poll() is not None
-        sentence = "" if was_lost else explain(error)
+        sentence = "" if was_lost else explain_failure(error)
         _end(gateway)
         if unregistered.is_set():
             raise SparkFailed(

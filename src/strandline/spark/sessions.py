@@ -86,6 +86,9 @@ def session(
         from strandline.spark.shipping import ship as ship_code
 
         ship_code(spark)
+    from strandline.spark.positions import watch_positions
+
+    watch_positions(spark)
     return spark
 
 
@@ -107,9 +110,11 @@ def _with_settings(running: SparkContext, explicit: Mapping[str, str]) -> SparkS
 
 def _prepare_environment() -> None:
     """What Spark's scripts read: which Java, and which Python its workers are started with."""
-    for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-        # Without it workers run the `python3` of the PATH, which has none of this environment's packages.
-        os.environ.setdefault(variable, sys.executable)
+    if "PYSPARK_PYTHON" not in os.environ:
+        # Else workers run the `python3` of the PATH, which has none of this environment's packages. Spark starts those
+        # of a data source by the second name, on executors too, so who sets the first must be believed for both.
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
 

@@ -1,0 +1,197 @@
+"""Whatever Spark raises comes out as one sentence: ours where we failed, Spark's without its wrapping elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.spark import failing_source
+from tests.spark.failing_source import FailingSource
+
+from strandline.spark import SparkFailed, await_end, explain_failure, plainly
+from strandline.spark.explain import SENTENCE_LENGTH_MAX
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+WORDS = "there is no topic 'x': create it with `strandline topic create x`"
+
+
+class Raised(Exception):
+    """An error of Spark's, by its words alone."""
+
+
+def of_spark(text: str) -> str:
+    return explain_failure(Raised(text))
+
+
+@pytest.fixture(scope="module")
+def failing(spark: SparkSession) -> Iterator[SparkSession]:
+    from pyspark import cloudpickle
+
+    # Spark's Python processes cannot import the tests.
+    cloudpickle.register_pickle_by_value(failing_source)
+    spark.dataSource.register(FailingSource)
+    yield spark
+    cloudpickle.unregister_pickle_by_value(failing_source)
+
+
+def options(at: str) -> dict[str, str]:
+    return {"at": at, "words": WORDS}
+
+
+def stream(spark: SparkSession, checkpoint: Path, *, read_at: str = "", write_at: str = "") -> StreamingQuery:
+    frame = spark.readStream.format("failing").options(**options(read_at)).load()
+    writer = frame.writeStream.format("failing").options(**options(write_at))
+    return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+
+
+@pytest.mark.parametrize("at", ["schema", "reader", "partitions", "read"])
+def test_what_the_source_says_in_a_batch(failing: SparkSession, at: str) -> None:
+    with pytest.raises(SparkFailed) as failed, plainly():
+        failing.read.format("failing").options(**options(at)).load().collect()
+    assert str(failed.value) == WORDS
+
+
+@pytest.mark.parametrize("at", ["writer", "write", "commit"])
+def test_what_the_sink_says_in_a_batch(failing: SparkSession, at: str) -> None:
+    rows = failing.range(2).selectExpr("cast(id as int) as number")
+    with pytest.raises(SparkFailed) as failed, plainly():
+        rows.write.format("failing").mode("append").options(**options(at)).save()
+    assert str(failed.value) == WORDS
+
+
+@pytest.mark.parametrize("at", ["reader", "latestOffset", "read"])
+def test_what_the_source_says_in_a_stream(failing: SparkSession, tmp_path: Path, at: str) -> None:
+    with pytest.raises(SparkFailed) as failed:
+        await_end(stream(failing, tmp_path, read_at=at), timeout_s=120)
+    assert str(failed.value) == WORDS
+
+
+@pytest.mark.parametrize("at", ["writer", "write"])
+def test_what_the_sink_says_in_a_stream(failing: SparkSession, tmp_path: Path, at: str) -> None:
+    with pytest.raises(SparkFailed) as failed:
+        await_end(stream(failing, tmp_path, write_at=at), timeout_s=120)
+    assert str(failed.value) == WORDS
+
+
+def test_verbose_leaves_the_error_as_it_was_and_the_checkpoint_stays_usable(
+    failing: SparkSession, tmp_path: Path
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    with pytest.raises(StreamingQueryException):
+        await_end(stream(failing, tmp_path, write_at="commit"), timeout_s=120, verbose=True)
+    assert await_end(stream(failing, tmp_path), timeout_s=120)
+
+
+def test_the_sentence_is_all_that_is_printed_but_the_cause_is_kept(failing: SparkSession) -> None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(SparkFailed) as failed, plainly():
+        failing.read.format("failing").options(**options("read")).load().collect()
+    assert failed.value.__suppress_context__
+    assert isinstance(failed.value.__context__, PySparkException)
+
+
+def code_of_a_user(spark: SparkSession) -> DataFrame:
+    from pyspark.sql.functions import udf
+
+    return spark.range(1).select(udf(lambda number: 1 // number, "int")("id"))
+
+
+@pytest.mark.parametrize(
+    ("do", "words"),
+    [
+        (
+            lambda spark: code_of_a_user(spark).collect(),
+            ["Python code in a Spark task failed: ZeroDivisionError: integer division", "test_explain.py, line"],
+        ),
+        (lambda spark: spark.range(1).select("nix"), ["name `nix` cannot be resolved. Did you mean", "[`id`]"]),
+        (lambda spark: spark.sql("select from x where"), ["Syntax error at or near end of input"]),
+        (lambda spark: spark.sql("select cast('x' as int)").collect(), ["cannot be cast to", "Use `try_cast`"]),
+        (lambda spark: spark.read.format("nixda").load(), ["Failed to find the data source: nixda"]),
+        (lambda spark: spark.read.format("kafka").load(), ["format('strandline')"]),
+        (
+            lambda spark: spark.readStream.format("rate").load().writeStream.format("failing").start(),
+            ["checkpointLocation must be specified"],
+        ),
+    ],
+    ids=["udf", "column", "syntax", "cast", "format", "kafka", "checkpoint"],
+)
+def test_failures_that_are_not_ours(failing: SparkSession, do: Any, words: list[str]) -> None:
+    with pytest.raises(SparkFailed) as failed, plainly():
+        do(failing)
+    (sentence,) = str(failed.value).splitlines()
+    assert all(each in sentence for each in words), sentence
+    assert "SQLSTATE" not in sentence
+    assert "at org.apache" not in sentence
+    assert not sentence.startswith("[")
+
+
+def test_errors_of_others_pass_by() -> None:
+    with pytest.raises(KeyError), plainly():
+        {}["x"]
+    with pytest.raises(SparkFailed, match="mine"), plainly():
+        raise SparkFailed("mine")
+
+
+def test_a_sentence_is_found_behind_a_second_exception_of_sparks() -> None:
+    """PySpark stumbles over its own variable when a stream's reader cannot be made."""
+    text = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: [PYTHON_DATA_SOURCE_ERROR] Failed to plan: "
+        'Traceback (most recent call last):\n  File "a.py", line 1, in f\n'
+        "strandline.spark.source.failures.Refused: no option subscribe:\nname a topic\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        'Traceback (most recent call last):\n  File "b.py", line 2, in main\nUnboundLocalError: reader\n SQLSTATE: 3800'
+    )
+    assert of_spark(text) == "no option subscribe: name a topic"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ModuleNotFoundError: No module named 'strandline'", "strandline.spark.ship(spark)"),
+        ("ModuleNotFoundError: No module named 'pyarrow'", "has no pyarrow: set PYSPARK_PYTHON"),
+        ("[PACKAGE_NOT_INSTALLED] PyArrow >= 18.0.0 must be installed; however", "has no PyArrow: set"),
+        ("x: java.lang.OutOfMemoryError: Java heap space\n\tat a.b", "out of memory: Java heap space: give it more"),
+        ("x: java.lang.OutOfMemoryError\n\tat a.b", "ran out of memory: give it more"),
+        ("java.io.IOException: No space left on device", "disk that Spark writes to is full"),
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark",
+            "workers run Python 3.9 and the driver 3.11",
+        ),
+        ('java.io.IOException: Cannot run program "/x/python3": error=2', "cannot start /x/python3: set"),
+    ],
+)
+def test_well_known_failures_say_what_to_do(text: str, words: str) -> None:
+    assert words in of_spark(text)
+
+
+def test_javas_own_failures_are_cut_to_their_cause() -> None:
+    text = (
+        "An error occurred while calling o1.collect.\n: org.apache.spark.SparkException: Job aborted.\n"
+        "\tat org.apache.spark.A.b(A.scala:1)\nCaused by: java.net.ConnectException: Connection refused\n"
+        "\t... 3 more\n"
+    )
+    assert of_spark(text) == "Connection refused (ConnectException)"
+    stage = (
+        "An error occurred while calling o1.collect.\n: org.apache.spark.SparkException: Job aborted due to stage "
+        "failure: Task 0 in stage 1.0 failed 4 times, most recent failure: Lost task 0.3 in stage 1.0 (TID 3) "
+        "(10.0.0.1 executor 1): java.lang.IllegalStateException: odd\n\tat a.b\n"
+    )
+    assert of_spark(stage) == "java.lang.IllegalStateException: odd"
+
+
+def test_a_sentence_stays_a_sentence() -> None:
+    assert len(of_spark("[SOME_CONDITION] " + "x " * 5000)) == SENTENCE_LENGTH_MAX
+    assert of_spark("") == "Raised"
+
+
+def test_a_java_process_that_is_gone_can_still_be_told_of() -> None:
+    from py4j.protocol import Py4JNetworkError
+
+    assert "Java process is gone" in explain_failure(Py4JNetworkError("Answer from Java side is empty"))
