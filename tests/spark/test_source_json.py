@@ -1,0 +1,93 @@
+"""JSON values to columns: what does not fit harms nobody but itself."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from strandline.spark.source.json_columns import JsonColumns, ValueDoesNotFit
+
+SEED = random.randrange(2**32)
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("name", pa.string()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("tags", pa.list_(pa.string())),
+        ("buyer", pa.struct([("vip", pa.bool_())])),
+        ("offset", pa.int64()),
+        ("_corrupt", pa.string()),
+    ]
+)
+FIELDS = ["id", "name", "at", "tags", "buyer"]
+
+
+def columns(values: list[bytes | None], *, fails: bool = False) -> list[dict[str, object]]:
+    batch = pa.record_batch(
+        {"value": pa.array(values, pa.binary()), "offset": pa.array(range(100, 100 + len(values)), pa.int64())}
+    )
+    return JsonColumns(SCHEMA, FIELDS, topic="orders", partition=3, fails=fails).columns(batch).to_pylist()
+
+
+def row(offset: int, **given: object) -> dict[str, object]:
+    return dict.fromkeys(SCHEMA.names) | {"offset": offset} | given
+
+
+def test_values_become_columns() -> None:
+    values = [
+        b'{"id": 1, "name": "a", "tags": ["x", "y"], "buyer": {"vip": true}, "unknown": [1, {"b": 2}]}',
+        b'{\n  "name": "line\\nbreak \\u00e9",\n  "id": -5\n}',
+        b"{}",
+        None,
+        b"null",
+        b'{"at": "2026-01-01T12:00:00Z"}',
+    ]
+    found = columns(values)
+    assert found[0] == row(100, id=1, name="a", tags=["x", "y"], buyer={"vip": True})
+    assert found[1] == row(101, id=-5, name="line\nbreak é")
+    assert found[2:5] == [row(102), row(103), row(104)]
+    assert str(found[5]["at"]) == "2026-01-01 12:00:00+00:00"
+
+
+MISFITS = [
+    b"",
+    b"{",
+    b"}",
+    b"no json",
+    b'{"id": "text"}',
+    b'{"id": 1.5}',
+    b'{"id": 1}{"id": 2}',
+    b'{"id": 1},{"id": 2}',
+    b'{"id": 1}\n{"value": {"id": 2}}',
+    b'{"name": "open',
+    b'"',
+    b"[1]",
+    b"7",
+    b'{"id": 99999999999999999999}',
+    b'{"at": "yesterday"}',
+    b"\xff\xfe",
+]
+
+
+@pytest.mark.parametrize("misfit", MISFITS)
+def test_a_misfit_is_alone_with_its_trouble(misfit: bytes) -> None:
+    fits = b'{"id": 1}'
+    text = misfit.decode("utf-8", "replace")
+    assert columns([fits, misfit, fits]) == [row(100, id=1), row(101, _corrupt=text), row(102, id=1)]
+
+
+def test_no_neighbour_changes_what_a_value_becomes() -> None:
+    print(f"seed {SEED}")
+    rng = random.Random(SEED)
+    choices = [*MISFITS, None, b'{"id": 3}', b'{"name": "}{"}', b'{"id": 4, "tags": []}']
+    values = [rng.choice(choices) for _ in range(300)]
+    alone = [columns([value])[0] | {"offset": 100 + index} for index, value in enumerate(values)]
+    assert columns(values) == alone
+
+
+def test_a_misfit_ends_the_query_if_the_user_says_so() -> None:
+    words = 'the value of orders-3 at offset 102 does not fit valueSchema .*: correct the schema, or say option."mode"'
+    with pytest.raises(ValueDoesNotFit, match=words):
+        columns([b'{"id": 1}', b"{}", b'{"id": "x"}', b"{}"], fails=True)
