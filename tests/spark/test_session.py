@@ -105,11 +105,11 @@ def test_a_java_that_does_not_start_is_tried_twice_and_quoted(tmp_path: Path) ->
     )
     ended = run(program, tmp_path)
     (sentence,) = ended.stdout.splitlines()
-    assert "Java process ended while it started (" in sentence
+    assert "Java process ended while it started (Too small maximum heap)" in sentence
     assert "Spark's log is in" in sentence
     (directory,) = tmp_path.glob("strandline-spark-*")
     assert str(directory) in sentence
-    assert (directory / "stderr").read_text().count("heap size") == 2
+    assert (directory / "stderr").read_text().count("Too small maximum heap") == 2
     assert ended.stderr == ""
 
 

@@ -39,7 +39,12 @@ logger.backend.name = org.apache.spark.scheduler.cluster.StandaloneSchedulerBack
 logger.backend.level = info
 """
 
-_TELLING: Final = re.compile(r"^(?:Error|Exception in thread|Invalid|Unrecognized|Conflicting|Exception)\b.*", re.M)
+# Java's own words for why it does not start, and those of Spark's launcher.
+_TELLING: Final = re.compile(
+    r"^(?:Error occurred during initialization of VM\n(.+)|((?:Error|Exception|Invalid|Unrecognized|Conflicting)\b.*)"
+    r"|# (There is insufficient memory.+))$",
+    re.MULTILINE,
+)
 
 
 class SparkLog:
@@ -53,8 +58,9 @@ class SparkLog:
         atexit.register(self._discard)
 
     @property
-    def java_option(self) -> str:
-        return f"-Dlog4j2.configurationFile=file:{self._layout}"
+    def java_options(self) -> str:
+        # Why a Java process cannot start would go to the user's standard output.
+        return f"-XX:+DisplayVMOutputToStderr -Dlog4j2.configurationFile=file:{self._layout}"
 
     def told(self) -> str:
         """Where to read more, for the end of a sentence. What was told to somebody stays after this process."""
@@ -65,7 +71,7 @@ class SparkLog:
         """The line in which the Java process said why it ended, if it did."""
         text = self.stderr.read_bytes()[-QUOTED_BYTES_MAX:].decode(errors="replace") if self.stderr.exists() else ""
         found = _TELLING.search(text)
-        return found[0].strip() if found else ""
+        return next(group for group in found.groups() if group).strip() if found else ""
 
     def text(self) -> str:
         return self.path.read_text(errors="replace") if self.path.exists() else ""

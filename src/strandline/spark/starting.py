@@ -102,7 +102,7 @@ def _launch(explicit: Mapping[str, str], log: SparkLog | None) -> Any:
     settings = dict(explicit)
     if log is not None:
         options = "spark.driver.extraJavaOptions"
-        settings[options] = f"{settings.get(options, '')} {log.java_option}".strip()
+        settings[options] = f"{settings.get(options, '')} {log.java_options}".strip()
     if is_local(settings.get("spark.master", "local")) and "SPARK_DRIVER_MEMORY" not in os.environ:
         # The driver does all the work then, and Spark's default of 1 GiB is little for state beside a join.
         settings.setdefault("spark.driver.memory", "2g")
