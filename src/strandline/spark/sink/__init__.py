@@ -5,5 +5,5 @@
 leaves it open; its commit message says which. The driver (`driver`) then commits all of them with one request, or
 hears that this was done before. `fallback` is the weaker way for brokers without that request.
 
-Why nothing is lost or doubled: docs/decisions/0021-one-record-decides-a-batch.md.
+Why nothing is lost or doubled: docs/decisions/0021-one-record-commits-a-batch.md.
 """
