@@ -1,0 +1,104 @@
+"""Two ways into and out of Spark in one session: our format on our broker, Spark's own connector on Kafka's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from bench.brokers import STRANDLINE, Broker
+from bench.client_process import READY, ClientFailed, run_measured
+from bench.clients.produce import CHUNK, random_values
+from bench.stage import Stage
+
+PARTITIONS = 4
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+class SparkProcess:
+    """The session in a process of its own, as any client of the bench."""
+
+    def __init__(self, directory: Path, *, own_connector: bool, settings: dict[str, str] | None = None) -> None:
+        local_dir = directory / "spark-local"
+        local_dir.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        paths = [str(_ROOT), str(_ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+        options = {"local_dir": str(local_dir), "own_connector": own_connector, "settings": settings or {}}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "bench.clients.spark", json.dumps(options)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+        if self._line() != READY:
+            raise ClientFailed("the Spark session said something else than that it is ready")
+
+    def __enter__(self) -> SparkProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def do(self, task: str, **options: Any) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"do": task, **options}) + "\n")
+        self.process.stdin.flush()
+        result: dict[str, Any] = json.loads(self._line())
+        return result
+
+    def new_directory(self, name: str) -> str:
+        return tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory)
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise ClientFailed(f"the Spark session left with status {self.process.wait()}")
+        return line.rstrip("\n")
+
+
+@contextmanager
+def spark_session(stage: Stage) -> Iterator[SparkProcess]:
+    directory = Path(tempfile.mkdtemp(prefix="spark-", dir=stage.root))
+    with SparkProcess(directory, own_connector=stage.with_kafka) as spark:
+        yield spark
+
+
+def format_of(broker: Broker) -> str:
+    """What reads and writes in the broker's column."""
+    return "strandline" if broker.name == STRANDLINE else "kafka"
+
+
+def filled(spark: SparkProcess, broker: Broker, topic: str, *, count: int, value_bytes: int) -> None:
+    """A topic with records of random bytes, all of which the contender of this broker was seen to read."""
+    broker.create_topic(topic, PARTITIONS)
+    run_measured(broker, [("produce", {"topic": topic, "count": count, "value_bytes": value_bytes})])
+    found = spark.do("check", format=format_of(broker), bootstrap=broker.bootstrap, topic=topic)
+    crc = sum(map(zlib.crc32, random_values(value_bytes))) * (count // CHUNK)
+    expect(found, records=count, bytes=count * value_bytes, crc=crc)
+
+
+def expect(found: dict[str, Any], **expected: int) -> None:
+    """A figure of records that are not the right ones is none."""
+    wrong = {name: (found[name], wanted) for name, wanted in expected.items() if found[name] != wanted}
+    if wrong:
+        raise ClientFailed(f"Spark found something else than was written (found, written): {wrong}")
