@@ -25,7 +25,8 @@ from strandline.codec.messages.produce_request import PartitionProduceData, Prod
 PRODUCE_VERSION, END_VERSION, INIT_VERSION, FIND_VERSION = 12, 5, 4, 3
 TRANSACTION = 1
 PATIENCE_S = 60.0
-COORDINATOR_ERRORS = (14, 15, 16, 51)
+CONCURRENT_TRANSACTIONS = 51
+COORDINATOR_ERRORS = (14, 15, 16, CONCURRENT_TRANSACTIONS)
 _ATTRIBUTES_AT, _CRC_AT, _EPOCH_AT = 21, 17, 51
 _TRANSACTIONAL = 0x10
 
@@ -94,10 +95,12 @@ class Transactions:
             return False
         content, self._partial = self._partial[4:], b""
         if not self._is_ending:
-            answer = answer_in(ProduceRequest, PRODUCE_VERSION, content)
-            _check("Produce", answer.responses[0].partition_responses[0].error_code)
-            self._is_ending = True
-            self.peer.socket.sendall(self._end)
+            code = answer_in(ProduceRequest, PRODUCE_VERSION, content).responses[0].partition_responses[0].error_code
+            # The markers of the transaction before are still being written: as clients do, ask again.
+            self._is_ending = code != CONCURRENT_TRANSACTIONS
+            if self._is_ending:
+                _check("Produce", code)
+            self.peer.socket.sendall(self._end if self._is_ending else self._produce)
             return False
         answer = answer_in(EndTxnRequest, END_VERSION, content)
         _check("EndTxn", answer.error_code)
