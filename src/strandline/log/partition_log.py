@@ -249,6 +249,8 @@ class PartitionLog:
 
     def _drop_partial_batch(self, segment: Segment, error: OSError) -> None:
         """A write failed, perhaps half way (a full disk): leave the log as it was, and say so."""
+        # An epoch without a batch, named as our last one, would be a divergence with nothing to cut.
+        self.leader_epochs.truncate_end(self.log_end_offset)
         if self.on_write_failed is not None:
             self.on_write_failed(error)
         try:
@@ -274,6 +276,7 @@ class PartitionLog:
         except OSError as error:
             # The old segment stays the last one; what was made of the new one is found again or overwritten.
             self.active.is_active = True
+            self.leader_epochs.truncate_end(self.log_end_offset)
             if self.on_write_failed is not None:
                 self.on_write_failed(error)
             raise DiskFailed(f"{self.directory}: cannot roll: {error.strerror}") from error

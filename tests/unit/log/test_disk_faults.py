@@ -165,6 +165,23 @@ def test_an_epoch_that_cannot_be_remembered_is_not_begun(tmp_path: Path, disk: F
     log.close()
 
 
+@pytest.mark.parametrize("suffix", [".log", ".index"], ids=["append", "roll"])
+def test_an_epoch_whose_first_batch_is_not_written_is_not_begun(tmp_path: Path, disk: FaultyDisk, suffix: str) -> None:
+    """It would be named as the last one to the next leader, who finds that it diverges, and there is nothing to cut."""
+    log = open_log(tmp_path / "orders-0", disk=disk, segment_bytes=1000)
+    fill(log, 3, leader_epoch=1)
+    before = state(log)
+    fault = disk.fail("write_at" if suffix == ".log" else "open", errno.ENOSPC, suffix=suffix)
+    batch = batch_of([b"v" * (10 if suffix == ".log" else 900)])
+    with pytest.raises(DiskFailed):
+        append(log, batch, leader_epoch=2)
+    assert state(log) == before
+    fault.repaired = True
+    append(log, batch, leader_epoch=3)
+    assert log.leader_epochs.epochs == [1, 3]
+    log.close()
+
+
 def test_a_failed_sync_ends_the_log_and_is_never_retried(tmp_path: Path, disk: FaultyDisk) -> None:
     log = open_log(tmp_path / "orders-0", disk=disk)
     runtime = ManualRuntime()
