@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
+from tests.interop.kafka_tools import Tools
 
 from strandline.spark.positions import GroupPositions, Refused, group_of, positions_of, settle, watch_positions
 from strandline.testing.embedded_broker import EmbeddedBroker
@@ -164,3 +165,18 @@ def test_a_group_with_members_is_refused_with_a_sentence_and_the_query_goes_on(
     assert "has members of its own" in listener.refusals[query.id]
     assert committed(broker, topic) == {}
     consumer.close()
+
+
+@pytest.mark.slow
+@pytest.mark.java
+def test_kafkas_own_tool_shows_no_lag(spark: SparkSession, broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+    watch_positions(spark)
+    broker.create_topic(topic, 2)
+    produce(broker, topic, 50, partitions=2)
+    writer = stream(spark, broker, topic, **{"kafka.group.id": topic}).option("checkpointLocation", str(tmp_path / "c"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    settle(spark)
+    tools = Tools(broker.bootstrap, tmp_path)
+    said = tools.run("consumer.group.ConsumerGroupCommand", "--describe", "--group", topic)
+    rows = [line.split() for line in said.splitlines() if line.startswith(topic)]
+    assert sorted(row[2:6] for row in rows) == [["0", "25", "25", "0"], ["1", "25", "25", "0"]], said

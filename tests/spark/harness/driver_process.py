@@ -18,8 +18,8 @@ from typing import Any
 from bench.measure import process_family
 
 ROOT = Path(__file__).resolve().parents[3]
-READY_TIMEOUT_S = 180.0
-STOP_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 600.0
+STOP_TIMEOUT_S = 300.0
 
 
 class DriverFailed(Exception):

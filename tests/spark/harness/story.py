@@ -24,7 +24,7 @@ SOURCE, TARGET = "numbers", "numbers-out"
 SOURCE_PARTITIONS, TARGET_PARTITIONS = 3, 4
 AHEAD_BATCHES = 10
 """The input is always that far ahead, so that the query has something to do."""
-BATCH_TIMEOUT_S = 240.0
+BATCH_TIMEOUT_S = 600.0
 """For one batch: nodes are elected, workers and sessions start meanwhile, on a machine that may be busy."""
 STARTS_MAX = 6
 """A query that fails so often without a fault of ours is a finding."""
