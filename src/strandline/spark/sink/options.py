@@ -21,7 +21,7 @@ BATCH_BYTES_DEFAULT: Final = 512 * 1024
 REQUEST_BYTES_DEFAULT: Final = 1024 * 1024
 
 _OURS: Final = ("topic", "transactiontimeoutms", "acks")
-_SPARKS: Final = ("checkpointlocation", "path", "querylogdir", "includeheaders")
+_SPARKS: Final = ("checkpointlocation", "queryname", "path", "querylogdir", "includeheaders")
 _DONE: Final = (
     "bootstrap.servers",
     "acks",
