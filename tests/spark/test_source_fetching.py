@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient
-from tests.spark.source_ground import WAIT_S, Relay, client_of, consumed, end_of, fill, read
+from confluent_kafka.admin import AdminClient, NewPartitions
+from tests.spark.source_ground import RECORD_SCHEMA, WAIT_S, Relay, client_of, consumed, end_of, fill, read
 
 from strandline.ids import TopicPartition
 from strandline.spark.arrow_rows import FIELDS
@@ -175,6 +175,24 @@ def test_a_topic_of_the_same_name_is_another(broker: EmbeddedBroker, client: Raw
     with pytest.raises(DataLost, match="the topic is gone"):
         list(read_range(client, planned, FetchSettings(), schema))
     assert list(read_range(client, planned, FetchSettings(fails_on_data_loss=False), schema)) == []
+
+
+def test_what_was_heard_of_a_topic_may_be_older_than_its_partitions(
+    broker: EmbeddedBroker, client: RawClient, topic: str
+) -> None:
+    broker.create_topic(topic, 1)
+    assert list(client.topics([topic])[topic].leaders) == [0]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(WAIT_S)
+    with client_of(broker.bootstrap) as other:
+        planned_id = other.topics([topic])[topic].topic_id
+    assert client.leader_of(TopicPartition(topic, 1), topic_id=planned_id)[1] == planned_id
+    admin.delete_topics([topic])[topic].result(WAIT_S)
+    broker.create_topic(topic, 1)
+    produce(broker, topic, 10)
+    with client_of(broker.bootstrap) as other:
+        planned = OffsetRange(topic, 0, 0, 10, other.topics([topic])[topic].topic_id)
+    assert sum(each.num_rows for each in read_range(client, planned, FetchSettings(), RECORD_SCHEMA)) == 10
 
 
 def test_offsets_by_time_and_word(broker: EmbeddedBroker, client: RawClient, topic: str) -> None:

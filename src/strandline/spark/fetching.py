@@ -203,9 +203,7 @@ class PartitionFetcher:
     # Asking
 
     def _ask(self) -> None:
-        leader, topic_id = self._client.leader_of(self._range.topic_partition)
-        if has_id(topic_id) and has_id(self._range.topic_id) and topic_id != self._range.topic_id:
-            raise TopicMissing(f"topic {self._range.topic} was deleted and made anew")
+        leader, topic_id = self._client.leader_of(self._range.topic_partition, topic_id=self._range.topic_id)
         address = self._client.address_of(leader)
         connection = self._client.connection(address)
         version = connection.version_for(FetchRequest, version_max=None if has_id(topic_id) else _NAMES_UP_TO)

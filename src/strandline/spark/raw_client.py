@@ -184,11 +184,18 @@ class RawClient:
     def topic(self, name: str) -> Topic | None:
         return self.topics([name]).get(name)
 
-    def leader_of(self, partition: TopicPartition) -> tuple[int, UUID]:
-        """The leader as last heard, and the topic's id; asked for when it is not known."""
-        topic = self._topics.get(partition.topic) or self.topic(partition.topic)
+    def leader_of(self, partition: TopicPartition, *, topic_id: UUID = ZERO_UUID) -> tuple[int, UUID]:
+        """The leader as last heard, and the topic's id.
+
+        What was heard may be older than the partition, or than the topic of the id that is wanted: then it is asked.
+        """
+        topic = self._topics.get(partition.topic)
+        if topic is None or partition.partition not in topic.leaders or not _may_be(topic.topic_id, topic_id):
+            topic = self.topic(partition.topic)
         if topic is None or partition.partition not in topic.leaders:
             raise TopicMissing(f"partition {partition} does not exist, or no longer")
+        if not _may_be(topic.topic_id, topic_id):
+            raise TopicMissing(f"topic {partition.topic} was deleted and made anew")
         return topic.leaders[partition.partition], topic.topic_id
 
     def forget(self, topic: str) -> None:
@@ -284,6 +291,10 @@ def host_and_port(server: str) -> tuple[str, int]:
     if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise SparkFailed(f"{server.strip()!r} in kafka.bootstrap.servers is no broker: say host:port")
     return host.strip("[]"), int(port)
+
+
+def _may_be(one: UUID, other: UUID) -> bool:
+    return one == other or not has_id(one) or not has_id(other)
 
 
 def has_id(topic_id: UUID) -> bool:

@@ -1,0 +1,388 @@
+"""`spark.read` and `spark.readStream` of the format "strandline", in a session as a user has it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+from tests.spark.source_ground import WAIT_S, Seen, consumed
+
+from strandline.spark.data_source import StrandlineDataSource
+from strandline.spark.explain import explain_failure as explain
+from strandline.testing.embedded_broker import EmbeddedBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+FIRST_MS = 1_700_000_000_000
+
+
+def produce(broker: EmbeddedBroker, topic: str, numbers: range, *, partitions: int = 1) -> None:
+    """Number n is the value, and its time; the partition is n modulo partitions."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 1})
+    for number in numbers:
+        value = json.dumps({"n": number})
+        headers = [("even", b"")] if number % 2 == 0 else None
+        place = number % partitions
+        producer.produce(topic, value, str(number), partition=place, timestamp=FIRST_MS + number, headers=headers)
+    assert producer.flush(WAIT_S) == 0
+
+
+def batch(spark: SparkSession, broker: EmbeddedBroker, topic: str | None, **options: str) -> DataFrame:
+    reader = spark.read.format("strandline").option("kafka.bootstrap.servers", broker.bootstrap).options(**options)
+    return (reader.option("subscribe", topic) if topic else reader).load()
+
+
+def delete_topic(broker: EmbeddedBroker, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics([topic])[topic].result(WAIT_S)
+
+
+class Streams:
+    """Streaming queries into memory, each with the checkpoint of its name; what one has read, and in which batches."""
+
+    def __init__(self, spark: SparkSession, broker: EmbeddedBroker, home: Path) -> None:
+        self._spark = spark
+        self._broker = broker
+        self._home = home
+        self.rows: list[Any] = []
+        self._queries: list[StreamingQuery] = []
+
+    def start(self, name: str, *, available_now: bool = True, **options: str) -> StreamingQuery:
+        reader = self._spark.readStream.format("strandline")
+        reader = reader.option("kafka.bootstrap.servers", self._broker.bootstrap).options(**options)
+        writer = reader.load().writeStream.foreachBatch(self._take)
+        writer = writer.option("checkpointLocation", str(self._home / name))
+        writer = writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime="0 seconds")
+        query = writer.start()
+        self._queries.append(query)
+        return query
+
+    def run(self, name: str, **options: str) -> list[int]:
+        """To the end of what is there; how many rows came in each batch."""
+        query = self.start(name, **options)
+        query.awaitTermination()
+        return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+
+    def _take(self, frame: DataFrame, _batch_id: int) -> None:
+        self.rows += frame.collect()
+
+    def values(self) -> list[int]:
+        return sorted(json.loads(row.value)["n"] for row in self.rows)
+
+    def stop(self) -> None:
+        for query in self._queries:
+            query.stop()
+
+
+@pytest.fixture
+def streams(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> Iterator[Streams]:
+    streams = Streams(spark, broker, tmp_path)
+    yield streams
+    streams.stop()
+
+
+def test_a_batch_has_the_columns_of_sparks_own_source(spark: SparkSession, broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic, 2)
+    produce(broker, topic, range(100), partitions=2)
+    frame = batch(spark, broker, topic, includeHeaders="true", includeLeaderEpoch="true")
+    assert frame.dtypes == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("topic", "string"),
+        ("partition", "int"),
+        ("offset", "bigint"),
+        ("timestamp", "timestamp"),
+        ("timestampType", "int"),
+        ("headers", "array<struct<key:string,value:binary>>"),
+        ("leaderEpoch", "int"),
+    ]
+    rows = frame.selectExpr("*", "unix_millis(timestamp) as ms").orderBy("partition", "offset").collect()
+    for partition in (0, 1):
+        found = [
+            Seen(row.offset, row.ms, row.timestampType, row.key, row.value, row.headers)
+            for row in rows
+            if row.partition == partition
+        ]
+        assert found == consumed(broker.bootstrap, topic, partition=partition)
+    assert {(row.topic, row.leaderEpoch) for row in rows} == {(topic, 0)}
+
+
+def test_partitions_are_split_when_asked(spark: SparkSession, broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic, 2)
+    produce(broker, topic, range(101), partitions=2)
+    assert batch(spark, broker, topic).rdd.getNumPartitions() == 2
+    split = batch(spark, broker, topic, minPartitions="7", columns="value,offset,partition")
+    assert split.rdd.getNumPartitions() == 7
+    assert sorted(json.loads(row.value)["n"] for row in split.collect()) == list(range(101))
+    assert batch(spark, broker, topic, maxRecordsPerPartition="20").rdd.getNumPartitions() == 6
+
+
+def test_fewer_columns_by_a_schema(spark: SparkSession, broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    produce(broker, topic, range(5))
+    reader = spark.read.format("strandline").option("kafka.bootstrap.servers", broker.bootstrap)
+    frame = reader.option("subscribe", topic).schema("offset BIGINT, key BINARY").load()
+    assert [tuple(row) for row in frame.collect()] == [(number, str(number).encode()) for number in range(5)]
+
+
+def test_batches_by_offset_and_time(spark: SparkSession, broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    produce(broker, topic, range(50))
+
+    def offsets(**options: str) -> list[int]:
+        return [row.offset for row in batch(spark, broker, topic, columns="offset", **options).collect()]
+
+    exact = {"startingOffsets": json.dumps({topic: {"0": 7}}), "endingOffsets": json.dumps({topic: {"0": 11}})}
+    assert offsets(**exact) == [7, 8, 9, 10]
+    assert offsets(startingTimestamp=str(FIRST_MS + 40)) == list(range(40, 50))
+    by_time = json.dumps({topic: {"0": FIRST_MS + 3}})
+    assert offsets(endingOffsetsByTimestamp=by_time) == [0, 1, 2]
+    late = {"startingTimestamp": str(FIRST_MS + 99)}
+    assert offsets(**late, startingOffsetsByTimestampStrategy="latest") == []
+    with pytest.raises(Exception, match="choose an earlier time"):
+        offsets(**late)
+
+
+def test_filters_are_pushed_down(spark: SparkSession, broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic, 4)
+    produce(broker, topic, range(400), partitions=4)
+    frame = batch(spark, broker, topic)
+    assert frame.rdd.getNumPartitions() == 4
+    few = frame.where("partition = 2 and offset between 10 and 12")
+    assert few.rdd.getNumPartitions() == 1
+    assert sorted(int(row.key) for row in few.collect()) == [42, 46, 50]
+    later = frame.where(f"timestamp > timestamp_millis({FIRST_MS + 389}) and partition in (0, 1)")
+    assert later.rdd.getNumPartitions() == 2
+    assert sorted(int(row.key) for row in later.collect()) == [392, 393, 396, 397]
+    nothing = frame.where(f"timestamp > timestamp_millis({FIRST_MS + 9999})")
+    assert nothing.collect() == []
+
+
+def test_a_session_that_pushes_nothing_down_reads_all_the_same(
+    spark: SparkSession, broker: EmbeddedBroker, topic: str
+) -> None:
+    broker.create_topic(topic, 1)
+    produce(broker, topic, range(10))
+    conf = "spark.sql.python.filterPushdown.enabled"
+    before = spark.conf.get(conf)
+    spark.conf.set(conf, "false")
+    try:
+        assert batch(spark, broker, topic).where("offset = 3").count() == 1
+    finally:
+        spark.conf.set(conf, str(before))
+
+
+def test_json_values_are_columns(spark: SparkSession, broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    produce(broker, topic, range(3))
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for value in (b"no json", None, b'{"n": 5, "tags": ["a"]}'):
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(WAIT_S) == 0
+    schema = "n INT, tags ARRAY<STRING>"
+    frame = batch(spark, broker, topic, valueSchema=schema, columns="offset")
+    assert [tuple(row) for row in frame.orderBy("offset").collect()] == [
+        (0, None, 0, None),
+        (1, None, 1, None),
+        (2, None, 2, None),
+        (None, None, 3, "no json"),
+        (None, None, 4, None),
+        (5, ["a"], 5, None),
+    ]
+    with pytest.raises(Exception) as failure:
+        batch(spark, broker, topic, valueSchema=schema, mode="failfast").collect()
+    assert f"the value of {topic}-0 at offset 3 does not fit valueSchema" in explain(failure.value)
+
+
+def test_a_stream_reads_everything_once_and_goes_on(
+    streams: Streams, broker: EmbeddedBroker, topic: str, tmp_path: Path
+) -> None:
+    broker.create_topic(topic, 3)
+    produce(broker, topic, range(1000), partitions=3)
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "300"}
+    counts = streams.run("one", **options)
+    assert len(counts) == 4
+    assert max(counts) <= 303
+    assert streams.values() == list(range(1000))
+    produce(broker, topic, range(1000, 1100), partitions=3)
+    assert sum(streams.run("one", **options, minPartitions="6")) == 100
+    assert streams.values() == list(range(1100))
+    # The checkpoint reads as that of Spark's own source does.
+    offsets = sorted((tmp_path / "one" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    assert json.loads(offsets[-1].read_text().splitlines()[-1]) == {topic: {"0": 367, "1": 367, "2": 366}}
+    assert sum(streams.run("one", **options)) == 0
+
+
+def test_a_stream_in_bytes(streams: Streams, broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic, 2)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(400):
+        producer.produce(topic, json.dumps({"n": number, "filler": "x" * 500}), partition=number % 2)
+    assert producer.flush(WAIT_S) == 0
+    counts = streams.run("one", subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger="60000")
+    # 400 records of about 530 bytes are 212 kB, about 110 records a batch.
+    assert 3 <= len(counts) <= 6
+    assert streams.values() == list(range(400))
+
+
+def test_a_stream_that_runs_sees_new_partitions_and_topics(
+    streams: Streams, broker: EmbeddedBroker, topic: str
+) -> None:
+    broker.create_topic(topic, 1)
+    produce(broker, topic, range(10))
+    query = streams.start("one", available_now=False, subscribePattern=f"{topic}.*", startingOffsets="earliest")
+    wait_for(query, lambda: len(streams.rows) == 10)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(WAIT_S)
+    broker.create_topic(f"{topic}-second", 1)
+    produce(broker, topic, range(10, 20), partitions=2)
+    produce(broker, f"{topic}-second", range(20, 30))
+    wait_for(query, lambda: len(streams.rows) == 30)
+    assert streams.values() == list(range(30))
+    assert Counter((row.topic, row.partition) for row in streams.rows)[topic, 1] == 5
+
+
+def test_a_stream_waits_for_enough(streams: Streams, broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    produce(broker, topic, range(10))
+    limits = {"minOffsetsPerTrigger": "50", "maxTriggerDelay": "1h"}
+    query = streams.start("one", available_now=False, subscribe=topic, startingOffsets="earliest", **limits)
+    # The first batch takes what is there; then 50 must have come together.
+    wait_for(query, lambda: len(streams.rows) == 10)
+    for more in range(10, 60, 10):
+        produce(broker, topic, range(more, more + 10))
+    wait_for(query, lambda: len(streams.rows) == 60)
+    counts = [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+    assert counts == [10, 50]
+
+
+def wait_for(query: StreamingQuery, is_there: Any) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not is_there():
+        assert time.monotonic() < deadline, "the stream does not get there"
+        failure = query.exception()
+        assert failure is None, failure
+        query.awaitTermination(0.2)
+
+
+def test_what_was_aborted_is_left_out(spark: SparkSession, broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(WAIT_S)
+    for number in range(6):
+        producer.begin_transaction()
+        producer.produce(topic, str(number), partition=0)
+        assert producer.flush(WAIT_S) == 0
+        (producer.abort_transaction if number % 3 == 0 else producer.commit_transaction)(WAIT_S)
+    frame = batch(spark, broker, topic, minPartitions="5")
+    assert sorted(int(row.value) for row in frame.collect()) == [1, 2, 4, 5]
+    everything = batch(spark, broker, topic, **{"kafka.isolation.level": "read_uncommitted"})
+    assert everything.count() == 6
+
+
+def test_lost_records_stop_a_stream_and_its_checkpoint_stays_usable(
+    streams: Streams, broker: EmbeddedBroker, topic: str
+) -> None:
+    broker.create_topic(topic, 1)
+    produce(broker, topic, range(100))
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "40"}
+    query = streams.start("one", available_now=False, **options)
+    wait_for(query, lambda: len(streams.rows) == 100)
+    query.stop()
+    produce(broker, topic, range(100, 200))
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in admin.delete_records([KafkaPartition(topic, 0, 150)]).values():
+        future.result(WAIT_S)
+    with pytest.raises(Exception) as failure:
+        streams.run("one", **options)
+    words = f"topic {topic}, partition 0: the offsets 100 to 139 are lost (the log begins at 150)"
+    assert words in explain(failure.value)
+    assert 'option("failOnDataLoss", "false")' in explain(failure.value)
+    assert sum(streams.run("one", **options, failOnDataLoss="false")) == 50
+    assert streams.values() == [*range(100), *range(150, 200)]
+
+
+def test_a_topic_that_is_gone_stops_a_stream(streams: Streams, broker: EmbeddedBroker, topic: str) -> None:
+    for name in (topic, f"{topic}-stays"):
+        broker.create_topic(name, 1)
+        produce(broker, name, range(10))
+    options = {"subscribe": f"{topic},{topic}-stays", "startingOffsets": "earliest"}
+    assert sum(streams.run("one", **options)) == 20
+    delete_topic(broker, topic)
+    produce(broker, f"{topic}-stays", range(10, 15))
+    with pytest.raises(Exception) as failure:
+        streams.run("one", **options)
+    assert f"topic {topic}, partition 0: " in explain(failure.value)
+    assert "is gone" in explain(failure.value)
+    assert sum(streams.run("one", **options, failOnDataLoss="false")) == 5
+
+
+def test_a_log_that_ends_before_the_checkpoint_stops_a_stream(
+    streams: Streams, broker: EmbeddedBroker, topic: str
+) -> None:
+    broker.create_topic(topic, 1)
+    produce(broker, topic, range(20))
+    options = {"subscribe": topic, "startingOffsets": "earliest", "fetchOffset.retryIntervalMs": "10"}
+    assert sum(streams.run("one", **options)) == 20
+    delete_topic(broker, topic)
+    broker.create_topic(topic, 1)
+    produce(broker, topic, range(5))
+    with pytest.raises(Exception) as failure:
+        streams.run("one", **options)
+    assert f"topic {topic}, partition 0: the offsets 5 to 19 are lost (the log ends at 5" in explain(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"subscribe": "nowhere"}, "topic nowhere does not exist on"),
+        ({"subscrib": "x"}, "subscrib is no option of the source: did you mean subscribe?"),
+        ({"startingOffsets": "latest"}, "startingOffsets of a batch cannot be latest"),
+        ({"startingOffsets": '{"TOPIC":{"0":5,"1":7}}'}, "startingOffsets names TOPIC-1, which is not read"),
+        ({"startingOffsets": '{"TOPIC":{"0":50}}'}, "the offsets 50 to 50 are lost (the log ends at 10)"),
+        ({"endingOffsets": '{"TOPIC":{"0":50}}'}, "the offsets 10 to 49 are lost (the log ends at 10)"),
+        ({"valueSchema": "key STRING"}, "the column key is there twice"),
+        ({"valueSchema": "m MAP<STRING, INT>"}, "valueSchema: m is a map, which is not supported"),
+    ],
+)
+def test_bad_input_gets_a_sentence(
+    spark: SparkSession, broker: EmbeddedBroker, topic: str, options: dict[str, str], words: str
+) -> None:
+    topic = topic.replace("[", "").replace("]", "")[-30:].strip("-")
+    broker.create_topic(topic, 1)
+    produce(broker, topic, range(10))
+    said = {name: value.replace("TOPIC", topic) for name, value in options.items()}
+    with pytest.raises(Exception) as failure:
+        batch(spark, broker, None if "subscribe" in said else topic, **said).collect()
+    sentence = explain(failure.value)
+    assert words.replace("TOPIC", topic) in sentence
+    assert "\n" not in sentence
+
+
+def test_columns_that_a_log_does_not_have(spark: SparkSession, broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    reader = spark.read.format("strandline").option("kafka.bootstrap.servers", broker.bootstrap)
+    for schema, words in (
+        ("valeu BINARY", "a log has no column valeu"),
+        ("value STRING", "the column value of a log is BINARY, not string"),
+    ):
+        with pytest.raises(Exception) as failure:
+            reader.option("subscribe", topic).schema(schema).load().collect()
+        assert words in explain(failure.value)
+
+
+def test_it_is_found_without_being_registered() -> None:
+    import pyspark_strandline
+
+    assert issubclass(pyspark_strandline.DefaultSource, StrandlineDataSource)
+    assert pyspark_strandline.DefaultSource.name() == "strandline"
