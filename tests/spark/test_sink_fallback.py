@@ -12,7 +12,6 @@ from tests.spark.sink_ground import counts, fresh_sink, options_for, rows, until
 
 from strandline.spark.sink import driver
 from strandline.spark.sink.commit_message import TaskWritten
-from strandline.spark.sink.fallback import WEAKER
 from strandline.spark.sink.options import SinkOptions
 from strandline.spark.sink.pool import Pool
 from strandline.spark.sink.task_writer import Task, write_task
@@ -82,7 +81,7 @@ def test_the_driver_has_nothing_to_decide_and_says_so_once(
     assert later.is_decided
     driver.commit(first.pool.cluster(first.options), [message, later], 0)
     driver.commit(first.pool.cluster(first.options), [first.task(1, 0, ["b"])], 1)
-    assert capfd.readouterr().err.count(WEAKER) == 1
+    assert capfd.readouterr().err.count(driver.WEAKER) == 1
 
 
 @pytest.mark.slow

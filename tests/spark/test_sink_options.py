@@ -20,10 +20,10 @@ from pyspark.sql.types import (
 )
 
 from strandline.codec.compression import Compression
-from strandline.spark.sink.columns import check_columns
 from strandline.spark.sink.failures import SinkRefused
 from strandline.spark.sink.fault_points import POINTS, VARIABLE
 from strandline.spark.sink.options import TRANSACTION_TIMEOUT_MS_DEFAULT, parse_options
+from strandline.spark.sink.schema import check_columns
 from strandline.spark.sink.writers import batch_writer, stream_writer
 
 BROKER = {"kafka.bootstrap.servers": "here:9092"}

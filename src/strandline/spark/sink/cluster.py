@@ -21,6 +21,7 @@ from strandline.spark.raw_connection import RawConnection
 from strandline.spark.sink.failures import SinkRefused
 from strandline.spark.sink.options import SinkOptions
 
+PREFIX: Final = "__strandline.sink."
 TRANSACTION: Final = 1
 GROUP: Final = 0
 ADDING_PRODUCE_VERSION: Final = 12
@@ -41,6 +42,11 @@ _COORDINATOR_BUSY: Final = (
 )
 
 ResponseT = TypeVar("ResponseT", bound=Message)
+
+
+def coordinator_key(sink_id: str) -> str:
+    """What all transactional ids of a sink begin with, and what finds their common coordinator."""
+    return f"{PREFIX}{sink_id}#"
 
 
 class SinkCluster:

@@ -1,21 +1,10 @@
-"""The columns of a data frame that the sink writes: those of Spark's own Kafka sink.
-
-| column | type | |
-|---|---|---|
-| `value` | string or binary | needed; null is a tombstone |
-| `key` | string or binary | |
-| `headers` | array of struct(key string, value binary) | |
-| `topic` | string | needed without the option `topic`, which overrules it |
-| `partition` | int | null lets the key decide |
-
-Others are left out, as Spark does.
-"""
+"""Arrow batches to the columns that become records: one topic at a time, and not too many rows at once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,15 +14,6 @@ from strandline.spark.sink.record_bytes import encode_header_column
 
 SLICE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Rows that are encoded together: what Arrow joins must stay far below the 2 GiB that a column can hold."""
-
-_TEXT: Final = ("string", "binary")
-_TYPES: Final = {
-    "value": _TEXT,
-    "key": _TEXT,
-    "topic": ("string",),
-    "partition": ("int",),
-    "headers": ("array<struct<key:string,value:binary>>",),
-}
 
 
 @dataclass(frozen=True)
@@ -46,23 +26,6 @@ class Rows:
     headers: pa.Array | None
     """Encoded, count first."""
     partitions: pa.Array | None
-
-
-def check_columns(schema: Any, topic: str | None) -> None:
-    """Refuse a data frame (its StructType) that cannot be written, before anything runs."""
-    types = {field.name: field.dataType.simpleString() for field in schema.fields}
-    if "value" not in types:
-        raise SinkRefused(
-            f"The data frame has no column value (it has {', '.join(types) or 'none'}): "
-            "select one, as string or binary, for instance with to_json(struct('*')) AS value."
-        )
-    if topic is None and "topic" not in types:
-        raise SinkRefused("No topic to write to: set the option topic, or select a column topic.")
-    for name, allowed in _TYPES.items():
-        if name in types and types[name] not in allowed:
-            raise SinkRefused(
-                f"The column {name} is {types[name]} and must be {' or '.join(allowed)}: cast it, or leave it out."
-            )
 
 
 def rows_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[Rows]:

@@ -3,6 +3,8 @@
 The coordinator of the sink commits the listed transactions and aborts every other open one of the sink by one record,
 and does so once for each batch. So a driver that does not know whether it was heard asks again, and one that was
 started anew writes the batch again and hears that it was there.
+
+Spark has a process for it that begins with nothing loaded, so nothing of Arrow is imported here.
 """
 
 from __future__ import annotations
@@ -23,17 +25,32 @@ from strandline.codec.messages.list_sinks_response import ListSinksResponse
 from strandline.errors import ErrorCode, named
 from strandline.spark.explain import SparkFailed
 from strandline.spark.sink.checkpoint import planned_at_ms
-from strandline.spark.sink.cluster import SinkCluster
+from strandline.spark.sink.cluster import SinkCluster, coordinator_key
 from strandline.spark.sink.commit_message import TaskWritten
 from strandline.spark.sink.failures import SinkFailed, SinkRefused
-from strandline.spark.sink.fallback import WEAKER
 from strandline.spark.sink.fault_points import fault_point
-from strandline.spark.sink.pool import coordinator_key
+from strandline.spark.sink.options import SinkOptions
+
+WEAKER: Final = (
+    "strandline: this broker cannot commit a whole batch by one request, so each task commits for itself: exactly once "
+    "as long as a batch that is run again has the same number of tasks, and readers see a batch task by task. "
+    "A Strandline broker has no such limits."
+)
 
 CLOCK_MS_MAX: Final = 1000
 """How far the clock of a driver that planned a batch may have been ahead of the one that asks now."""
 
 _ABORT_VERSION_MAX: Final = 5
+_clusters: dict[SinkOptions, SinkCluster] = {}
+
+
+def cluster_of(options: SinkOptions) -> SinkCluster:
+    """Kept for the next batch: Spark comes back to the same process as long as that is not idle for a minute."""
+    if options not in _clusters:
+        while _clusters:
+            _clusters.popitem()[1].close()
+        _clusters[options] = SinkCluster(options)
+    return _clusters[options]
 
 
 def commit(cluster: SinkCluster, messages: Sequence[TaskWritten], batch_id: int) -> None:

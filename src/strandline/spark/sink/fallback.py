@@ -34,12 +34,6 @@ from strandline.spark.sink.options import SinkOptions
 from strandline.spark.sink.producer import TransactionalProducer
 from strandline.spark.sink.row_writer import RowWriter
 
-WEAKER: Final = (
-    "strandline: this broker cannot commit a whole batch by one request, so each task commits for itself: exactly once "
-    "as long as a batch that is run again has the same number of tasks, and readers see a batch task by task. "
-    "A Strandline broker has no such limits."
-)
-
 _ONE_GROUP_VERSION_MAX: Final = 7
 """The last version of OffsetFetch that asks about one group."""
 _OFFSETS_VERSION_MAX: Final = 4

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from strandline.spark.explain import SparkFailed
-from strandline.spark.sink.cluster import SinkCluster
+from strandline.spark.sink.cluster import SinkCluster, coordinator_key
 from strandline.spark.sink.failures import TransactionLost
 from strandline.spark.sink.options import SinkOptions
 from strandline.spark.sink.producer import TransactionalProducer
@@ -31,13 +31,6 @@ from strandline.spark.sink.producer import TransactionalProducer
 SINKS_MAX: Final = 32
 """Queries whose producers one worker keeps; those of the one that was idle for longest are forgotten first."""
 CLUSTERS_MAX: Final = 8
-
-PREFIX: Final = "__strandline.sink."
-
-
-def coordinator_key(sink_id: str) -> str:
-    """What all transactional ids of a sink begin with, and what finds their common coordinator."""
-    return f"{PREFIX}{sink_id}#"
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 Spark makes them anew in other processes, twice for each batch, and packs them on the way. So they hold options, and
 nothing happens when one is made; a task's rows are written in a worker, and the end comes in a process of the driver.
+Each loads what it needs, when it needs it: the process of the driver's end has no use for Arrow, which takes long.
 """
 
 from __future__ import annotations
@@ -12,13 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from strandline.spark.sink import driver
-from strandline.spark.sink.columns import check_columns
 from strandline.spark.sink.commit_message import TaskWritten, told
 from strandline.spark.sink.failures import SinkRefused
 from strandline.spark.sink.options import SinkOptions, parse_options
-from strandline.spark.sink.pool import worker_pool
-from strandline.spark.sink.task_writer import Task, streaming_task, write_task
+from strandline.spark.sink.schema import check_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,13 +47,20 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
+        from strandline.spark.sink.pool import worker_pool
+        from strandline.spark.sink.task_writer import streaming_task, write_task
+
         return write_task(worker_pool(), self._options, streaming_task(), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        driver.commit(worker_pool().cluster(self._options), told(messages), batchId)
+        from strandline.spark.sink import driver
+
+        driver.commit(driver.cluster_of(self._options), told(messages), batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        driver.abort(worker_pool().cluster(self._options), told(messages))
+        from strandline.spark.sink import driver
+
+        driver.abort(driver.cluster_of(self._options), told(messages))
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -68,6 +73,9 @@ class BatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         from pyspark import TaskContext
 
+        from strandline.spark.sink.pool import worker_pool
+        from strandline.spark.sink.task_writer import Task, write_task
+
         context = TaskContext.get()
         task = Task(self._sink_id, ONLY_BATCH, context.partitionId() if context is not None else 0)
         pool = worker_pool()
@@ -78,11 +86,15 @@ class BatchWriter(DataSourceArrowWriter):
             pool.forget(self._options, self._sink_id)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        cluster = worker_pool().cluster(self._options)
+        from strandline.spark.sink import driver
+
+        cluster = driver.cluster_of(self._options)
         driver.commit(cluster, told(messages), ONLY_BATCH)
         driver.delete(cluster, self._sink_id)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        cluster = worker_pool().cluster(self._options)
+        from strandline.spark.sink import driver
+
+        cluster = driver.cluster_of(self._options)
         driver.abort(cluster, told(messages))
         driver.delete(cluster, self._sink_id)
