@@ -25,6 +25,8 @@ from strandline.testing.sim_transaction import Lane, SimTransaction
 from strandline.testing.sim_transaction_truth import TransactionTruth
 from strandline.testing.sim_transactional import NEW
 
+TAKES_OVER_SHARE: Final = 0.5
+"""Of the producers that are not free, how many begin anew with the same transactional id."""
 CHECKPOINT_S: Final = 0.5
 """Between the answer and the checkpoint, at the most: a driver that dies then runs the batch again."""
 
@@ -166,6 +168,9 @@ class SimDriver(SimClient):
         self, producer: SinkProducer, batch: SimBatch, then: Callable[[SinkProducer], object], is_free: bool
     ) -> None:
         if is_free:
+            then(producer)
+        elif self.random.random() < TAKES_OVER_SHARE:
+            producer.begin_anew()
             then(producer)
         else:
             self._pool.remove(producer)

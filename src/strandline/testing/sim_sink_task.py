@@ -1,7 +1,7 @@
 """The producers of a sink in the simulation: each writes for a task and leaves its transaction open.
 
 Before it is used again it says EndTxn(commit), as a worker does. A yes means that its transaction was committed, by
-whoever decides; with anything else it is thrown away.
+whoever decides; with anything else it is thrown away, or somebody takes its id over.
 """
 
 from __future__ import annotations
@@ -35,6 +35,12 @@ class SinkProducer(SimTransactional):
             self.has_written = bool(is_written)
         self.is_busy = False
         then(transaction)
+
+    def begin_anew(self) -> None:
+        """As somebody who takes the id over: whoever has it is fenced, and what was open is aborted."""
+        self.producer_id = self.epoch = -1
+        self._must_begin_anew = True
+        self.is_fenced = False
 
     @property
     def identity(self) -> SinkTransaction:

@@ -6,6 +6,7 @@
 | epochs only grow | of one producer id; and no two processes are ever given the same one |
 | no marker before its decision | a marker in any log says what was decided for its producer id and epoch |
 | a batch is decided once | the numbers of a sink's decisions only grow; what one names is open, and is committed |
+| and carried out | before the next one of its sink, what follows from a decision is in the log |
 | and by nobody else | a transaction of a sink is committed by the decision that names it, and aborted by any other |
 | answers come last | an end that is acknowledged, an id that is given stand in the log by then |
 """
@@ -81,16 +82,18 @@ class TransactionTruth:
             self._fail(f"batch {value.batch_id} of {sink_id} is decided behind batch {last}")
         self.batches[sink_id] = value.batch_id
         self.batches_decided += 1
+        if left := [name for name in self._due if sink_of(name) == sink_id]:
+            self._fail(f"batch {value.batch_id} of {sink_id} is decided, and not all is done of batch {last}: {left}")
         members = {sink_key(sink_id) + each.name: each for each in value.transactions}
         for name, member in members.items():
             state = self.states.get(name)
             identity = None if state is None else (state.producer_id, state.producer_epoch)
-            if state is None or state.transaction_status != ONGOING or name in self._due:
+            if state is None or state.transaction_status != ONGOING:
                 self._fail(f"batch {value.batch_id} of {sink_id} names {name}, which is not open")
             elif identity != (member.producer_id, member.producer_epoch):
                 self._fail(f"batch {value.batch_id} of {sink_id} names {name} with another epoch than {_words(state)}")
         for name, state in self.states.items():
-            if sink_of(name) == sink_id and state.transaction_status == ONGOING and name not in self._due:
+            if sink_of(name) == sink_id and state.transaction_status == ONGOING:
                 self._due[name] = PREPARE_COMMIT if name in members else PREPARE_ABORT
 
     def _fold_tombstone(self, name: str) -> None:
@@ -122,6 +125,11 @@ class TransactionTruth:
             self.aborts += not is_commit
 
     # What drivers are told
+
+    @property
+    def has_more_to_come(self) -> bool:
+        """Whether a decision is committed, and not everything that follows from it."""
+        return bool(self._due)
 
     def on_batch_told(self, sink_id: str, batch_id: int) -> None:
         if self.batches.get(sink_id, -1) < batch_id:
