@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
 from crc32c import crc32c
-from tests.spark.source_ground import RECORD_SCHEMA, Seen, seen_in
+from tests.spark.source_ground import RECORD_SCHEMA, WAIT_S, Seen, seen_in
 
 from strandline.codec.columns import Compression, Record, encode_batch, records_of
 from strandline.codec.record_batch import CRC_POSITION, CRC_START, HEADER_SIZE
@@ -186,3 +188,19 @@ def test_a_transaction_that_began_before_the_answer_is_left_out() -> None:
 
 def test_nothing_is_walked_batch_by_batch_without_need() -> None:
     assert AbortedTransactions(()).kept(ArrowDecoder(RECORD_SCHEMA, "t", 0)._batches[:6].reshape(1, 6) * 0) is None
+
+
+def test_a_worker_does_not_load_pandas_for_us() -> None:
+    """It takes half a second of every worker, and Arrow's own ways from NumPy load it unasked."""
+    program = """
+import sys
+import pyarrow as pa
+from strandline.codec.columns import Record, encode_batch
+from strandline.spark.arrow_rows import FIELDS, ArrowDecoder
+import strandline.spark.source.stream, strandline.spark.source.batch
+batch = encode_batch([Record(key=b"k"), Record(value=b"v", headers=(("h", b"1"),))], base_offset=0)
+(found,) = ArrowDecoder(pa.schema(list(FIELDS.values())), "orders", 0).decode(batch, start=0, end=2)
+assert found.num_rows == 2
+sys.exit("pandas" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=WAIT_S, check=False).returncode == 0

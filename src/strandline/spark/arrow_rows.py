@@ -178,7 +178,7 @@ class ArrowDecoder:
         # Arrays of NumPy, which the decoder takes as it takes any buffer of numbers.
         self._wide: Any = np.empty(2 * rows, np.int64)
         self._narrow: Any = np.empty(6 * rows, np.int32)
-        self._every_second = pa.array(np.arange(0, 2 * rows, 2, dtype=np.int32))
+        self._every_second = _numbers(np.arange(0, 2 * rows, 2), pa.int32())
 
     def _rows(self, source: bytes) -> Rows:
         batches, rows = self._filled.tolist()
@@ -220,22 +220,21 @@ class ArrowDecoder:
             case "value":
                 return self._binary(chosen, chosen.narrow[_VALUE_START], chosen.narrow[_VALUE_LENGTH])
             case "topic":
-                return pa.repeat(pa.scalar(self._topic), count)
+                return _repeated(self._topic.encode(), count)
             case "partition":
-                return pa.array(np.full(count, self._partition, np.int32))
+                return _numbers(np.full(count, self._partition), pa.int32())
             case "offset":
-                return pa.array(chosen.offsets)
+                return _numbers(chosen.offsets, pa.int64())
             case "timestamp":
                 # A producer may claim any time; what microseconds cannot carry is the last that they can.
                 clipped = np.clip(chosen.timestamps, -_TIMESTAMP_MS_MAX, _TIMESTAMP_MS_MAX)
-                return pa.array(clipped * 1000).cast(FIELDS["timestamp"].type)
+                return _numbers(clipped * 1000, FIELDS["timestamp"].type)
             case "timestampType":
-                types = rows.per_row(_ATTRIBUTES, kept) & LOG_APPEND_TIME != 0
-                return pa.array(types.astype(np.int32))
+                return _numbers(rows.per_row(_ATTRIBUTES, kept) & LOG_APPEND_TIME != 0, pa.int32())
             case "headers":
                 return self._headers(chosen)
             case "leaderEpoch":
-                return pa.array(rows.per_row(_LEADER_EPOCH, kept).astype(np.int32))
+                return _numbers(rows.per_row(_LEADER_EPOCH, kept), pa.int32())
         raise AssertionError(f"no column {name!r}")
 
     def _binary(self, rows: Rows, starts: Integers, lengths: Integers) -> pa.Array:
@@ -258,7 +257,7 @@ class ArrowDecoder:
             pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(payload)], null_count=0
         )
         if count > len(self._every_second):
-            return slots.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+            return slots.take(_numbers(np.arange(0, 2 * count, 2), pa.int32()))
         return slots.take(self._every_second[:count])
 
     def _headers(self, rows: Rows) -> pa.Array:
@@ -313,6 +312,21 @@ def _batch_end(view: memoryview, position: int) -> int | None:
 
 def _is_compressed(view: memoryview, position: int) -> bool:
     return len(view) - position >= HEADER_SIZE and view[position + CRC_START + 1] & COMPRESSION_MASK != 0
+
+
+def _numbers(values: Integers, type_: pa.DataType) -> pa.Array:
+    """A column of numbers that are all there. Not by `pa.array`, which loads pandas: half a second in every worker."""
+    wanted = np.dtype(np.int64 if type_.bit_width == 64 else np.int32)
+    # The decoder fills its arrays again for the next rows.
+    copied = np.array(values, wanted)
+    return pa.Array.from_buffers(type_, len(copied), [None, pa.py_buffer(copied)], null_count=0)
+
+
+def _repeated(text: bytes, count: int) -> pa.Array:
+    bounds = np.arange(0, len(text) * count + 1, len(text), dtype=np.int32)
+    return pa.Array.from_buffers(
+        pa.string(), count, [None, pa.py_buffer(bounds), pa.py_buffer(text * count)], null_count=0
+    )
 
 
 def _bitmap(present: Integers) -> pa.Buffer:
