@@ -10,8 +10,12 @@ import pytest
 from tests.clients.kafka_server import kafka_tool
 from tests.interop.conftest import KafkaLives, OurLife
 from tests.interop.conversation import CODECS
+from tests.scenarios.sink_clients import Driver, Task
 from tests.unit.partition.test_partition import World
 from tests.unit.partition.test_transactions import end, send
+
+import strandline
+from strandline.errors import ErrorCode
 
 pytestmark = pytest.mark.java
 
@@ -112,3 +116,18 @@ def test_committed_offsets(our_life: OurLife, dump: Dump) -> None:
     for (topic, index), offset in our_life.committed.items():
         assert re.search(rf'"group":"shipping","topic":"{topic}","partition":{index}\b', output)
         assert f'"offset":{offset}' in output
+
+
+def test_decisions_about_sinks_are_passed_over(dump: Dump, tmp_path: Path) -> None:
+    """A key that is none of Kafka's in `__transaction_state`: its tools name it as such, and read the rest."""
+    with strandline.embedded(data=tmp_path / "data", properties={"transaction.state.log.num.partitions": "1"}) as node:
+        node.create_topic("sink")
+        driver, task = Driver([node.port], "sink"), Task(node.bootstrap, "sink")
+        for batch_id in range(2):
+            task.write("sink", f"{batch_id}")
+            assert driver.commit(batch_id, task).error_code == ErrorCode.NONE
+            task.close()
+    output = dump(list((tmp_path / "data" / "__transaction_state-0").glob("*.log")), "--transaction-log-decoder")
+    assert task.transactional_id in output
+    assert output.count('"transactionStatus":4') == 2
+    assert len(re.findall(r"Unknown record type 20000 at offset \d+, skipping", output)) == 2
