@@ -123,6 +123,11 @@ TRAPS: dict[str, Trap] = {
         "retries, speculation and restarts of Spark",
         "one record decides all of a sink's transactions, once for each batch; each is carried out from there",
     ),
+    "split-reads": Trap(
+        "a log that is read in parts is not what one reader of all of it sees",
+        "splits and retries of Spark's tasks",
+        "cut by offset, leave out by the list that came with the records, and use no answer to another's request",
+    ),
     "hanging-transaction": Trap(
         "a transaction that nobody ends holds readers up for ever",
         "KAFKA-9144, KIP-664, KIP-890",
