@@ -44,6 +44,8 @@ def test_options_of_sparks_own_sink_mean_the_same() -> None:
             "kafka.linger.ms": "5",
             "kafka.transaction.timeout.ms": "7000",
             "checkpointLocation": "/somewhere",
+            "subscribe": "also for the source",
+            "kafka.group.id": "also for the source",
         }
     )
     assert (options.bootstrap, options.topic) == ("here:9092", "orders")

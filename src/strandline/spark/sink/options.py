@@ -22,6 +22,36 @@ REQUEST_BYTES_DEFAULT: Final = 1024 * 1024
 
 _OURS: Final = ("topic", "transactiontimeoutms", "acks")
 _SPARKS: Final = ("checkpointlocation", "queryname", "path", "querylogdir", "includeheaders")
+_SOURCES: Final = (
+    "assign",
+    "endingoffsets",
+    "endingoffsetsbytimestamp",
+    "endingtimestamp",
+    "failondataloss",
+    "groupidprefix",
+    "maxoffsetspertrigger",
+    "minoffsetspertrigger",
+    "minpartitions",
+    "startingoffsets",
+    "startingoffsetsbytimestamp",
+    "startingtimestamp",
+    "subscribe",
+    "subscribepattern",
+)
+"""Some programs give the same options to both ends, and Spark's own sink does not mind."""
+_CONSUMERS: Final = (
+    "auto.offset.reset",
+    "enable.auto.commit",
+    "fetch.max.bytes",
+    "fetch.max.wait.ms",
+    "fetch.min.bytes",
+    "group.id",
+    "isolation.level",
+    "max.partition.fetch.bytes",
+    "max.poll.interval.ms",
+    "max.poll.records",
+    "session.timeout.ms",
+)
 _DONE: Final = (
     "bootstrap.servers",
     "acks",
@@ -127,10 +157,10 @@ def _check_names(options: Mapping[str, str], settings: Mapping[str, str]) -> Non
             raise SinkRefused(f"kafka.{name} cannot be set: {_REFUSED[name]}.")
         if name.startswith(("sasl.", "ssl.")):
             raise SinkRefused(f"kafka.{name} is not supported yet: use a PLAINTEXT listener.")
-        if name not in _DONE and name not in _WITHOUT_MEANING:
+        if name not in _DONE and name not in _WITHOUT_MEANING and name not in _CONSUMERS:
             raise SinkRefused(f"kafka.{name} is no setting of a Kafka producer: correct the name, or leave it out.")
     for name in options:
-        if not name.startswith("kafka.") and name not in _OURS and name not in _SPARKS:
+        if not name.startswith("kafka.") and name not in (*_OURS, *_SPARKS, *_SOURCES):
             raise SinkRefused(
                 f"{name} is no option of the sink: it has topic, transactionTimeoutMs, "
                 "and the settings of a Kafka producer as kafka.<name>."
