@@ -6,6 +6,7 @@ beside a running Apache Kafka.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -42,12 +43,8 @@ def test_the_state_machine_answers_as_kafka(seed: int) -> None:
     [pytest.param(SEEDS[:2], id="two"), pytest.param(SEEDS[2:], id="the-others", marks=pytest.mark.slow)],
 )
 def test_a_node_answers_as_kafka(seeds: range) -> None:
-    with strandline.embedded() as log:
-        node = OverTheWire(log.port)
-        try:
-            conversations = {seed: converse(node, seed) for seed in seeds}
-        finally:
-            node.close()
+    with strandline.embedded() as log, contextlib.closing(OverTheWire(log.port)) as node:
+        conversations = {seed: converse(node, seed) for seed in seeds}
     theirs = recorded()
     assert conversations == {seed: theirs[str(seed)] for seed in conversations}
 
@@ -68,6 +65,7 @@ def test_the_recording_is_what_kafka_says(tmp_path: Path) -> None:
         pytest.skip(reason)
     broker = start_kafka(tmp_path / "kafka")
     try:
-        assert all_conversations(OverTheWire(broker.port)) == recorded()
+        with contextlib.closing(OverTheWire(broker.port)) as kafka:
+            assert all_conversations(kafka) == recorded()
     finally:
         broker.discard()
