@@ -296,3 +296,19 @@ def test_the_coordinator_is_lost_before_the_decision(cluster: EmbeddedCluster) -
         cluster.kill(batch.coordinator)
         assert not batch.driver.ask(batch.request).already_committed
         goes_on(cluster, batch)
+
+
+@pytest.mark.slow
+def test_a_driver_does_not_wait_for_ever(cluster: EmbeddedCluster) -> None:
+    """While too few replicas answer nothing can be decided; who asks again later is told what became of it."""
+    with batch_apart(cluster) as batch:
+        cluster.pause(batch.leader)
+        cluster.pause(batch.third)
+        with talk([cluster.nodes[batch.coordinator].port]) as peer:
+            batch.request.timeout_ms = 1_000
+            assert peer.ask(batch.request, 0).error_code == ErrorCode.REQUEST_TIMED_OUT
+        cluster.resume(batch.third)
+        cluster.resume(batch.leader)
+        answer = batch.driver.ask(batch.request)
+        assert (answer.error_code, answer.last_batch_id) == (ErrorCode.NONE, 0)
+        goes_on(cluster, batch)

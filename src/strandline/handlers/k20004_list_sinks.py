@@ -25,7 +25,8 @@ VERSIONS = (0, 0)
 
 def handle(context: RequestContext, request: ListSinksRequest) -> None:
     node = context.node
-    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if node.transactions.is_loading else ErrorCode.NONE
+    is_whole = len(node.transactions.loaded_shards()) >= len(node.transactions.led_indexes())
+    code = ErrorCode.NONE if is_whole else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     around = ListSinksResponse(error_code=code, node_id=node.node_id, now_ms=node.runtime.now_ms())
     asked = None if request.sink_ids is None else set(request.sink_ids)
 
