@@ -29,9 +29,9 @@ class Seen:
     value: bytes
 
 
-def create_topic(bootstrap: str) -> None:
+def create_topic(bootstrap: str, topic: str = TOPIC) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)], operation_timeout=10)[TOPIC].result(_WAIT_S_MAX)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)], operation_timeout=10)[topic].result(_WAIT_S_MAX)
 
 
 class OrderWriter:
@@ -98,6 +98,37 @@ def read_whole_topic(bootstrap: str) -> list[Seen]:
     return _read_assigned(bootstrap, dict.fromkeys(range(PARTITIONS), 0))
 
 
+def read_committed_values(bootstrap: str, topic: str) -> list[bytes]:
+    """Every value of a topic but those of transactions that were aborted or are open."""
+    consumer = _consumer(bootstrap, **{"isolation.level": "read_committed", "enable.partition.eof": True})
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+        values: list[bytes] = []
+        unread = set(range(PARTITIONS))
+        deadline = time.monotonic() + _WAIT_S_MAX
+        while unread:
+            for message in consumer.consume(500, 0.1):
+                if message.error() is None:
+                    values.append(message.value())
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    unread.discard(message.partition())
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"partitions {sorted(unread)} of {topic} were not read in {_WAIT_S_MAX:g} s")
+        return values
+    finally:
+        consumer.close()
+
+
+def group_positions(bootstrap: str, group: str) -> dict[int, int]:
+    """Where a group stands in the orders, whoever committed it."""
+    consumer = _consumer(bootstrap, group=group)
+    try:
+        places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
+        return {each.partition: max(0, each.offset) for each in consumer.committed(places, timeout=_WAIT_S_MAX)}
+    finally:
+        consumer.close()
+
+
 def replay_since(bootstrap: str, timestamp_ms: int) -> tuple[dict[int, int], list[Seen]]:
     """Where that moment lies in each partition, and everything from there on."""
     consumer = _consumer(bootstrap)
@@ -154,7 +185,7 @@ def end_offsets(bootstrap: str) -> dict[int, int]:
         consumer.close()
 
 
-def _consumer(bootstrap: str, group: str = "demo-without-group") -> Consumer:
+def _consumer(bootstrap: str, group: str = "demo-without-group", **settings: Any) -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -163,6 +194,7 @@ def _consumer(bootstrap: str, group: str = "demo-without-group") -> Consumer:
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 50,
             **_QUIET,
+            **settings,
         }
     )
 

@@ -56,9 +56,20 @@ def test_an_offset_given_twice_is_a_fault() -> None:
 
 
 @pytest.mark.skipif(existing_bootstrap() is not None, reason="tests another cluster, not our node")
-def test_the_story_ends_well() -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["--no-spark"], id="without Spark"),
+        pytest.param([], id="with Spark", marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
+    ],
+)
+def test_the_story_ends_well(arguments: list[str]) -> None:
     played = subprocess.run(
-        [sys.executable, "-m", "demo", "7"], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "demo", "7", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120 if arguments else 800,
+        check=False,
     )
     assert played.returncode == 0, played.stdout + played.stderr
     assert "What was shown" in played.stdout
