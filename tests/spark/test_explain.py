@@ -164,6 +164,10 @@ def test_a_sentence_is_found_behind_a_second_exception_of_sparks() -> None:
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark",
             "workers run Python 3.9 and the driver 3.11",
         ),
+        (
+            "[STREAM_FAILED] Query [id = 1, runId = 2] x: Python worker failed to connect back.",
+            "did not come up within",
+        ),
         ('java.io.IOException: Cannot run program "/x/python3": error=2', "cannot start /x/python3: set"),
     ],
 )
@@ -184,6 +188,13 @@ def test_javas_own_failures_are_cut_to_their_cause() -> None:
         "(10.0.0.1 executor 1): java.lang.IllegalStateException: odd\n\tat a.b\n"
     )
     assert of_spark(stage) == "java.lang.IllegalStateException: odd"
+
+
+def test_the_words_behind_a_querys_epitaph() -> None:
+    text = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: It is odd. SQLSTATE: XXKST\n=== Streaming"
+    )
+    assert of_spark(text) == "It is odd."
 
 
 def test_a_sentence_stays_a_sentence() -> None:

@@ -112,6 +112,7 @@ def test_no_java_at_all_is_one_sentence_with_what_to_install(tmp_path: Path, mon
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_session_on_the_wheel_alone(tmp_path: Path) -> None:
     """On a machine without Java: the path has a shell and nothing more."""
     program = (
@@ -131,7 +132,7 @@ def test_a_session_on_the_wheel_alone(tmp_path: Path) -> None:
         env={"HOME": str(tmp_path), "PATH": str(tools)},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
     )
     assert ended.returncode == 0, ended.stderr
     assert "[Row(<lambda>(id)=1), Row(<lambda>(id)=2), Row(<lambda>(id)=3)]" in ended.stdout

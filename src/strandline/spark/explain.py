@@ -31,6 +31,7 @@ _RAISED: Final = re.compile(rf"^(?:\w+\.)*(\w+)(?:: (.+?))?{_AFTER_MESSAGE}", re
 _FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
 _CONDITION: Final = re.compile(r"\[[A-Z][A-Z0-9_.]{4,}\] (.+?)(?:;? SQLSTATE: |\n\n|\n\tat |\n== |\Z)", re.DOTALL)
+_QUERY_ENDED: Final = re.compile(r"^Query \[id = [^]]*\] terminated with exception: ")
 _STAGE: Final = re.compile(r"most recent failure: (?:Lost task [^)]*\)[^)]*\): )?(.+)")
 _JAVA: Final = re.compile(r"^(?:Caused by|): (?:[\w$]+\.)+([\w$]+)(?:: (.+))?$", re.MULTILINE)
 
@@ -69,6 +70,11 @@ _KNOWN: Final = [
     (
         r"Cannot run program \"([^\"]*python[^\"]*)\"",
         "Spark's workers cannot start {0}: set PYSPARK_PYTHON to a Python that is there on every machine",
+    ),
+    (
+        r"Python worker failed to connect back",
+        "a Python process of Spark's did not come up within ten seconds: the machine is very busy, or the Python that "
+        "PYSPARK_PYTHON names does not run; start again, a query goes on where its checkpoint says",
     ),
     (
         r"All masters are unresponsive",
@@ -156,7 +162,7 @@ def _of_python(text: str) -> str:
 def _of_spark(text: str) -> str:
     """Spark's own message, of the innermost of its error conditions."""
     conditions = _CONDITION.findall(text)
-    return _one_line(conditions[-1]) if conditions else ""
+    return _one_line(_QUERY_ENDED.sub("", conditions[-1])) if conditions else ""
 
 
 def _of_java(text: str) -> str:

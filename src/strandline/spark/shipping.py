@@ -1,6 +1,6 @@
-"""Brings our code to the executors of a cluster whose machines have only Python with pyspark and pyarrow.
+"""Brings our code to the executors of a cluster whose machines have only Python with pyspark and what that needs.
 
-A file given with `--py-files` would not do: Python cannot load the compiled decoder, or librdkafka, out of a zip. So
+A file given with `--py-files` would not do: Python cannot load the compiled decoder, or a codec, out of a zip. So
 each package becomes an archive that Spark unpacks into the executor's directory under the package's own name, and that
 directory is on the path of every Python worker, also of those that Spark starts for a data source.
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PACKAGES: Final = ("strandline", "pyspark_strandline")
-DISTRIBUTIONS: Final = ("confluent-kafka", "crc32c", "cramjam", "lz4", "zstandard")
-"""What tasks import beside pyspark and pyarrow."""
+DISTRIBUTIONS: Final = ("crc32c", "cramjam", "lz4", "zstandard")
+"""What tasks import beside what pyspark itself needs there (pyarrow, numpy, pandas)."""
 
 
 def ship(spark: SparkSession) -> None:
-    """Give the executors of `spark` our code, the decoder as it is compiled here, and the clients that tasks use."""
+    """Give the executors of `spark` our code, the decoder as it is compiled here, and the codecs."""
     context = spark.sparkContext
     there = {Path(address.rpartition("#")[0] or address).name for address in context.listArchives}
     there |= {Path(address).name for address in context.listFiles}
@@ -80,9 +80,9 @@ def _single_files() -> Iterator[Path]:
 
 
 def _installed(distribution: str) -> Iterable[importlib.metadata.PackagePath]:
+    """Its files in site-packages; the metadata too, because some packages look up their own version there."""
     for path in importlib.metadata.files(distribution) or ():
-        top = path.parts[0]
-        if top != ".." and not top.endswith((".dist-info", ".data")) and top != "__pycache__":
+        if path.parts[0] not in ("..", "__pycache__"):
             yield path
 
 
