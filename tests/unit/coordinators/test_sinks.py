@@ -204,6 +204,7 @@ def test_a_producer_of_version_2_hears_of_an_epoch_of_its_own(story: Story) -> N
     assert story.end(producers[A], name=A) is ErrorCode.CONCURRENT_TRANSACTIONS
     story.write_markers()
     producer_id, epoch = producers[A]
+    assert story.end(producers[A], commit=False, name=A) is ErrorCode.INVALID_TXN_STATE
     assert story.end(producers[A], name=A) == (producer_id, epoch + 1)
     # Again, since the answer was lost; at level 0 the log does not keep what that takes.
     assert story.end(producers[A], name=A) == (producer_id, epoch + 1)

@@ -104,7 +104,9 @@ def end(event: EndTransaction, turn: Turn) -> None:
     has_epochs = version >= VERSION_WITH_EPOCHS
     verdict = verdict_with_epochs(transaction, event) if has_epochs else verdict_before_epochs(transaction, event)
     if has_epochs and was_committed_by_sink(transaction, event):
-        if not (must_rotate(transaction, version) and turn.needs_producer_ids(1, event)):
+        if not event.is_commit:
+            refuse(event, ErrorCode.INVALID_TXN_STATE, turn)
+        elif not (must_rotate(transaction, version) and turn.needs_producer_ids(1, event)):
             raise_epoch(transaction, event, turn)
     elif verdict is ErrorCode.NONE:
         # It has happened, and the answer was lost.
@@ -173,13 +175,13 @@ def is_repeated(transaction: Transaction, event: EndTransaction) -> bool:
 
 
 def was_committed_by_sink(transaction: Transaction, event: EndTransaction) -> bool:
-    """Whether a producer of version 2 hears with this EndTxn that its transaction was committed.
+    """Whether this EndTxn of version 2 is about a transaction that was committed meanwhile.
 
-    Its sink decided that, and raised no epoch, since there are producers that would not go on with another one.
+    Its sink decided that, and raised no epoch, since there are producers that would not go on with another one. Who
+    asks for a commit hears the next epoch now; so in the present one there never is another transaction.
     """
     return (
-        event.is_commit
-        and transaction.status is TransactionStatus.COMPLETE_COMMIT
+        transaction.status is TransactionStatus.COMPLETE_COMMIT
         and transaction.transaction_version < VERSION_WITH_EPOCHS
         and (event.producer_id, event.producer_epoch) == (transaction.producer_id, transaction.producer_epoch)
         and sink_of(transaction.transactional_id) is not None
