@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,9 @@ import pytest
 from tests.spark import failing_source
 from tests.spark.failing_source import FailingSource
 
-from strandline.spark import SparkFailed, await_end, explain_failure, plainly
+from strandline.spark import SparkFailed, await_end, explain_failure, plainly, spark_log
 from strandline.spark.explain import SENTENCE_LENGTH_MAX
+from strandline.spark.spark_log import SparkLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -175,7 +177,17 @@ def test_well_known_failures_say_what_to_do(text: str, words: str) -> None:
     assert words in of_spark(text)
 
 
-def test_javas_own_failures_are_cut_to_their_cause() -> None:
+def test_the_outer_of_two_sentences_of_ours_is_the_one_for_the_user() -> None:
+    text = (
+        "Traceback (most recent call last):\nstrandline.errors.Disconnected: closed\n\nThe above exception was the "
+        "direct cause of the following exception:\n\nTraceback (most recent call last):\n"
+        "strandline.spark.sink.failures.SinkFailed: nobody answers\n SQLSTATE: 38000"
+    )
+    assert of_spark(text) == "nobody answers"
+
+
+def test_javas_own_failures_are_cut_to_their_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_log, "_running", None)
     text = (
         "An error occurred while calling o1.collect.\n: org.apache.spark.SparkException: Job aborted.\n"
         "\tat org.apache.spark.A.b(A.scala:1)\nCaused by: java.net.ConnectException: Connection refused\n"
@@ -188,6 +200,10 @@ def test_javas_own_failures_are_cut_to_their_cause() -> None:
         "(10.0.0.1 executor 1): java.lang.IllegalStateException: odd\n\tat a.b\n"
     )
     assert of_spark(stage) == "java.lang.IllegalStateException: odd"
+    log = SparkLog()
+    log.begin()
+    assert of_spark(text) == f"Connection refused (ConnectException); Spark's log is in {log.directory}"
+    shutil.rmtree(log.directory)
 
 
 def test_the_words_behind_a_querys_epitaph() -> None:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline.spark.spark_log import where_to_read_more
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -131,7 +133,7 @@ def _is_lost_java(error: BaseException) -> bool:
 def _lost_java() -> str:
     return (
         "Spark's Java process is gone (it ended, or the system killed it to get memory back): start a new session, "
-        "with more spark_driver_memory if it was memory"
+        f"with more spark_driver_memory if it was memory{where_to_read_more()}"
     )
 
 
@@ -167,12 +169,12 @@ def _of_spark(text: str) -> str:
 
 def _of_java(text: str) -> str:
     if stage := _STAGE.search(text):
-        return _one_line(stage[1])
+        return f"{_one_line(stage[1])}{where_to_read_more()}"
     causes: list[tuple[str, str]] = _JAVA.findall(text)
     if not causes:
         return ""
     name, message = causes[-1]
-    return _one_line(f"{message} ({name})" if message else name)
+    return f"{_one_line(f'{message} ({name})' if message else name)}{where_to_read_more()}"
 
 
 def _one_line(text: str) -> str:

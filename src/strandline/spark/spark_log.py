@@ -47,6 +47,15 @@ _TELLING: Final = re.compile(
 )
 
 
+_running: SparkLog | None = None
+"""That of the Java process which this Python process has: there is never more than one."""
+
+
+def where_to_read_more() -> str:
+    """The end of a sentence about a failure that only Spark's log explains; empty if there is none."""
+    return "" if _running is None else f"; {_running.told()}"
+
+
 class SparkLog:
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="strandline-spark-"))
@@ -56,6 +65,11 @@ class SparkLog:
         self._layout = self.directory / "log4j2.properties"
         self._layout.write_text(_LAYOUT.format(log=self.path, size=SPARK_LOG_BYTES_MAX))
         atexit.register(self._discard)
+
+    def begin(self) -> None:
+        """A Java process is started that writes here."""
+        global _running
+        _running = self
 
     @property
     def java_options(self) -> str:

@@ -20,7 +20,7 @@ from pyspark.java_gateway import launch_gateway
 
 from strandline.spark.explain import SparkFailed, explain_failure
 from strandline.spark.masters import check_master, is_local, local_cores
-from strandline.spark.spark_log import SparkLog
+from strandline.spark.spark_log import SparkLog, where_to_read_more
 
 ATTEMPTS_MAX: Final = 2
 """One start among thirty on a very busy machine lost its Java process for no reason that was found."""
@@ -111,6 +111,7 @@ def _launch(explicit: Mapping[str, str], log: SparkLog | None) -> Any:
     with contextlib.ExitStack() as stack:
         popen: dict[str, Any] = {}
         if log is not None:
+            log.begin()
             popen["stderr"] = stack.enter_context(log.stderr.open("ab"))
         try:
             return launch_gateway(conf, popen)  # type: ignore[no-untyped-call]
@@ -166,8 +167,7 @@ def _end(gateway: Any) -> None:
 
 def _lost_sentence(log: SparkLog | None) -> str:
     reason = log.reason() if log is not None else ""
-    where = f"; {log.told()}" if log is not None else ""
     return (
         f"Spark's Java process ended while it started{f' ({reason})' if reason else ''}: is there memory for it "
-        f"(spark_driver_memory=...), and are the settings right?{where}"
+        f"(spark_driver_memory=...), and are the settings right?{where_to_read_more()}"
     )
