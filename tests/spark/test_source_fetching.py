@@ -16,7 +16,8 @@ from tests.spark.source_ground import RECORD_SCHEMA, WAIT_S, Relay, client_of, c
 from strandline.ids import TopicPartition
 from strandline.spark.arrow_rows import FIELDS
 from strandline.spark.fetching import DataLost, FetchSettings, OffsetRange, read_range
-from strandline.spark.raw_client import ClusterFailed, RawClient, TopicMissing
+from strandline.spark.raw_client import ClientSettings, ClusterFailed, RawClient, TopicMissing
+from strandline.spark.raw_connection import RawConnection
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 SEED = random.randrange(2**32)
@@ -73,6 +74,29 @@ def test_only_columns_that_are_asked_for_are_there(broker: EmbeddedBroker, clien
     schema = pa.schema([FIELDS["offset"], FIELDS["leaderEpoch"]])
     batches = list(read_range(client, OffsetRange(topic, 0, 2, 7), FetchSettings(), schema))
     assert pa.Table.from_batches(batches).to_pydict() == {"offset": [2, 3, 4, 5, 6], "leaderEpoch": [0] * 5}
+
+
+@pytest.mark.parametrize("fetch", [4, 5, 7, 9, 11, 12, 13, 15, 16, 17])
+def test_older_brokers_are_read_in_their_versions(broker: EmbeddedBroker, topic: str, fetch: int) -> None:
+    """Below 13 topics go by their names; ids of topics came with Metadata 10."""
+    broker.create_topic(topic, 1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(WAIT_S)
+    for number in range(4):
+        producer.begin_transaction()
+        producer.produce(topic, b"%d" % number, partition=0)
+        assert producer.flush(WAIT_S) == 0
+        (producer.commit_transaction if number % 2 else producer.abort_transaction)(WAIT_S)
+
+    class Older(RawClient):
+        def connection(self, address: tuple[str, int]) -> RawConnection:
+            connection = super().connection(address)
+            connection.versions |= {1: (4, fetch), 2: (1, 2 if fetch < 12 else 6), 3: (0, 8 if fetch < 13 else 12)}
+            return connection
+
+    client = Older(ClientSettings(broker.bootstrap))
+    assert [seen.value for seen in read(client, topic, 0, end_of(client, topic))] == [b"1", b"3"]
+    client.close()
 
 
 def test_append_time_is_told(broker: EmbeddedBroker, client: RawClient, topic: str) -> None:

@@ -134,9 +134,8 @@ class PartitionFetcher:
                 heard, answer = self._next()
                 if answer is not None and answer.records:
                     position = self.position
-                    next_position, size_bytes = walked(answer.records, position)
+                    next_position, self.bytes_per_offset = walked(answer.records, position)
                     if next_position > position:
-                        self.bytes_per_offset = size_bytes / (next_position - position)
                         self.position = next_position
                         self._progress_at = time.monotonic()
                         pause_s = _PAUSE_S
@@ -275,10 +274,11 @@ def lost_words(topic: str, partition: int, start: int, end: int, reason: str) ->
     return f"topic {topic}, partition {partition}: the offsets {start} to {end - 1} are lost ({reason})"
 
 
-def walked(records: bytes, position: int) -> tuple[int, int]:
-    """The offset behind the last whole batch, and the bytes of whole batches; `position` if there is none."""
+def walked(records: bytes, position: int) -> tuple[int, float]:
+    """The offset behind the last whole batch, `position` if there is none; and the bytes that an offset takes."""
     at = 0
     size = len(records)
+    first: int | None = None
     while size - at >= _HEADER_BYTES:
         base_offset, length, last_delta = _BATCH_WALK.unpack_from(records, at)
         if length < _HEADER_BYTES - _PREFIX_BYTES:
@@ -286,5 +286,7 @@ def walked(records: bytes, position: int) -> tuple[int, int]:
         if at + _PREFIX_BYTES + length > size:
             break
         at += _PREFIX_BYTES + length
+        first = base_offset if first is None else first
         position = max(position, base_offset + last_delta + 1)
-    return position, at
+    # From where the first batch begins, which may be far before what was asked for.
+    return position, at / max(1, position - first) if first is not None else 0.0

@@ -152,6 +152,17 @@ class SourceOptions:
     offset_retries: int = 3
     offset_retry_s: float = 1.0
 
+    @property
+    def starts_with_the_next_record(self) -> bool:
+        """Whether where it starts depends on when it is asked."""
+        match self.starting:
+            case Everywhere(offset):
+                return offset == LATEST
+            case Offsets(by_partition):
+                return LATEST in by_partition.values()
+            case _:
+                return self.no_match_is_latest
+
 
 def parse_shape(given: Mapping[str, str]) -> Shape:
     """The columns; and OptionRefused for all that is wrong whether a stream or a batch is to come, which is not known

@@ -3,6 +3,10 @@
 One reader lives in a planning process beside the driver for as long as the query runs; copies of it read in the
 workers. The checkpoint alone says where a query is. What lies in it is checked against the log before a batch is
 planned: a log that ends before it, partitions that are gone, or a topic that was made anew are data loss.
+
+Spark keeps the end of each batch and asks anew where a query started if its first batch has not been committed. A query
+that starts with the next record would then start later than it did and lose what came between. So such a query starts
+with no offsets at all, and its first batch, which is empty, ends where it starts: from then on the checkpoint knows.
 """
 
 from __future__ import annotations
@@ -43,6 +47,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Positions | None = None
         """Where a query with AvailableNow ends."""
         self._topic_ids: dict[str, UUID] = {}
+        self._found_nothing = False
+        """No topic was there to start with: the first that comes is read from its first record on."""
         self._triggered_at: float | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -52,8 +58,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # What Spark asks in the planning process
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        planner = self._planning()
-        return as_json(planner.starting(self._partitions(must_exist=True)))
+        partitions = self._partitions(must_exist=True)
+        if self._options.starts_with_the_next_record:
+            return {}
+        return as_json(self._planning().starting(partitions))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Any limit but "all" lets `latestOffset` know that the options count; Spark has none for several at once."""
@@ -73,6 +81,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planner = self._planning()
         begin = from_json(start)
         partitions = self._partitions()
+        if self._has_not_started(begin):
+            return as_json(self._started(partitions))
         self._check_none_gone(begin, partitions)
         latest = planner.not_behind(begin, partitions)
         if self._target is not None:
@@ -90,6 +100,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[InputPartition]:
         planner = self._planning()
         begin, behind = from_json(start), from_json(end)
+        if self._has_not_started(begin):
+            return []
         existing = self._partitions()
         self._check_none_gone(behind, existing)
         behind = {each: offset for each, offset in behind.items() if each in existing}
@@ -118,6 +130,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_task(self._task, partition)
+
+    # Where it starts
+
+    def _has_not_started(self, begin: Positions) -> bool:
+        return not begin and self._options.starts_with_the_next_record
+
+    def _started(self, partitions: dict[TopicPartition, UUID]) -> Positions:
+        if not partitions:
+            self._found_nothing = True
+            return {}
+        planner = self._planning()
+        started = planner.earliest(partitions) if self._found_nothing else planner.starting(partitions)
+        target = self._target or {}
+        return {each: min(offset, target.get(each, offset)) for each, offset in started.items()}
 
     # Partitions come and go
 

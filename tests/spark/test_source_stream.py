@@ -1,0 +1,242 @@
+"""The reader of a stream, asked as Spark asks it, without Spark: which offsets make a batch."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+from pyspark.sql.types import LongType, StructField, StructType
+from tests.spark.source_ground import WAIT_S
+
+from strandline.spark.fetching import DataLost
+from strandline.spark.raw_client import TopicMissing
+from strandline.spark.source.options import parse_options
+from strandline.spark.source.stream import StreamReader
+from strandline.testing.embedded_broker import EmbeddedBroker
+
+OFFSET_ONLY = StructType([StructField("offset", LongType())])
+ALL = ReadAllAvailable()
+
+Make = Callable[..., StreamReader]
+
+
+@pytest.fixture
+def make(broker: EmbeddedBroker) -> Iterator[Make]:
+    made: list[StreamReader] = []
+
+    def make(**options: str) -> StreamReader:
+        said = {"kafka.bootstrap.servers": broker.bootstrap, "fetchOffset.retryIntervalMs": "1"} | options
+        made.append(StreamReader(parse_options(said, streaming=True), OFFSET_ONLY))
+        return made[-1]
+
+    yield make
+    for reader in made:
+        reader.stop()
+
+
+def produce(broker: EmbeddedBroker, topic: str, count: int, *, partition: int = 0, size: int = 10) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for _ in range(count):
+        producer.produce(topic, b"x" * size, partition=partition)
+    assert producer.flush(WAIT_S) == 0
+
+
+@pytest.fixture
+def admin(broker: EmbeddedBroker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap})
+
+
+def offsets_read(reader: StreamReader, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[int]:
+    """What the tasks of a batch read, each by a copy of the reader as a worker gets it."""
+    copies = [(pickle.loads(pickle.dumps(reader)), each) for each in reader.partitions(start, end)]  # noqa: S301
+    return [row for copy, each in copies for batch in copy.read(each) for row in batch.column("offset").to_pylist()]
+
+
+def test_batches_follow_each_other(broker: EmbeddedBroker, make: Make, topic: str) -> None:
+    broker.create_topic(topic, 2)
+    produce(broker, topic, 10)
+    reader = make(subscribe=topic, startingOffsets="earliest")
+    start = reader.initialOffset()
+    assert start == {topic: {"0": 0, "1": 0}}
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert end == reader.reportLatestOffset() == {topic: {"0": 10, "1": 0}}
+    assert offsets_read(reader, start, end) == list(range(10))
+    assert reader.latestOffset(end, ALL) == end
+    produce(broker, topic, 5, partition=1)
+    later = reader.latestOffset(end, ALL)
+    assert offsets_read(reader, end, later) == list(range(5))
+
+
+def test_what_starts_with_the_next_record_starts_with_an_empty_batch(
+    broker: EmbeddedBroker, make: Make, topic: str
+) -> None:
+    broker.create_topic(topic, 1)
+    produce(broker, topic, 10)
+    reader = make(subscribe=topic)
+    assert reader.initialOffset() == {}
+    first = reader.latestOffset({}, ALL)
+    assert first == {topic: {"0": 10}}
+    assert reader.partitions({}, first) == []
+    produce(broker, topic, 5)
+    # Another process after a crash: the checkpoint has the end of the first batch, and that it was not committed.
+    again = make(subscribe=topic)
+    assert again.initialOffset() == {}
+    assert again.partitions({}, first) == []
+    second = again.latestOffset(first, ALL)
+    assert offsets_read(again, first, second) == [10, 11, 12, 13, 14]
+
+
+def test_a_pattern_that_fits_nothing_yet(broker: EmbeddedBroker, make: Make, topic: str) -> None:
+    for starting in ("latest", "earliest"):
+        name = f"{topic}-{starting}"
+        reader = make(subscribePattern=name, startingOffsets=starting)
+        position = reader.initialOffset()
+        assert position == reader.latestOffset(position, ALL) == {}
+        broker.create_topic(name, 1)
+        produce(broker, name, 3)
+        # The topic is new: nothing of it is passed over.
+        read = []
+        for _ in range(2):
+            end = reader.latestOffset(position, ALL)
+            read += offsets_read(reader, position, end)
+            position = end
+        assert read == [0, 1, 2]
+
+
+def test_a_limit_of_offsets(broker: EmbeddedBroker, make: Make, topic: str) -> None:
+    broker.create_topic(topic, 2)
+    produce(broker, topic, 90)
+    produce(broker, topic, 10, partition=1)
+    reader = make(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="50")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(50)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, limit) == {topic: {"0": 45, "1": 5}}
+    # Spark may ask for everything all the same.
+    assert reader.latestOffset(start, ALL) == {topic: {"0": 90, "1": 10}}
+    assert reader.reportLatestOffset() == {topic: {"0": 90, "1": 10}}
+
+
+def test_a_limit_of_bytes(broker: EmbeddedBroker, make: Make, topic: str) -> None:
+    broker.create_topic(topic, 2)
+    produce(broker, topic, 100, size=1000)
+    produce(broker, topic, 100, partition=1, size=10)
+    reader = make(subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger="20000")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxBytes(20000)
+    end = reader.latestOffset(reader.initialOffset(), limit)[topic]
+    # About a fifth of what is there, of each.
+    assert 15 <= end["0"] <= 21
+    assert 15 <= end["1"] <= 21
+    # From the middle of a batch on an offset takes no more than before.
+    end = reader.latestOffset({topic: {"0": 80, "1": 80}}, limit)[topic]
+    assert min(end.values()) >= 95
+    least = make(subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger="1")
+    assert least.latestOffset(least.initialOffset(), ReadMaxBytes(1)) == {topic: {"0": 1, "1": 1}}
+
+
+def test_too_little_is_waited_for(broker: EmbeddedBroker, make: Make, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    produce(broker, topic, 5)
+    options = {"subscribe": topic, "startingOffsets": "earliest", "minOffsetsPerTrigger": "10"}
+    reader = make(**options, maxTriggerDelay="1h", maxOffsetsPerTrigger="15")
+    limit = reader.getDefaultReadLimit()
+    start = reader.initialOffset()
+    first = reader.latestOffset(start, limit)
+    assert first == {topic: {"0": 5}}
+    produce(broker, topic, 9)
+    assert reader.latestOffset(first, limit) == first
+    produce(broker, topic, 9)
+    assert reader.latestOffset(first, limit) == {topic: {"0": 20}}
+    impatient = make(**options, maxTriggerDelay="0ms")
+    limit = impatient.getDefaultReadLimit()
+    assert limit == ReadMinRows(10)
+    assert impatient.latestOffset({topic: {"0": 20}}, limit) == {topic: {"0": 23}}
+    # Nothing more would ever come.
+    available_now = make(**options, maxTriggerDelay="1h")
+    available_now.prepareForTriggerAvailableNow()
+    first = available_now.latestOffset({topic: {"0": 20}}, limit)
+    assert first == available_now.latestOffset(first, limit) == {topic: {"0": 23}}
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_available_now_ends_where_the_log_ended(broker: EmbeddedBroker, make: Make, topic: str, starting: str) -> None:
+    broker.create_topic(topic, 1)
+    produce(broker, topic, 10)
+    reader = make(subscribe=topic, startingOffsets=starting, maxOffsetsPerTrigger="4")
+    reader.prepareForTriggerAvailableNow()
+    produce(broker, topic, 10)
+    position = reader.initialOffset()
+    while (end := reader.latestOffset(position, reader.getDefaultReadLimit())) != position:
+        position = end
+    assert position == {topic: {"0": 10}}
+
+
+def delete_before(admin: AdminClient, topic: str, offset: int) -> None:
+    for future in admin.delete_records([KafkaPartition(topic, 0, offset)]).values():
+        future.result(WAIT_S)
+
+
+def test_partitions_that_come_are_read_from_their_first_record(
+    broker: EmbeddedBroker, make: Make, admin: AdminClient, topic: str
+) -> None:
+    broker.create_topic(topic, 1)
+    produce(broker, topic, 5)
+    reader = make(subscribe=topic, startingOffsets="latest", maxOffsetsPerTrigger="100")
+    start = reader.latestOffset(reader.initialOffset(), ALL)
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(WAIT_S)
+    produce(broker, topic, 7, partition=1)
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert end == {topic: {"0": 5, "1": 7}}
+    assert offsets_read(reader, start, end) == list(range(7))
+
+
+def test_a_new_partition_without_its_first_records_is_data_loss(
+    broker: EmbeddedBroker, make: Make, admin: AdminClient, topic: str
+) -> None:
+    broker.create_topic(topic, 1)
+    produce(broker, topic, 5)
+    delete_before(admin, topic, 3)
+    reader = make(subscribePattern=f"{topic}.*", startingOffsets="earliest")
+    words = f"topic {topic}, partition 0: the offsets 0 to 2 are lost .the partition is new and its log begins at 3"
+    with pytest.raises(DataLost, match=words):
+        reader.partitions({}, {topic: {"0": 5}})
+    careless = make(subscribePattern=f"{topic}.*", startingOffsets="earliest", failOnDataLoss="false")
+    assert offsets_read(careless, {}, {topic: {"0": 5}}) == [3, 4]
+
+
+def test_a_topic_that_is_made_anew_while_it_is_read_is_data_loss(
+    broker: EmbeddedBroker, make: Make, admin: AdminClient, topic: str
+) -> None:
+    broker.create_topic(topic, 1)
+    produce(broker, topic, 5)
+    reader = make(subscribe=topic, startingOffsets="earliest")
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    admin.delete_topics([topic])[topic].result(WAIT_S)
+    with pytest.raises(DataLost, match=f"topic {topic}, partition 0: .*the topic is gone"):
+        reader.latestOffset(end, ALL)
+    broker.create_topic(topic, 1)
+    # More than before: the offsets alone would not show it.
+    produce(broker, topic, 9)
+    with pytest.raises(DataLost, match="the topic was deleted and made anew while it was read"):
+        reader.latestOffset(end, ALL)
+
+
+def test_a_topic_that_is_not_there_is_named(make: Make, topic: str) -> None:
+    with pytest.raises(TopicMissing, match=f"topic {topic} does not exist on .*: create it, or correct the option"):
+        make(subscribe=topic).initialOffset()
+    with pytest.raises(TopicMissing, match=f"topic {topic} does not exist on .*: create it, or correct the option"):
+        make(assign=f'{{"{topic}":[0]}}').initialOffset()
+
+
+def test_only_what_is_assigned_is_read(broker: EmbeddedBroker, make: Make, topic: str) -> None:
+    broker.create_topic(topic, 3)
+    reader = make(assign=f'{{"{topic}":[2,0]}}', startingOffsets="earliest")
+    assert reader.initialOffset() == {topic: {"0": 0, "2": 0}}
+    with pytest.raises(TopicMissing, match=f"partition {topic}-7 does not exist: correct the option assign"):
+        make(assign=f'{{"{topic}":[7]}}').initialOffset()
