@@ -257,11 +257,21 @@ def test_null_keys_into_a_compacted_topic_are_refused_and_the_sink_goes_on(broke
     until("the markers", lambda: counts(broker.bootstrap, topic) == once("a"))
 
 
-def test_a_topic_is_created_where_the_broker_does_so_and_missed_where_not(topic: str) -> None:
+def test_a_topic_is_created_where_the_broker_does_so_and_missed_where_not(
+    topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with embedded() as creating:
         query = Query(options_for(creating.bootstrap, topic))
         query.commit(0, query.task(0, 0, ["a"]))
         until("the markers", lambda: counts(creating.bootstrap, topic) == once("a"))
+    monkeypatch.setattr("strandline.spark.sink.cluster.TOPIC_WAIT_S", 0.1)
+    with embedded(properties={"auto.create.topics.enable": "false"}) as strict:
+        query = Query(options_for(strict.bootstrap, topic))
+        with pytest.raises(SinkRefused, match="does not exist and the broker does not create it: create it with"):
+            query.task(0, 0, ["a"])
+        strict.create_topic(topic)
+        query.commit(0, query.task(0, 0, ["a"]))
+        until("the markers", lambda: counts(strict.bootstrap, topic) == once("a"))
 
 
 def test_compressed_batches_are_read_by_everybody(broker: EmbeddedBroker, topic: str) -> None:

@@ -26,7 +26,7 @@ TRANSACTION: Final = 1
 GROUP: Final = 0
 ADDING_PRODUCE_VERSION: Final = 12
 """The first version of Produce that makes its partitions part of the transaction (KIP-890)."""
-TOPIC_WAIT_S: Final = 10.0
+TOPIC_WAIT_S: Final = 5.0
 """How long a topic that the broker creates when it is asked for may take."""
 
 _COORDINATOR_MOVED: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -159,6 +159,7 @@ class SinkCluster:
                 raise SinkRefused(f"Topic {topic!r} cannot be written to: {code.name}.")
             return True
 
+        # The client itself is patient enough for a cluster that fails over, which is too long for a misspelt name.
         patience = RawClient(ClientSettings(self.options.bootstrap, api_timeout_s=TOPIC_WAIT_S))
         try:
             patience.retried("create the topic", attempt)

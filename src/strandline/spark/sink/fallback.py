@@ -11,6 +11,7 @@ batch for.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
@@ -54,8 +55,8 @@ def write_rows(
     producer = TransactionalProducer(cluster, name, name)
     producer.initialize()
     if read_marker(cluster, name) > batch_id:
-        for _ in batches:
-            """Spark wants its rows to be taken."""
+        # Spark wants its rows to be taken, or gives the worker up.
+        deque(batches, maxlen=0)
         return 0
     writer = RowWriter(producer, options)
     fault_point("before-produce")
