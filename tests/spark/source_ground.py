@@ -110,6 +110,14 @@ def end_of(client: RawClient, topic: str, *, partition: int = 0, committed: bool
     return client.list_offsets({where: LATEST}, isolation_level=level)[where]
 
 
+def wait_until_decided(bootstrap: str, topic: str) -> None:
+    """A commit is answered before its markers are in the log: until then its records are not stable."""
+    deadline = time.monotonic() + WAIT_S
+    with client_of(bootstrap) as client:
+        while end_of(client, topic) < end_of(client, topic, committed=False):
+            assert time.monotonic() < deadline, f"a transaction on {topic} stays open"
+
+
 @contextlib.contextmanager
 def client_of(bootstrap: str, **settings: Any) -> Iterator[RawClient]:
     client = RawClient(ClientSettings(bootstrap, **settings))
@@ -149,6 +157,7 @@ def fill(bootstrap: str, topic: str, rng: random.Random, *, transactions: int) -
             if rng.random() < 0.5:
                 (producer.abort_transaction if rng.random() < 0.5 else producer.commit_transaction)(WAIT_S)
                 is_open[which] = False
+    wait_until_decided(bootstrap, topic)
 
 
 def _produce_some(producer: Producer, topic: str, rng: random.Random) -> None:

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
-from tests.spark.source_ground import WAIT_S, Seen, consumed
+from tests.spark.source_ground import WAIT_S, Seen, consumed, wait_until_decided
 
 from strandline.spark.data_source import StrandlineDataSource
 from strandline.spark.explain import explain_failure as explain
@@ -298,6 +298,7 @@ def test_what_was_aborted_is_left_out(spark: SparkSession, broker: EmbeddedBroke
         producer.produce(topic, str(number), partition=0)
         assert producer.flush(WAIT_S) == 0
         (producer.abort_transaction if number % 3 == 0 else producer.commit_transaction)(WAIT_S)
+    wait_until_decided(broker.bootstrap, topic)
     frame = batch(spark, broker, topic, minPartitions="5")
     assert sorted(int(row.value) for row in frame.collect()) == [1, 2, 4, 5]
     everything = batch(spark, broker, topic, **{"kafka.isolation.level": "read_uncommitted"})

@@ -11,7 +11,17 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
-from tests.spark.source_ground import RECORD_SCHEMA, WAIT_S, Relay, client_of, consumed, end_of, fill, read
+from tests.spark.source_ground import (
+    RECORD_SCHEMA,
+    WAIT_S,
+    Relay,
+    client_of,
+    consumed,
+    end_of,
+    fill,
+    read,
+    wait_until_decided,
+)
 
 from strandline.ids import TopicPartition
 from strandline.spark.arrow_rows import FIELDS
@@ -87,6 +97,7 @@ def test_older_brokers_are_read_in_their_versions(broker: EmbeddedBroker, topic:
         producer.produce(topic, b"%d" % number, partition=0)
         assert producer.flush(WAIT_S) == 0
         (producer.commit_transaction if number % 2 else producer.abort_transaction)(WAIT_S)
+    wait_until_decided(broker.bootstrap, topic)
 
     class Older(RawClient):
         def connection(self, address: tuple[str, int]) -> RawConnection:
