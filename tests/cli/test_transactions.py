@@ -53,6 +53,13 @@ def hang(producer: PlainSpoken, topic: str, *values: str) -> None:
     write(producer, topic, *values, version=11)
 
 
+def end(cli: CommandLine, producer: PlainSpoken, *, commits: bool) -> None:
+    """End the transaction, and wait for its markers: the answer comes before they are written."""
+    assert producer.end(commits=commits).error_code == ErrorCode.NONE
+    while not only(cli.ok("txn", "list", "--pattern", producer.transactional_id, "--json"))["state"].startswith("Comp"):
+        pass
+
+
 def only(ended: Ended) -> Any:
     (found,) = ended.objects
     return found
@@ -86,7 +93,7 @@ def test_lists_are_chosen_from(cli: CommandLine, producer: PlainSpoken, topic: s
     assert cli.ok("txn", "list", *only_it, "--duration-over", "0s").objects
     assert not cli.ok("txn", "list", *only_it, "--duration-over", "1h").objects
     assert "no transactional id is like that" in cli.ok("txn", "list", "--duration-over", "1h").stderr
-    producer.end(commits=True)
+    end(cli, producer, commits=True)
     assert not cli.ok("txn", "list", *only_it, "--duration-over", "0s").objects
 
 
@@ -110,7 +117,7 @@ def test_an_id_is_described(cli: CommandLine, producer: PlainSpoken, topic: str,
     assert said["timeout"] == "10 minutes"
     assert said["partitions"] == f"{topic}-0..1"
     assert said["ends"].startswith("times out in 9 min") or said["ends"].startswith("times out in 10 min")
-    producer.end(commits=False)
+    end(cli, producer, commits=False)
     told = only(cli.ok("txn", "describe", producer.transactional_id, "--json"))
     assert (told["partitions"], told["ends"]) == ([], None)
 
@@ -126,7 +133,7 @@ def test_an_id_that_nobody_knows_is_told_with_what_was_meant(cli: CommandLine, p
 
 def test_where_nothing_is_held_back_that_is_said(cli: CommandLine, producer: PlainSpoken, topic: str) -> None:
     write(producer, topic, "a")
-    producer.end(commits=True)
+    end(cli, producer, commits=True)
     assert cli.ok("txn", "why", topic).lines == [
         f"no partition of {topic} holds anything back: readers of committed records see all that is there"
     ]
@@ -136,7 +143,7 @@ def test_where_nothing_is_held_back_that_is_said(cli: CommandLine, producer: Pla
 
 def test_who_holds_readers_back_is_named(cli: CommandLine, producer: PlainSpoken, topic: str) -> None:
     write(producer, topic, "a")
-    producer.end(commits=True)
+    end(cli, producer, commits=True)
     write(producer, topic, "b", "c")
     write(producer, topic, "d", partition=1)
     ended = cli.ok("txn", "why", f"{topic}-0")
