@@ -363,7 +363,7 @@ def test_a_log_that_ends_before_the_checkpoint_stops_a_stream(
     [
         ({"subscribe": "nowhere"}, "topic nowhere does not exist on"),
         ({"subscrib": "x"}, "subscrib is no option of the source: did you mean subscribe?"),
-        ({"startingOffsets": '{"TOPIC":{"0":50}}'}, "the offsets 50 to 50 are lost (the log ends at 10)"),
+        ({"startingOffsets": '{"TOPIC":{"0":50}}'}, "everything from offset 50 on is lost (the log ends at 10)"),
         ({"valueSchema": "key STRING"}, "the column key is there twice"),
     ],
 )

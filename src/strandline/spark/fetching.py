@@ -270,8 +270,10 @@ ADVICE: Final = (
 )
 
 
-def lost_words(topic: str, partition: int, start: int, end: int, reason: str) -> str:
-    return f"topic {topic}, partition {partition}: the offsets {start} to {end - 1} are lost ({reason})"
+def lost_words(topic: str, partition: int, start: int, end: int | None, reason: str) -> str:
+    """`end` is None where nobody knows how much there was."""
+    lost = f"everything from offset {start} on is" if end is None else f"the offsets {start} to {end - 1} are"
+    return f"topic {topic}, partition {partition}: {lost} lost ({reason})"
 
 
 def walked(records: bytes, position: int) -> tuple[int, float]:

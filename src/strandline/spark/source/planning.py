@@ -128,7 +128,8 @@ class Planner:
                 self.lose(partition, first, earliest[partition], f"the log begins at {earliest[partition]}")
             if max(first, behind) > whole[partition]:
                 reason = f"the log ends at {whole[partition]}"
-                self.lose(partition, max(first, whole[partition]), max(first + 1, behind), reason)
+                lost = max(first, whole[partition])
+                self.lose(partition, lost, behind if behind > lost else None, reason)
         clipped = {each: max(offset, earliest[each]) for each, offset in start.items()}
         return clipped, {each: min(offset, whole[each]) for each, offset in end.items()}
 
@@ -155,7 +156,7 @@ class Planner:
 
     # Loss
 
-    def lose(self, partition: TopicPartition, start: int, end: int, reason: str) -> None:
+    def lose(self, partition: TopicPartition, start: int, end: int | None, reason: str) -> None:
         """Offsets `start` to `end` cannot be had: DataLost, or a line in the log if the user does not mind."""
         words = lost_words(*partition, start, end, reason)
         if self.options.fails_on_data_loss:

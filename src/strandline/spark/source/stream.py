@@ -158,15 +158,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             known = self._topic_ids.setdefault(topic, topic_id)
             if known != topic_id and has_id(known):
                 self._topic_ids[topic] = topic_id
-                self._planning().lose(
-                    TopicPartition(topic, partition), 0, 1, "the topic was deleted and made anew while it was read"
-                )
+                reason = "the topic was deleted and made anew while it was read"
+                self._planning().lose(TopicPartition(topic, partition), 0, None, reason)
         return partitions
 
     def _check_none_gone(self, begin: Positions, partitions: dict[TopicPartition, UUID]) -> None:
         for partition, offset in begin.items():
             if partition not in partitions:
-                self._planning().lose(partition, offset, offset + 1, "the topic is gone, or is no longer subscribed to")
+                self._planning().lose(partition, offset, None, "the topic is gone, or is no longer subscribed to")
 
     # Limits
 
