@@ -46,14 +46,18 @@ def correlation_id_of(answer: Buffer) -> int:
     return int(_SIZE.unpack_from(answer)[0])
 
 
+def answer_body_at(answer: Buffer, request: Message, version: int) -> int:
+    """Where the body begins in a frame without its size, which answers `request` in `version`."""
+    if request.API_KEY == API_VERSIONS or version < request.FLEXIBLE_FROM:
+        return _SIZE.size
+    return decode(ResponseHeader, 1, answer)[1]
+
+
 def read_answer(answer: Buffer, request: Message, version: int, response_class: type[ResponseT]) -> ResponseT:
     """The message in a frame without its size, which answers `request` in `version`."""
-    body_at = _SIZE.size
-    if request.API_KEY == API_VERSIONS:
+    body_at = answer_body_at(answer, request, version)
+    if request.API_KEY == API_VERSIONS and len(answer) >= body_at + _CODE.size:
         # A version that the broker does not know is answered in version 0, with the code that says so.
-        if len(answer) >= body_at + _CODE.size:
-            (code,) = _CODE.unpack_from(answer, body_at)
-            version = 0 if code == ErrorCode.UNSUPPORTED_VERSION else version
-    elif version >= request.FLEXIBLE_FROM:
-        _, body_at = decode(ResponseHeader, 1, answer)
+        (code,) = _CODE.unpack_from(answer, body_at)
+        version = 0 if code == ErrorCode.UNSUPPORTED_VERSION else version
     return decode_exact(response_class, version, answer, body_at)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from strandline.codec.columns import decode_batch, locate_headers, scan_batches
+from strandline.codec.columns import decode_batch, decoder_name, locate_headers, scan_batches
 from strandline.codec.columns.decode import payload_of
 from strandline.codec.compression import Buffer
 from strandline.codec.record_batch import (
@@ -38,6 +38,7 @@ PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024
 BATCHES_MAX: Final = 16_384
 """Record batches of one Arrow batch."""
 
+_IS_COMPILED: Final = decoder_name() != "python"
 _TIMESTAMP_MS_MAX: Final = (2**63 - 1) // 1000
 _BATCH_FIELDS: Final = 6
 _BASE_OFFSET, _LAST_OFFSET, _LEADER_EPOCH, _ATTRIBUTES, _PRODUCER_ID, _ROWS = range(_BATCH_FIELDS)
@@ -133,20 +134,23 @@ class ArrowDecoder:
         self._make_room(ROWS_MAX)
 
     def decode(
-        self, records: bytes, aborted: Sequence[tuple[int, int]] = (), *, start: int, end: int
+        self, records: bytes | memoryview, aborted: Sequence[tuple[int, int]] = (), *, start: int, end: int
     ) -> Iterator[pa.RecordBatch]:
         """The rows of whole batches from offset `start` up to `end`: a batch may begin before what was asked for.
+
+        `records` must stay as they are until all is read; what is handed out has bytes of its own.
 
         `aborted` are the producer ids and first offsets that a reader of what is committed was told. Raises
         CorruptBatch, before anything of the damaged batch is handed out.
         """
         transactions = AbortedTransactions(aborted)
-        for rows in self._scan(records):
+        # Plain Python indexes bytes faster than a view.
+        for rows in self._scan(records if _IS_COMPILED else bytes(records)):
             kept = self._wanted(rows, transactions, start, end)
             if kept is not None:
                 yield self._arrow(rows, kept)
 
-    def _scan(self, records: bytes) -> Iterator[Rows]:
+    def _scan(self, records: bytes | memoryview) -> Iterator[Rows]:
         view = memoryview(records)
         position = 0
         while _batch_end(view, position) is not None:
@@ -156,7 +160,7 @@ class ArrowDecoder:
             else:
                 position = yield from self._scan_plain(records, position, check_crc=True)
 
-    def _scan_plain(self, source: bytes, position: int, *, check_crc: bool) -> Generator[Rows, None, int]:
+    def _scan_plain(self, source: bytes | memoryview, position: int, *, check_crc: bool) -> Generator[Rows, None, int]:
         """The rows of batches up to the first that is compressed or cut short; returns where that begins."""
         view = memoryview(source)
         while True:
@@ -180,7 +184,7 @@ class ArrowDecoder:
         self._narrow: Any = np.empty(6 * rows, np.int32)
         self._every_second = _numbers(np.arange(0, 2 * rows, 2), pa.int32())
 
-    def _rows(self, source: bytes) -> Rows:
+    def _rows(self, source: bytes | memoryview) -> Rows:
         batches, rows = self._filled.tolist()
         room = len(self._wide) // 2
         return Rows(

@@ -19,8 +19,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from strandline.codec.fetched_records import FetchedRecords
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from strandline.codec.messages.fetch_response import FetchResponse, PartitionData
 from strandline.errors import (
     CorruptBatch,
     Disconnected,
@@ -99,9 +99,8 @@ def read_range(
     decoder = ArrowDecoder(schema, offsets.topic, offsets.partition)
     try:
         for start, answer in PartitionFetcher(client, offsets, settings).answers():
-            # Told to readers of what is committed only.
-            aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
-            yield from decoder.decode(answer.records or b"", aborted, start=start, end=offsets.end)
+            # The list of aborted transactions is told to readers of what is committed only.
+            yield from decoder.decode(answer.records, answer.aborted, start=start, end=offsets.end)
     except PeerError as error:
         raise ClusterFailed(
             f"{offsets.topic_partition} cannot be read in the range {offsets.start} to {offsets.end}: {error}; "
@@ -123,16 +122,16 @@ class PartitionFetcher:
         self._asked: tuple[tuple[str, int], RawConnection] | None = None
         self._progress_at = time.monotonic()
 
-    def answers(self) -> Iterator[tuple[int, PartitionData]]:
+    def answers(self) -> Iterator[tuple[int, FetchedRecords]]:
         """The offset that was asked for and an answer with whole batches, until the range is read.
 
-        Each is given out while the next one is under way.
+        Each is given out while the next one is under way, and holds until that one is asked for.
         """
         pause_s = _PAUSE_S
         try:
             while self.position < self._range.end:
                 heard, answer = self._next()
-                if answer is not None and answer.records:
+                if answer is not None and len(answer.records):
                     position = self.position
                     next_position, self.bytes_per_offset = walked(answer.records, position)
                     if next_position > position:
@@ -157,17 +156,17 @@ class PartitionFetcher:
             # What is still under way would be taken for the answer to somebody else's request.
             self._hang_up()
 
-    def _is_behind(self, answer: PartitionData) -> bool:
+    def _is_behind(self, answer: FetchedRecords) -> bool:
         stable = answer.last_stable_offset if self._settings.isolation_level == READ_COMMITTED else -1
         return (stable if stable >= 0 else answer.high_watermark) >= self._range.end
 
-    def _next(self) -> tuple[str, PartitionData | None]:
+    def _next(self) -> tuple[str, FetchedRecords | None]:
         """The next answer without an error, or what was heard instead."""
         try:
             if self._asked is None:
                 self._ask()
             assert self._asked is not None
-            response = self._asked[1].receive_message(FetchResponse, wait_s=self._settings.wait_ms_max / 1000)
+            answer = self._asked[1].receive_fetched(wait_s=self._settings.wait_ms_max / 1000)
             self._asked = None
         except (Disconnected, TimedOut) as error:
             self._hang_up()
@@ -178,17 +177,16 @@ class PartitionFetcher:
         except TopicMissing:
             self._lose(self.position, self._range.end, "the topic is gone")
             return "the topic is gone", None
-        return self._judged(response)
+        return self._judged(answer)
 
-    def _judged(self, response: FetchResponse) -> tuple[str, PartitionData | None]:
-        told = response.responses[0].partitions[0] if response.responses and response.responses[0].partitions else None
-        code = named(response.error_code or (told.error_code if told is not None else 0))
-        if code == ErrorCode.NONE and told is not None:
-            if not told.records and response.throttle_time_ms:
+    def _judged(self, answer: FetchedRecords) -> tuple[str, FetchedRecords | None]:
+        code = named(answer.error_code)
+        if code == ErrorCode.NONE and answer.is_told:
+            if not len(answer.records) and answer.throttle_time_ms:
                 # A broker that holds us back answers with nothing, which says nothing of the log.
-                time.sleep(response.throttle_time_ms / 1000)
+                time.sleep(answer.throttle_time_ms / 1000)
                 return "the broker holds us back by a quota", None
-            return "no records", told
+            return "no records", answer
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._on_out_of_range()
         elif code in PASSING or code == ErrorCode.NONE:
@@ -276,7 +274,7 @@ def lost_words(topic: str, partition: int, start: int, end: int | None, reason: 
     return f"topic {topic}, partition {partition}: {lost} lost ({reason})"
 
 
-def walked(records: bytes, position: int) -> tuple[int, float]:
+def walked(records: memoryview, position: int) -> tuple[int, float]:
     """The offset behind the last whole batch, `position` if there is none; and the bytes that an offset takes."""
     at = 0
     size = len(records)

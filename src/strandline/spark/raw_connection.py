@@ -15,10 +15,11 @@ import time
 from typing import Final, TypeVar
 
 from strandline._version import __version__
+from strandline.codec.fetched_records import FetchedRecords, read_fetched_records
 from strandline.codec.message import Message
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse
-from strandline.codec.request_frame import correlation_id_of, read_answer, request_frame
+from strandline.codec.request_frame import answer_body_at, correlation_id_of, read_answer, request_frame
 from strandline.errors import Disconnected, ErrorCode, MalformedMessage, TimedOut, UnsupportedVersion
 
 ANSWER_BYTES_MAX: Final = 512 * 1024 * 1024
@@ -91,16 +92,34 @@ class RawConnection:
 
     def receive_message(self, response_class: type[ResponseT], *, wait_s: float = 0.0) -> ResponseT:
         """The answer to what was sent; `wait_s` more than the usual time for a broker that was told to wait."""
+        answer, request, version = self._answer(self.timeout_s + wait_s)
+        try:
+            return read_answer(answer, request, version, response_class)
+        except MalformedMessage as error:
+            raise self._is_none(error) from error
+
+    def receive_fetched(self, *, wait_s: float) -> FetchedRecords:
+        """The answer to a Fetch of one partition; its records are a view that holds until the next call."""
+        answer, request, version = self._answer(self.timeout_s + wait_s)
+        try:
+            return read_fetched_records(answer, answer_body_at(answer, request, version), version)
+        except MalformedMessage as error:
+            raise self._is_none(error) from error
+
+    def _answer(self, timeout_s: float) -> tuple[memoryview, Message, int]:
         assert self._waiting is not None, "nothing was asked"
         request, version = self._waiting
-        answer = self._receive(self.timeout_s + wait_s)
+        answer = self._receive(timeout_s)
         self._waiting = None
         try:
             if correlation_id_of(answer) != self._correlation_id:
                 raise MalformedMessage("the answer to another request")
-            return read_answer(answer, request, version, response_class)
         except MalformedMessage as error:
-            raise Disconnected(f"{self.address} sent an answer that is none: {error}") from error
+            raise self._is_none(error) from error
+        return answer, request, version
+
+    def _is_none(self, error: MalformedMessage) -> Disconnected:
+        return Disconnected(f"{self.address} sent an answer that is none: {error}")
 
     def _receive(self, timeout_s: float) -> memoryview:
         deadline = time.monotonic() + timeout_s

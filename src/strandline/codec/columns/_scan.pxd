@@ -54,7 +54,7 @@ cpdef Py_ssize_t read_plain_batches(
     max_timestamp=int64, producer_id=int64,
 )
 cpdef Py_ssize_t scan_batches(
-    bytes source, Py_ssize_t position, int64[::1] batches, int64[::1] wide, int[::1] narrow, int64[::1] filled,
+    object source, Py_ssize_t position, int64[::1] batches, int64[::1] wide, int[::1] narrow, int64[::1] filled,
     bint check_crc,
 ) except -1
 

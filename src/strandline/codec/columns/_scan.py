@@ -277,7 +277,7 @@ def read_plain_batches(source: bytes, position: int, records: list[Record], chec
 
 
 def scan_batches(
-    source: bytes,
+    source: bytes | memoryview,
     position: int,
     batches: MutableSequence[int],
     wide: MutableSequence[int],
