@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator
 
@@ -9,6 +10,13 @@ import pyarrow as pa
 import pytest
 from tests.spark.sink_ground import consume, counts, fresh_sink, options_for, rows, sinks, transactions, until
 
+from strandline.codec.message import Message
+from strandline.codec.messages.commit_batch_response import CommitBatchResponse
+from strandline.codec.messages.end_txn_response import EndTxnResponse
+from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
+from strandline.codec.messages.produce_response import ProduceResponse
+from strandline.errors import Disconnected
+from strandline.spark.raw_connection import RawConnection
 from strandline.spark.sink import driver
 from strandline.spark.sink.commit_message import TaskWritten
 from strandline.spark.sink.failures import SinkFailed, SinkRefused, TransactionLost
@@ -303,6 +311,38 @@ def test_a_broker_that_dies_under_a_task_and_a_driver_costs_nothing(topic: str, 
         query.commit(0, message)
         query.commit(1, query.task(1, 0, ["last"]))
         until("the markers", lambda: counts(broker.bootstrap, topic) == once(*big, "last"))
+
+
+def test_any_answer_may_be_lost(
+    query: Query, broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A third of all answers to requests that change something is read from the socket and thrown away."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    source = random.Random(seed)
+    received = RawConnection.receive_message
+    changing = (ProduceResponse, CommitBatchResponse, EndTxnResponse, InitProducerIdResponse)
+
+    def losing(connection: RawConnection, response_class: type[Message], *, wait_s: float = 0.0) -> Message:
+        answer = received(connection, response_class, wait_s=wait_s)
+        if response_class in changing and source.random() < 0.33:
+            connection.close()
+            raise Disconnected("this answer was lost")
+        return answer
+
+    monkeypatch.setattr(RawConnection, "receive_message", losing)
+    expected = []
+    for batch in range(8):
+        messages = []
+        for part in range(2):
+            values = [f"{batch}-{part}-{number}" for number in range(30)]
+            batches = [rows(values[at : at + 10]) for at in range(0, 30, 10)]
+            messages.append(write_task(query.pool, query.options, Task(query.sink_id, batch, part), batches))
+            expected += values
+        query.commit(batch, *messages)
+    monkeypatch.undo()
+    until("the markers", lambda: counts(broker.bootstrap, topic) == once(*expected))
+    assert len(transactions(broker.bootstrap, query.sink_id)) == 2
 
 
 def test_a_sink_that_is_deleted_leaves_nothing(query: Query, broker: EmbeddedBroker, topic: str) -> None:
