@@ -27,7 +27,10 @@ def look(_):
 
 print(sorted(set(spark.sparkContext.parallelize(range(8), 8).mapPartitions(look).collect())))
 strandline.spark.ship(spark)
-print(spark.read.format("strandline").option("nothing", "at all").load)
+try:
+    spark.read.format("strandline").option("subscribe", "orders").load()
+except Exception as error:
+    print(strandline.spark.explain_failure(error))
 """
 
 
@@ -59,3 +62,5 @@ def test_executors_without_strandline_run_our_code_and_the_compiled_decoder(tmp_
         assert ended.returncode == 0, ended.stderr
     assert str(python) in ended.stdout
     assert Path(_scan.__file__).name in ended.stdout
+    # The format is found by the driver's Python of that kind, too: what it misses is an option.
+    assert "kafka.bootstrap.servers" in ended.stdout

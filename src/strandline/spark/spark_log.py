@@ -73,8 +73,9 @@ class SparkLog:
 
     @property
     def java_options(self) -> str:
-        # Why a Java process cannot start would go to the user's standard output.
-        return f"-XX:+DisplayVMOutputToStderr -Dlog4j2.configurationFile=file:{self._layout}"
+        # Why a Java process cannot start would go to the user's standard output, and why it crashed to where they are.
+        crash = self.directory / "crash-%p.log"
+        return f"-XX:+DisplayVMOutputToStderr -XX:ErrorFile={crash} -Dlog4j2.configurationFile=file:{self._layout}"
 
     def told(self) -> str:
         """Where to read more, for the end of a sentence. What was told to somebody stays after this process."""

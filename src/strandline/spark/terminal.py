@@ -29,12 +29,9 @@ if TYPE_CHECKING:
         QueryStartedEvent,
         QueryTerminatedEvent,
     )
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 
 LOOK_EVERY_S: Final = 1.0
-
-REPORTED_S_MAX: Final = 5.0
-"""How long the last report of a query that has ended is waited for: Spark sends it from another thread."""
 
 
 def follow(*queries: StreamingQuery, lines: bool = False, verbose: bool = False) -> None:
@@ -47,15 +44,12 @@ def follow(*queries: StreamingQuery, lines: bool = False, verbose: bool = False)
     listener = QueryListener(queries, display)
     streams = SparkSession.active().streams
     try:
-        with listener.held():
-            # What was reported before anybody listened is read while what is reported from now on waits.
-            streams.addListener(listener)
-            listener.catch_up(queries)
+        listener.listen(streams, queries)
         _wait(queries, listener)
     except KeyboardInterrupt:
         for query in queries:
             query.stop()
-        listener.ended.wait(REPORTED_S_MAX)
+        listener.catch_up(queries)
     finally:
         streams.removeListener(listener)
         display.close(listener.views)
@@ -70,8 +64,8 @@ def _wait(queries: Sequence[StreamingQuery], listener: QueryListener) -> None:
             doing = [query.status["message"] if query.isActive else "" for query in queries]
         listener.say(doing)
         if not any(doing):
-            listener.ended.wait(REPORTED_S_MAX)
-            return
+            # Spark's last report comes from another thread, and on a busy machine seconds later.
+            listener.catch_up(queries)
 
 
 class QueryListener(StreamingQueryListener):
@@ -90,13 +84,20 @@ class QueryListener(StreamingQueryListener):
     def views(self) -> list[QueryView]:
         return list(self._by_run.values())
 
-    def held(self) -> threading.Lock:
-        """Held: reports wait."""
-        return self._lock
+    def listen(self, streams: StreamingQueryManager, queries: Sequence[StreamingQuery]) -> None:
+        # Reports wait until those from before anybody listened are taken: a batch counts once, and in its order.
+        with self._lock:
+            streams.addListener(self)
+            self._catch_up(queries)
 
     def catch_up(self, queries: Sequence[StreamingQuery]) -> None:
+        """Take what Spark keeps of its last reports, instead of waiting for those that are under way."""
+        with self._lock:
+            self._catch_up(queries)
+
+    def _catch_up(self, queries: Sequence[StreamingQuery]) -> None:
         for query, view in zip(queries, self.views, strict=True):
-            # Asked first: a query that ends after this is reported.
+            # Asked first: a query that has ended has no report to come that is not kept.
             was_active = query.isActive
             for progress in query.recentProgress:
                 view.take(progress)
@@ -129,7 +130,8 @@ class QueryListener(StreamingQueryListener):
                 self._end(view, failed=event.exception is not None)
 
     def _end(self, view: QueryView, *, failed: bool) -> None:
-        view.ended_s, view.failed = time.monotonic(), failed
+        if view.ended_s is None:
+            view.ended_s, view.failed = time.monotonic(), failed
         self._display.show(self.views, None)
         if all(each.ended_s is not None for each in self.views):
             self.ended.set()
