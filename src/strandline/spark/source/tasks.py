@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -17,6 +18,9 @@ from strandline.spark.arrow_rows import FIELDS
 from strandline.spark.fetching import FetchSettings, OffsetRange, read_range
 from strandline.spark.raw_client import ClientSettings, RawClient
 from strandline.spark.source.options import CORRUPT_COLUMN, SourceOptions
+
+CLIENTS_MAX: Final = 8
+"""Clients that one worker keeps; of more the oldest goes, and is made again if it is needed."""
 
 _clients: dict[tuple[int, ClientSettings], RawClient] = {}
 
@@ -85,5 +89,7 @@ def worker_client(settings: ClientSettings) -> RawClient:
     key = (os.getpid(), settings)
     client = _clients.get(key)
     if client is None:
+        if len(_clients) >= CLIENTS_MAX:
+            _clients.pop(next(iter(_clients))).close()
         client = _clients[key] = RawClient(settings)
     return client
