@@ -82,6 +82,8 @@ def test_the_driver_has_nothing_to_decide_and_says_so_once(
     driver.commit(first.pool.cluster(first.options), [message, later], 0)
     driver.commit(first.pool.cluster(first.options), [first.task(1, 0, ["b"])], 1)
     assert capfd.readouterr().err.count(driver.WEAKER) == 1
+    # A batch without any rows has nobody who decided.
+    driver.commit(first.pool.cluster(first.options), [TaskWritten(first.sink_id, 0, None)], 2)
 
 
 @pytest.mark.slow

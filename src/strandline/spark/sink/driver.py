@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest, SinkTransaction
@@ -40,6 +41,8 @@ WEAKER: Final = (
 CLOCK_MS_MAX: Final = 1000
 """How far the clock of a driver that planned a batch may have been ahead of the one that asks now."""
 
+ABORT_TIMEOUT_MS: Final = 10_000
+
 _ABORT_VERSION_MAX: Final = 5
 _clusters: dict[SinkOptions, SinkCluster] = {}
 
@@ -53,16 +56,19 @@ def cluster_of(options: SinkOptions) -> SinkCluster:
     return _clusters[options]
 
 
+def cluster_for_abort(options: SinkOptions) -> SinkCluster:
+    """For what may as well be left undone: the user waits for the failure that led here."""
+    return cluster_of(replace(options, delivery_timeout_ms=ABORT_TIMEOUT_MS))
+
+
 def commit(cluster: SinkCluster, messages: Sequence[TaskWritten], batch_id: int) -> None:
     """Return when the batch is committed, now or before; SinkFailed says why it is not."""
-    if any(message.is_decided for message in messages):
-        if any(message.is_first for message in messages):
-            print(WEAKER, file=sys.stderr, flush=True)
-        return
-    if not messages:
+    if any(message.is_decided and message.is_first for message in messages):
+        print(WEAKER, file=sys.stderr, flush=True)
+    transactions = [message.transaction for message in messages if message.transaction is not None]
+    if not messages or not (transactions or cluster.commits_batches):
         return
     sink_id = messages[0].sink_id
-    transactions = [message.transaction for message in messages if message.transaction is not None]
     request = CommitBatchRequest(
         sink_id=sink_id,
         batch_id=batch_id,
@@ -107,7 +113,7 @@ def abort(cluster: SinkCluster, messages: Sequence[TaskWritten]) -> None:
 
 
 def delete(cluster: SinkCluster, sink_id: str) -> None:
-    """A sink that wrote its only batch is not remembered. Its rows are written, whatever comes of this."""
+    """A sink that wrote its only batch is not remembered. What became of its rows stays so, whatever comes of this."""
     if not cluster.commits_batches:
         return
     try:
@@ -123,7 +129,7 @@ def delete(cluster: SinkCluster, sink_id: str) -> None:
         heard = str(error)
     if heard is not None:
         print(
-            f"strandline: the rows are written, but the state of sink {sink_id} is still there ({heard}): "
+            f"strandline: sink {sink_id} is done, but its state is still there ({heard}): "
             f"remove it with `strandline txn sink delete {sink_id}`.",
             file=sys.stderr,
             flush=True,

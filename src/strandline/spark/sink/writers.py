@@ -60,7 +60,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         from strandline.spark.sink import driver
 
-        driver.abort(driver.cluster_of(self._options), told(messages))
+        driver.abort(driver.cluster_for_abort(self._options), told(messages))
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -95,6 +95,6 @@ class BatchWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         from strandline.spark.sink import driver
 
-        cluster = driver.cluster_of(self._options)
+        cluster = driver.cluster_for_abort(self._options)
         driver.abort(cluster, told(messages))
         driver.delete(cluster, self._sink_id)
