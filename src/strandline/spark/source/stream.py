@@ -143,7 +143,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planner = self._planning()
         started = planner.earliest(partitions) if self._found_nothing else planner.starting(partitions)
         target = self._target or {}
-        return {each: min(offset, target.get(each, offset)) for each, offset in started.items()}
+        self._latest = {each: min(offset, target.get(each, offset)) for each, offset in started.items()}
+        return self._latest
 
     # Partitions come and go
 
