@@ -33,7 +33,7 @@ class DriverProcess:
         self, log: Path, *, master: str, settings: Mapping[str, str], environ: Mapping[str, str], module: str = "driver"
     ) -> None:
         options = json.dumps({"master": master, "settings": dict(settings)})
-        paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+        paths = [str(ROOT), str(ROOT / "src"), environ.get("PYTHONPATH", ""), os.environ.get("PYTHONPATH", "")]
         self._log = log
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(

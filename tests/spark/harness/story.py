@@ -78,6 +78,7 @@ class Story:
     fed: int = 0
     drivers_started: int = 0
     queries_failed: int = 0
+    last_error: str | None = None
     done: list[str] = field(default_factory=list)
     """The steps that happened, in words."""
 
@@ -151,6 +152,7 @@ class Story:
         if driver.ended:
             if driver.error:
                 self.queries_failed += 1
+                self.last_error = driver.error
             self.sink_id = self.start_on(driver)
         return driver
 
@@ -165,7 +167,7 @@ class Story:
             driver = self.ensure_query()
             starts += 1
             if starts > STARTS_MAX:
-                raise DriverFailed(f"the query fails again and again: {driver.error}\n{driver.last_words()}")
+                raise DriverFailed(f"the query fails again and again: {self.last_error}\n{driver.last_words()}")
             wait_until(
                 f"batch {goal} (the last is {self.last_batch()}; driver: {driver.last_words()})",
                 lambda driver=driver: self.last_batch() >= goal or driver.ended or not driver.is_alive,
