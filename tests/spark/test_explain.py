@@ -211,6 +211,7 @@ def test_the_words_behind_a_querys_epitaph() -> None:
         "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: It is odd. SQLSTATE: XXKST\n=== Streaming"
     )
     assert of_spark(text) == "It is odd."
+    assert of_spark(text.replace("It is", "[ODD_THING.WITH_HINT] It is")) == "It is odd."
 
 
 def test_a_sentence_stays_a_sentence() -> None:

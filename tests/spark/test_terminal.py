@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
+import os
+import pty
+import subprocess
+import sys
+import termios
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,7 +125,7 @@ def test_following_a_query_to_its_end(spark: SparkSession, tmp_path: Path, capsy
 
 
 def test_following_a_query_that_fails(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SparkFailed, match="Division by zero"):
+    with pytest.raises(SparkFailed, match=r"^Division by zero"):
         follow(rates(spark, tmp_path, "1 / (value - 7)").start(), lines=True)
     shown = capsys.readouterr().err.splitlines()
     assert shown[-1].startswith("rates: failed after 1 batch, 5 rows"), shown
@@ -140,3 +146,50 @@ def test_control_c_stops_the_query(
     follow(query, lines=True)
     assert not query.isActive
     assert "rates: ended after " in capsys.readouterr().err
+
+
+PROGRAM = """
+import sys, strandline.spark
+spark = strandline.spark.session(master="local[1]")
+frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+writer = frame.writeStream.format("noop").queryName("rates").option("checkpointLocation", sys.argv[1])
+strandline.spark.follow(writer.trigger(processingTime="1 second").start())
+print("went on", spark.range(3).count())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_control_c_on_a_real_terminal(tmp_path: Path) -> None:
+    """The key interrupts every process of the terminal: Spark's must live on, or nothing could be stopped in peace."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        start_new_session=True,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "100", "TMPDIR": str(tmp_path)},
+        # Its session's own terminal, without which the key would interrupt nobody.
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(follower)
+    shown = ""
+    # Linux answers EIO, not an empty read, when the last process has closed its end of a terminal.
+    while piece := _read_or_end(leader):
+        interrupted = "rows/s" in shown
+        shown += piece
+        if "rows/s" in shown and not interrupted:
+            os.write(leader, b"\x03")
+    os.close(leader)
+    assert process.wait(60) == 0, shown
+    assert "rates: ended after " in shown
+    assert "went on 3" in shown
+    assert "Traceback" not in shown
+
+
+def _read_or_end(descriptor: int) -> str:
+    try:
+        return os.read(descriptor, 65536).decode()
+    except OSError:
+        return ""

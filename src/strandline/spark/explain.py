@@ -32,7 +32,8 @@ _OURS: Final = re.compile(rf"^strandline(?:\.\w+)+: (.+?){_AFTER_MESSAGE}", re.M
 _RAISED: Final = re.compile(rf"^(?:\w+\.)*(\w+)(?:: (.+?))?{_AFTER_MESSAGE}", re.MULTILINE | re.DOTALL)
 _FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
-_CONDITION: Final = re.compile(r"\[[A-Z][A-Z0-9_.]{4,}\] (.+?)(?:;? SQLSTATE: |\n\n|\n\tat |\n== |\Z)", re.DOTALL)
+_CONDITION: Final = re.compile(r"\[[A-Z][A-Z0-9_.]{4,}\] ")
+_AFTER_CONDITION: Final = re.compile(r";? SQLSTATE: |\n\n|\n\tat |\n== ")
 _QUERY_ENDED: Final = re.compile(r"^Query \[id = [^]]*\] terminated with exception: ")
 _STAGE: Final = re.compile(r"most recent failure: (?:Lost task [^)]*\)[^)]*\): )?(.+)")
 _JAVA: Final = re.compile(r"^(?:Caused by|): (?:[\w$]+\.)+([\w$]+)(?:: (.+))?$", re.MULTILINE)
@@ -163,8 +164,8 @@ def _of_python(text: str) -> str:
 
 def _of_spark(text: str) -> str:
     """Spark's own message, of the innermost of its error conditions."""
-    conditions = _CONDITION.findall(text)
-    return _one_line(_QUERY_ENDED.sub("", conditions[-1])) if conditions else ""
+    _, *messages = _CONDITION.split(text)
+    return _one_line(_AFTER_CONDITION.split(_QUERY_ENDED.sub("", messages[-1]))[0]) if messages else ""
 
 
 def _of_java(text: str) -> str:
