@@ -87,6 +87,7 @@ class Outcome:
             "longest_stall_s": round(max((each.longest_stall_s for each in self.rounds), default=0.0), 1),
             "stalls": [stall for each in self.rounds for stall in each.stalls],
             "worker_complaints": [words for each in self.rounds for words in each.worker_complaints],
+            "hanging_clients": [words for each in self.rounds for words in each.hanging_clients],
             "anomalies": dict(sum((each.report.counts for each in self.rounds), Counter())),
             "producers_given_up": [error for each in self.rounds for error in each.fatal_errors],
             "groups_behind": [group for each in self.rounds for group in each.groups_behind],
@@ -157,6 +158,7 @@ def show(outcome: Outcome, result: dict[str, Any], console: Console) -> None:
         *result["groups_behind"],
         *result["stalls"],
         *result["worker_complaints"],
+        *result["hanging_clients"],
     )
     for each in (*outcome.missing, *result["remarks"], *wrong):
         console.print(f"- {each}", style="yellow", markup=False)

@@ -20,6 +20,7 @@ from tests.chaos.clients import clients_of
 from tests.chaos.groups import PROTOCOLS, PositionWatcher, groups_over
 from tests.chaos.nemesis import Inflicted, Nemesis
 from tests.chaos.transactions import (
+    LEAVE_S_MAX,
     OUTPUT_PARTITIONS,
     STALL_S_MAX,
     StableOffsetWatcher,
@@ -30,6 +31,7 @@ from tests.chaos.transactions import (
 
 from strandline.ids import TopicPartition
 from strandline.testing.checker import Report, check
+from strandline.testing.client_threads import ClientHangs, ClientThread
 from strandline.testing.final_read import read_to_the_end
 from strandline.testing.history import Op, Send
 from strandline.testing.recorder import Recorder
@@ -40,6 +42,9 @@ FIRST_ACKS = 100
 FIRST_ACKS_TIMEOUT_S = 60.0
 GROUPS_TIMEOUT_S = 120.0
 """How long the groups may take to the end, once all is healed and nobody writes any more."""
+
+CLIENT_END_S_MAX = LEAVE_S_MAX + 60.0
+"""How long a client may take to stop; a worker in transactions takes longest."""
 
 SETTLE_TIMEOUT_S = STALL_S_MAX + 30.0
 """How long a transaction may be open after the last worker has left, on a machine that is busy."""
@@ -73,6 +78,8 @@ class Round:
     workers: Counter[str] = field(default_factory=Counter)
     """How the lives of those who work in transactions ended."""
     worker_complaints: list[str] = field(default_factory=list)
+    hanging_clients: list[str] = field(default_factory=list)
+    """Whose library does not return from a call: librdkafka 2.16 may, when brokers have left the metadata."""
     longest_stall_s: float = 0.0
     """How long readers of what is committed were held up at one offset, faults not counted."""
     stalls: list[str] = field(default_factory=list)
@@ -86,7 +93,8 @@ class Round:
     @property
     def wrong(self) -> list[str]:
         """What is wrong beside what the checker found."""
-        return [*self.fatal_errors, *self.groups_behind, *self.worker_complaints, *self.stalls]
+        clients = [*self.fatal_errors, *self.hanging_clients, *self.worker_complaints]
+        return [*clients, *self.groups_behind, *self.stalls]
 
     @property
     def is_clean(self) -> bool:
@@ -121,10 +129,11 @@ def play(
     clients = [*producers, *consumers, *members, *watchers, *work.seats, *work.onlookers]
     first_fault = len(nemesis.done)
     began = time.monotonic()
+    hanging_clients: list[str] = []
     with contextlib.ExitStack() as stack:
         for client in clients:
             client.start()
-            stack.callback(client.stop)
+            stack.callback(_stop, client, hanging_clients)
         # A fault before the first acknowledgement would measure how long clients take to start.
         recorder.wait_acknowledged(FIRST_ACKS, timeout_s=FIRST_ACKS_TIMEOUT_S)
         nemesis.run(topic, until=began + seconds, stopping=stopping)
@@ -150,6 +159,7 @@ def play(
     played.longest_stall_s, played.stalls = _stalls(work.stable, faults)
     played.stalls += hanging
     played.worker_complaints = work.complaints
+    played.hanging_clients = hanging_clients
     played.seconds = time.monotonic() - began
     # The topic has been judged; deleting it under way is one more thing that must not disturb the next round.
     with contextlib.suppress(BrokerFailed, ServerRefused):
@@ -160,6 +170,13 @@ def play(
         f"{len(faults)} faults, {_verdict(played)}"
     )
     return played
+
+
+def _stop(client: ClientThread, hanging: list[str]) -> None:
+    try:
+        client.stop(timeout_s=CLIENT_END_S_MAX)
+    except ClientHangs as reason:
+        hanging.append(str(reason))
 
 
 def _groups_behind(watchers: list[PositionWatcher], ops: list[Op]) -> list[str]:

@@ -67,6 +67,10 @@ def polls_of(messages: Sequence[Message]) -> list[Poll]:
     return [Poll(name, tuple(found)) for name, found in records.items()]
 
 
+class ClientHangs(Exception):
+    """A call into a client library does not return."""
+
+
 class ClientThread:
     """A client with a thread of its own that works until it is told to stop."""
 
@@ -92,10 +96,12 @@ class ClientThread:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
-        """Ends the work, waits for the thread, and raises what it raised."""
+    def stop(self, *, timeout_s: float | None = None) -> None:
+        """Ends the work, waits for the thread, and raises what it raised; ClientHangs if it does not end in time."""
         self.stopping.set()
-        self._thread.join()
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise ClientHangs(f"{self._thread.name} does not come back from its client")
         if self._failure is not None:
             raise self._failure
 
