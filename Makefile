@@ -23,7 +23,7 @@ $(READY): pyproject.toml hatch_build.py $(SCAN).py $(SCAN).pxd
 	$(BIN)/python -m compileall -q src
 	@touch $(READY)
 
-demo: setup ## the log in two minutes: orders, two readers, replay, kill -9, and a Spark pipeline
+demo: setup ## the log in two minutes: orders, two readers, replay, kill -9, a Spark pipeline
 	$(BIN)/python -m demo
 
 test: setup ## everything that must pass before a change lands (under 10 minutes on two cores)
