@@ -16,10 +16,10 @@ from pyspark.sql.types import StructType
 from strandline.spark.fetching import OffsetRange
 from strandline.spark.source.columns import arrow_schema
 from strandline.spark.source.filters import Bounds, bounds_of
-from strandline.spark.source.options import SourceOptions
 from strandline.spark.source.planning import Planner
 from strandline.spark.source.splitting import split
 from strandline.spark.source.tasks import RangePartition, read_task, task_settings
+from strandline.spark.source.wanted import SourceOptions
 
 
 class BatchReader(DataSourceReader):

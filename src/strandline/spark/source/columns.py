@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, MapType, StructType
 
 from strandline.spark.arrow_rows import FIELDS
-from strandline.spark.source.options import COLUMNS, CORRUPT_COLUMN, OptionRefused, Shape
+from strandline.spark.source.wanted import COLUMNS, CORRUPT_COLUMN, OptionRefused, Shape
 
 _JSON_TYPES: Final = {"string": "STRING", "integer": "BIGINT", "number": "DOUBLE", "boolean": "BOOLEAN"}
 _JSON_FORMATS: Final = {"date-time": "TIMESTAMP", "date": "DATE"}

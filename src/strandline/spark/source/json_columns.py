@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from strandline.spark.explain import SparkFailed
-from strandline.spark.source.options import CORRUPT_COLUMN
+from strandline.spark.source.wanted import CORRUPT_COLUMN
 
 _VALUE: Final = "value"
 _ROW: Final = f"row-{secrets.token_hex(16)}"

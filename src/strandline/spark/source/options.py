@@ -12,28 +12,23 @@ import difflib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 from strandline.ids import TopicPartition
-from strandline.spark.explain import SparkFailed
 from strandline.spark.raw_client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClientSettings
 from strandline.spark.source import kafka_settings
-
-COLUMNS: Final = {
-    "key": "BINARY",
-    "value": "BINARY",
-    "topic": "STRING",
-    "partition": "INT",
-    "offset": "BIGINT",
-    "timestamp": "TIMESTAMP",
-    "timestampType": "INT",
-    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
-    "leaderEpoch": "INT",
-}
-"""Every column of a record, with its type in Spark's words."""
-OPTIONAL_COLUMNS: Final = ("headers", "leaderEpoch")
-CORRUPT_COLUMN: Final = "_corrupt"
+from strandline.spark.source.wanted import (
+    COLUMNS,
+    Everywhere,
+    Limit,
+    Offsets,
+    OptionRefused,
+    Shape,
+    SourceOptions,
+    Subscription,
+    Timestamps,
+    TriggerLimits,
+)
 
 _OPTIONS: Final = (
     "subscribe",
@@ -66,102 +61,6 @@ _OPTIONS: Final = (
 _NAMES: Final = {name.lower(): name for name in _OPTIONS}
 _MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STREAM_DELAY: Final = "15m"
-
-
-class OptionRefused(SparkFailed):
-    """An option that is unknown, that has no meaning as it stands, or that contradicts another."""
-
-
-@dataclass(frozen=True)
-class Everywhere:
-    """Earliest or latest, in every partition."""
-
-    offset: int
-
-
-@dataclass(frozen=True)
-class Offsets:
-    """An offset of each partition; LATEST and EARLIEST may stand for one."""
-
-    by_partition: Mapping[TopicPartition, int]
-
-
-@dataclass(frozen=True)
-class Timestamps:
-    """The first offset of that time or later, by partition, or in all of them."""
-
-    everywhere: int | None = None
-    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
-
-
-Limit: TypeAlias = Everywhere | Offsets | Timestamps
-
-
-@dataclass(frozen=True)
-class Subscription:
-    """Which partitions are read: all of some topics, of those whose names fit, or just these."""
-
-    topics: tuple[str, ...] = ()
-    pattern: str | None = None
-    assigned: tuple[TopicPartition, ...] = ()
-
-
-@dataclass(frozen=True)
-class TriggerLimits:
-    """How much one batch of a stream takes."""
-
-    offsets_max: int | None = None
-    offsets_min: int | None = None
-    delay_ms_max: int = 0
-    """Less than `offsets_min` waits for more, but not longer than this."""
-    bytes_max: int | None = None
-
-    @property
-    def are_set(self) -> bool:
-        return any(each is not None for each in (self.offsets_max, self.offsets_min, self.bytes_max))
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Which columns there are."""
-
-    columns: tuple[str, ...] = ()
-    """Of the record."""
-    value_schema: str | None = None
-    """Of the value, as the user wrote it."""
-    fails_on_corrupt: bool = False
-    """A value that does not fit ends the query; else it is nulls, and the value is in a column of its own."""
-
-
-@dataclass(frozen=True)
-class SourceOptions:
-    client: ClientSettings
-    isolation_level: int
-    starting: Limit
-    ending: Limit
-    subscription: Subscription
-    limits: TriggerLimits = TriggerLimits()
-    no_match_is_latest: bool = False
-    fails_on_data_loss: bool = True
-    shape: Shape = Shape()
-    partitions_min: int | None = None
-    records_per_partition_max: int | None = None
-    partition_bytes_max: int = kafka_settings.PARTITION_BYTES
-    wait_ms_max: int = 500
-    stall_timeout_s: float = 120.0
-    offset_retries: int = 3
-    offset_retry_s: float = 1.0
-
-    @property
-    def starts_with_the_next_record(self) -> bool:
-        """Whether where it starts depends on when it is asked."""
-        match self.starting:
-            case Everywhere(offset):
-                return offset == LATEST
-            case Offsets(by_partition):
-                return LATEST in by_partition.values()
-            case _:
-                return self.no_match_is_latest
 
 
 def parse_shape(given: Mapping[str, str]) -> Shape:

@@ -16,7 +16,8 @@ from uuid import UUID
 from strandline.ids import TopicPartition
 from strandline.spark.fetching import ADVICE, DataLost, FetchSettings, OffsetRange, PartitionFetcher, lost_words
 from strandline.spark.raw_client import EARLIEST, LATEST, READ_UNCOMMITTED, RawClient, Topic, TopicMissing
-from strandline.spark.source.options import (
+from strandline.spark.source.splitting import Positions
+from strandline.spark.source.wanted import (
     Everywhere,
     Limit,
     Offsets,
@@ -25,7 +26,6 @@ from strandline.spark.source.options import (
     Subscription,
     Timestamps,
 )
-from strandline.spark.source.splitting import Positions
 
 NAMED_MAX: Final = 5
 """Partitions that a sentence names; of more it says how many."""

@@ -32,10 +32,10 @@ from strandline.ids import TopicPartition
 from strandline.spark.fetching import OffsetRange
 from strandline.spark.raw_client import has_id
 from strandline.spark.source.columns import arrow_schema
-from strandline.spark.source.options import SourceOptions
 from strandline.spark.source.planning import Planner
 from strandline.spark.source.splitting import Positions, as_json, from_json, limited, split
 from strandline.spark.source.tasks import RangePartition, read_task, task_settings
+from strandline.spark.source.wanted import SourceOptions
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from strandline.spark.arrow_rows import FIELDS
 from strandline.spark.fetching import FetchSettings, OffsetRange, read_range
 from strandline.spark.raw_client import ClientSettings, RawClient
-from strandline.spark.source.options import CORRUPT_COLUMN, SourceOptions
+from strandline.spark.source.wanted import CORRUPT_COLUMN, SourceOptions
 
 CLIENTS_MAX: Final = 8
 """Clients that one worker keeps; of more the oldest goes, and is made again if it is needed."""
