@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -51,11 +52,9 @@ def main() -> int:
     steps = named_steps()
     names = [name for name in steps if not options.only or any(part in name for part in options.only)]
     HOME.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory(prefix="run-", dir=HOME) as home,
-        embedded(nodes=options.nodes, properties=PROPERTIES) as cluster,
-    ):
-        story = Story(cluster, Path(home), rng, say=lambda line: print(line, flush=True))
+    home = Path(tempfile.mkdtemp(prefix="run-", dir=HOME))
+    with embedded(nodes=options.nodes, properties=PROPERTIES) as cluster:
+        story = Story(cluster, home, rng, say=lambda line: print(line, flush=True))
         if options.source_format == "kafka":
             story.run = Run(source_format="kafka", settings=(("spark.jars", spark_jars_setting()),))
         try:
@@ -68,7 +67,13 @@ def main() -> int:
         finally:
             story.close()
         told(story, seed, findings)
-    return 1 if findings else 0
+        for node_id, text in cluster.stderr_texts().items() if findings else ():
+            (home / f"node-{node_id}.log").write_text(text)
+    if findings:
+        print(f"kept: {home.relative_to(HOME.parent.parent)}")
+        return 1
+    shutil.rmtree(home)
+    return 0
 
 
 def play(story: Story, steps: Mapping[str, Step], batches: int) -> None:
