@@ -123,12 +123,16 @@ class HttpServer:
         try:
             while await self._answer_one(reader, writer):
                 pass
+            # The end of the last page may still be on its way to a peer that reads slowly.
+            writer.close()
+            async with asyncio.timeout(PAGE_S_MAX):
+                await writer.wait_closed()
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
             # The peer left, or is too slow to be waited for.
             pass
         finally:
             self._serving.discard(task)
-            writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
+            writer.transport.abort()
 
     async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Serve one request; whether another may follow."""

@@ -63,6 +63,8 @@ class Server:
 async def server() -> AsyncIterator[Server]:
     made = Server()
     listening = http_server.listening_socket("127.0.0.1", 0)
+    # So that what a peer has not read waits here, and not in the kernel.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     made.port = listening.getsockname()[1]
     await made.server.start(listening)
     yield made
@@ -156,6 +158,21 @@ async def test_a_peer_that_does_not_read_costs_a_buffer_and_not_a_page(
         while server.server.serving:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert server.made < 100_000, "no more was made than the peer's buffers hold"
+
+
+async def test_a_peer_that_reads_slowly_gets_the_whole_page(server: Server) -> None:
+    loop, parts = asyncio.get_running_loop(), []
+    with socket.socket() as peer:
+        peer.setblocking(False)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        await loop.sock_connect(peer, ("127.0.0.1", server.port))
+        await loop.sock_sendall(peer, b"GET /long HTTP/1.1\r\nConnection: close\r\n\r\n")
+        while part := await asyncio.wait_for(loop.sock_recv(peer, 16_384), 20):
+            parts.append(part)
+            for _ in range(20):  # Turns in which the server is far ahead.
+                await asyncio.sleep(0)
+    _, body = head_and_body(b"".join(parts))
+    assert len(unchunked(body)) == 100 * 100_000
 
 
 @pytest.mark.parametrize(("path", "size"), [("/long", 100 * 100_000), ("/hard", 100)])
