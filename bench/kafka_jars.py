@@ -1,13 +1,11 @@
-"""Apache Kafka's jars, brought by Maven into a cache directory of this work tree.
-
-Maven's own settings decide where the jars come from, so a mirror or an offline repository works unchanged.
-"""
+"""Apache Kafka's jars, brought by Maven into a cache directory of this work tree."""
 
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
+
+from bench.maven import MavenFailed, copy_jars, pom
 
 KAFKA_VERSION = "4.3.1"
 # The binding that Kafka's distribution ships beside its jars; no artifact of Kafka pulls it in. Without it the broker
@@ -45,29 +43,12 @@ def kafka_class_path() -> str:
     libs = CACHE / "libs"
     complete = CACHE / "complete"
     if not complete.exists():
-        _copy_jars(libs)
+        project = pom("bench-kafka", _ARTIFACTS)
+        try:
+            copy_jars(project, libs)
+        except MavenFailed as said:
+            raise KafkaUnavailable(f"Maven could not bring Kafka {KAFKA_VERSION}: {said}") from said
         (CACHE / "log4j2.properties").write_text(_LOG4J_PROPERTIES)
         # Written last, so that an interrupted download is repeated and not mistaken for a whole one.
-        complete.write_text(pom())
+        complete.write_text(project)
     return f"{libs}/*"
-
-
-def pom() -> str:
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
-        for group, artifact, version in _ARTIFACTS
-    )
-    return (
-        "<project><modelVersion>4.0.0</modelVersion><groupId>strandline</groupId><artifactId>bench-kafka</artifactId>"
-        f"<version>1</version><dependencies>{dependencies}</dependencies></project>\n"
-    )
-
-
-def _copy_jars(libs: Path) -> None:
-    CACHE.mkdir(parents=True, exist_ok=True)
-    (CACHE / "pom.xml").write_text(pom())
-    command = ["mvn", "-q", "-B", "-f", str(CACHE / "pom.xml"), "dependency:copy-dependencies"]
-    options = [f"-DoutputDirectory={libs}", "-DincludeScope=runtime"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise KafkaUnavailable(f"Maven could not bring Kafka {KAFKA_VERSION}: {done.stdout[-800:]}{done.stderr[-800:]}")
