@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,8 @@ from typing import Any
 from bench.brokers import STRANDLINE, Broker
 from bench.client_process import READY, ClientFailed, run_measured
 from bench.clients.produce import CHUNK, random_values
-from bench.stage import Stage
+from bench.figures import Figure, ratio_at_least
+from bench.stage import Stage, beside_kafka
 
 PARTITIONS = 4
 _ROOT = Path(__file__).resolve().parent.parent
@@ -102,3 +103,39 @@ def expect(found: dict[str, Any], **expected: int) -> None:
     wrong = {name: (found[name], wanted) for name, wanted in expected.items() if found[name] != wanted}
     if wrong:
         raise ClientFailed(f"Spark found something else than was written (found, written): {wrong}")
+
+
+def reading_figures(
+    stage: Stage,
+    *,
+    name: str,
+    label: str,
+    note: str,
+    sizes: Mapping[str, tuple[int, int, int, float]],
+    read: Callable[[SparkProcess, Broker, str, int, int], dict[str, Any]],
+) -> list[Figure]:
+    """Both contenders read topics of these sizes in turn: bytes of a value, records, records with --quick, the target.
+
+    `read` is given the session, the broker, the topic, how many records it holds and the bytes of each value.
+    """
+    brokers = stage.shared_pair()
+    figures = []
+    with spark_session(stage) as spark:
+        for size, (value_bytes, full, quick, bound) in sizes.items():
+            count, topic = stage.scaled(full, quick), f"{name}-{value_bytes}"
+            for broker in brokers:
+                filled(spark, broker, topic, count=count, value_bytes=value_bytes)
+
+            def work(
+                broker: Broker, topic: str = topic, count: int = count, value_bytes: int = value_bytes
+            ) -> dict[str, float]:
+                got = read(spark, broker, topic, count, value_bytes)
+                return {"per_cpu_s": count / got["cpu_s"], "per_s": count / got["seconds"]}
+
+            samples = stage.take_turns(brokers, work)
+            for broker in brokers:
+                broker.delete_topic(topic)
+            target = ratio_at_least(bound)
+            figures.append(beside_kafka(samples, "per_cpu_s", f"{label}, {size}", "rec/CPU-s", target, note))
+            figures.append(beside_kafka(samples, "per_s", f"{label}, {size}", "rec/s", None))
+    return figures
