@@ -225,6 +225,10 @@ class Node:
         return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
 
     @property
+    def is_fenced(self) -> bool:
+        return self.lifecycle.is_fenced
+
+    @property
     def is_serving(self) -> bool:
         """Whether clients are taken: the start is over, and no stop has begun."""
         return self._ticking is not None and not self.dispatcher.is_stopping

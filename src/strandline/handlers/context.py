@@ -106,6 +106,10 @@ class Node(Protocol):
     @property
     def metadata(self) -> Metadata: ...
 
+    @property
+    def is_fenced(self) -> bool:
+        """Whether others may lead in this broker's place by now, as far as it can tell."""
+
     def partition(self, topic: str, index: int) -> Partition | None: ...
 
     def controller_write(self, records: list[Any], on_done: Done) -> None:

@@ -4,6 +4,11 @@ Null topics ask for all offsets of a group (2+). An answer waits until every com
 watermark; with `require_stable` (7+) a partition whose offset an open transaction is about to move is answered with
 UNSTABLE_OFFSET_COMMIT. Many groups are asked over several turns of the loop. A member of the consumer protocol must
 name its present epoch (9+).
+
+A broker that the controller has not heard of for a session refuses with NOT_COORDINATOR: another may coordinate by now
+and have taken newer offsets, and whoever processes exactly once from an old one writes its output twice. So while the
+controllers have no majority for longer than `broker.session.timeout.ms`, consumers that run go on, and those that
+start wait. Left open: a leadership that moves away from a live broker, for as long as it has not heard of that.
 """
 
 from __future__ import annotations
@@ -75,7 +80,10 @@ class Gathering:
         for index, group in enumerate(groups):
             refused = resolve(self.context, group)
             part = GroupPart(self, index, group, refused)
-            self.context.node.groups.submit(group.group_id, FetchOffsets(part, group, self.require_stable))
+            if self.context.node.is_fenced:
+                part.refuse(ErrorCode.NOT_COORDINATOR)
+            else:
+                self.context.node.groups.submit(group.group_id, FetchOffsets(part, group, self.require_stable))
             yield
 
     def put(self, index: int, answer: OffsetFetchResponseGroup) -> None:
