@@ -46,9 +46,13 @@ MAY_IMPORT = {
     "testing": {"codec", "log", "partition", "quorum", "broker"} | BASE,
     # A client like any other, with the project's one decoder.
     "spark": {"codec"} | BASE,
+    # Made from the log alone, without Spark: they share its reader of topics into Arrow.
+    "views": {"spark", "codec"} | BASE,
+    # With no option a pipeline runs on an embedded node.
+    "pipelines": {"spark", "views", "codec", "testing"} | BASE,
     # Tools are clients: they speak the Kafka protocol. Only the commands that run a node know one, and `log dump`
     # reads files.
-    "cli": {"codec", "log", "broker", "testing", "coordinators", "quorum", "lag"} | BASE,
+    "cli": {"codec", "log", "broker", "testing", "coordinators", "quorum", "lag", "spark", "views", "pipelines"} | BASE,
 }
 PURE = ("codec", "partition", "replication", "quorum", "coordinators", "lag")
 IMPURE = {
