@@ -23,7 +23,8 @@ from tests.chaos.clocks import NodeClock, faketime_library
 from tests.chaos.disks import NodeDisk, unmount_below
 from tests.crash.filesystems import why_not_mountable
 
-HOME = Path(__file__).resolve().parents[2] / ".cache" / "chaos"
+HOME = Path(os.environ.get("STRANDLINE_CHAOS_HOME") or Path(__file__).resolve().parents[2] / ".cache" / "chaos")
+"""The nodes' disks lie here. On a machine whose disk stands still for a minute now and then, name a place in memory."""
 BROKER_PORT, CONTROLLER_PORT = 9092, 9093
 _LOCK = Path(tempfile.gettempdir()) / f"{namespaces.PREFIX}.lock"
 
