@@ -115,3 +115,14 @@ class Pipeline:
 def versioned_topic(topic: str, version: int, *, is_active: bool) -> str:
     """Where a version of a dataset writes: the active one has the public name, all others one of their own."""
     return topic if is_active else f"{topic}.v{version}"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDataset:
+    """What the cluster knows of a dataset that a pipeline has written: enough to read it from anywhere."""
+
+    topic: str
+    schema: str
+    """Of its rows, keys among them: a StructType in Spark's JSON."""
+    key: tuple[str, ...]
+    kind: Kind
