@@ -1,0 +1,116 @@
+"""From the bytes of a record to the columns of a row, as expressions of DuckDB's SQL (pure).
+
+The value is a JSON object; what it lacks, or what does not fit the column's type, is null, and so is every column of a
+value that is no JSON at all. The key is the text of the one key column, or a JSON object of several.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from strandline.views.definition import ViewDefinition
+from strandline.views.failures import ViewFailed
+from strandline.views.schema import Column, quoted
+
+
+def rows_sql(definition: ViewDefinition, source: str, *, kept: Sequence[str] = ()) -> str:
+    """A SELECT of the view's columns, and of the columns `kept` before them, from records in `source`."""
+    if definition.is_plain:
+        columns = ["try(decode(_key)) AS key", "try(decode(_value)) AS value"]
+        return f"SELECT {', '.join([*kept, *columns])} FROM {source}"
+    key = _key_expressions(definition)
+    columns = [*kept, *(key.get(each.name) or _value_expression(each) for each in definition.columns)]
+    parsed = [f"{_object('_value_text', definition.value_columns)} AS _v"]
+    if not definition.has_plain_key:
+        parsed.append(f"{_object('_key_text', definition.key_columns)} AS _k")
+    texts = f"SELECT *, try(decode(_key)) AS _key_text, try(decode(_value)) AS _value_text FROM {source}"
+    return f"SELECT {', '.join(columns)} FROM (SELECT *, {', '.join(parsed)} FROM ({texts}))"
+
+
+def _object(text: str, columns: Sequence[Column]) -> str:
+    if not columns:
+        return "NULL"
+    # JSON has no bytes; Spark writes them as base64.
+    shape = {each.name: "VARCHAR" if each.spark_type == "binary" else each.duckdb_type for each in columns}
+    literal = json.dumps(shape).replace("'", "''")
+    return f"CASE WHEN json_valid({text}) THEN json_transform({text}, '{literal}') END"
+
+
+def _value_expression(column: Column) -> str:
+    return f"{_field('_v', column)} AS {quoted(column.name)}"
+
+
+def _field(struct: str, column: Column) -> str:
+    field = f"{struct}.{quoted(column.name)}"
+    return f"try(from_base64({field}))" if column.spark_type == "binary" else field
+
+
+def _key_expressions(definition: ViewDefinition) -> dict[str, str]:
+    if definition.has_plain_key:
+        return {definition.key[0]: f"_key_text AS {quoted(definition.key[0])}"}
+    if len(definition.key) == 1:
+        # Most topics have a number as plain text; pipelines write an object.
+        column = definition.key_columns[0]
+        plain = f"try_cast(_key_text AS {column.duckdb_type})"
+        return {column.name: f"coalesce({_field('_k', column)}, {plain}) AS {quoted(column.name)}"}
+    return {each.name: f"{_field('_k', each)} AS {quoted(each.name)}" for each in definition.key_columns}
+
+
+def key_bytes(definition: ViewDefinition, key: str | int | float | bytes | Mapping[str, Any]) -> list[bytes]:
+    """What the key of a row may be in the log: there are two ways for a single column that is no text.
+
+    `key` is the key itself, or for several columns a mapping, JSON, or `a=1,b=x`.
+    """
+    if isinstance(key, bytes):
+        return [key]
+    names = definition.key
+    if isinstance(key, str):
+        if definition.has_plain_key or definition.is_plain:
+            return [key.encode()]
+        parsed = _parsed_key(definition, key)
+    elif isinstance(key, Mapping):
+        parsed = dict(key)
+    else:
+        parsed = {names[0]: key}
+    if set(parsed) != set(names):
+        raise _wrong_key(definition, str(key))
+    if definition.has_plain_key:
+        return [str(parsed[names[0]]).encode()]
+    values = {each.name: _typed(each, parsed[each.name], definition) for each in definition.key_columns}
+    written = json.dumps(values, separators=(",", ":"), ensure_ascii=False).encode()
+    return [written, json.dumps(values[names[0]]).strip('"').encode()] if len(names) == 1 else [written]
+
+
+def _parsed_key(definition: ViewDefinition, text: str) -> dict[str, Any]:
+    if text.lstrip().startswith("{"):
+        try:
+            told = json.loads(text)
+        except ValueError:
+            raise _wrong_key(definition, text) from None
+        assert isinstance(told, dict), "it begins with a brace"
+        return told
+    if len(definition.key) == 1 and "=" not in text:
+        return {definition.key[0]: text}
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(equals for _, equals, _ in pairs):
+        raise _wrong_key(definition, text)
+    return {name.strip(): value for name, _, value in pairs}
+
+
+def _typed(column: Column, value: Any, definition: ViewDefinition) -> Any:
+    """A word of the command line as what JSON has for the column's type."""
+    if not isinstance(value, str) or column.duckdb_type in ("VARCHAR", "TIMESTAMPTZ", "TIMESTAMP", "DATE", "BLOB"):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise _wrong_key(definition, value) from None
+
+
+def _wrong_key(definition: ViewDefinition, said: str) -> ViewFailed:
+    example = json.dumps({each.name: "..." for each in definition.key_columns})
+    pairs = ",".join(f"{each.name}=..." for each in definition.key_columns)
+    words = ", ".join(each.words for each in definition.key_columns)
+    return ViewFailed(f"{said!r} is no key of {definition.name}, which is ({words}): say {pairs} or {example}")

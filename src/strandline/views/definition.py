@@ -1,0 +1,146 @@
+"""What a view is: a compacted topic, the columns of its rows, and which of them are the key (pure).
+
+A definition comes from a pipeline, as the registry knows it, or was made by hand (`view create`). It says what a name
+means at one moment: while a rebuild switches the public topic, `until` is where the old version ends, and nothing
+behind it is read before the registry says that the whole of the new version is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from strandline.views.failures import DefinitionRefused, guess
+from strandline.views.schema import Column, checked, parse_schema
+
+PLAIN_COLUMNS: Final = (Column("key", "string"), Column("value", "string"))
+"""Of a view without a schema: the record as text."""
+SWITCHING: Final = "switching"
+"""The phase of a rebuild during which the public topics hold a part of the difference, or all of it."""
+
+
+@dataclass(frozen=True)
+class ViewDefinition:
+    name: str
+    topic: str
+    columns: tuple[Column, ...] = PLAIN_COLUMNS
+    """Those of the key among them."""
+    key: tuple[str, ...] = ("key",)
+    pipeline: str = ""
+    version: int = 0
+    kind: str = "view"
+    until: tuple[tuple[int, int], ...] = ()
+    """(partition, offset): read no further."""
+
+    @property
+    def is_plain(self) -> bool:
+        return self.columns == PLAIN_COLUMNS and self.key == ("key",)
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        by_name = {column.name: column for column in self.columns}
+        return tuple(by_name[name] for name in self.key)
+
+    @property
+    def value_columns(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.columns if column.name not in self.key)
+
+    @property
+    def has_plain_key(self) -> bool:
+        """Whether a record's key is the text of the one key column, and not JSON."""
+        return len(self.key) == 1 and self.key_columns[0].spark_type == "string"
+
+
+def define(name: str, topic: str, *, schema: str | None, key: tuple[str, ...], **more: Any) -> ViewDefinition:
+    """A definition by the words of a person or of the registry: a schema as JSON or DDL."""
+    if not schema:
+        if key not in ((), ("key",)):
+            raise DefinitionRefused(f"the key ({', '.join(key)}) needs a schema: say the columns of the value, too")
+        return ViewDefinition(name, topic, **more)
+    columns = parse_schema(schema)
+    names = {column.name.lower(): column.name for column in columns}
+    if not key:
+        raise DefinitionRefused(f"the view {name} has no key: say which of {', '.join(names.values())} it is")
+    # A key that the schema does not name is what it is in most topics: text.
+    missing = tuple(Column(each, "string") for each in key if each.lower() not in names)
+    exact = tuple(names.get(each.lower(), each) for each in key)
+    if len(set(exact)) < len(exact):
+        raise DefinitionRefused(f"the key ({', '.join(key)}) names a column twice")
+    return ViewDefinition(name, topic, checked(missing + columns), exact, **more)
+
+
+def definitions(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, ViewDefinition]:
+    """What names mean by the records of the registry (`pipeline/...`, `view/...`), by `name` and `pipeline.name`.
+
+    A record that cannot be understood takes away its own views and no others.
+    """
+    found: dict[str, ViewDefinition] = {}
+    for entry, told in sorted(entries.items()):
+        kind, _, name = entry.partition("/")
+        if kind == "pipeline":
+            for dataset in _of_pipeline(name, told):
+                found.setdefault(dataset.name, dataset)
+                found[f"{name}.{dataset.name}"] = dataset
+    for entry, told in sorted(entries.items()):
+        kind, _, name = entry.partition("/")
+        if kind == "view" and name not in found:
+            try:
+                found[name] = define(name, told["topic"], schema=told.get("schema"), key=tuple(told.get("key", ())))
+            except (DefinitionRefused, KeyError, TypeError):
+                continue
+    return found
+
+
+def _of_pipeline(name: str, told: Mapping[str, Any]) -> list[ViewDefinition]:
+    active = told.get("active", 1)
+    version = told.get("versions", {}).get(str(active), {})
+    rebuild = told.get("rebuild") or {}
+    ends = rebuild.get("public_ends", {}) if str(rebuild.get("phase", "")).startswith(SWITCHING) else {}
+    found = []
+    for dataset in version.get("datasets", {}).values():
+        if dataset.get("kind") not in ("table", "view"):
+            continue
+        topic = dataset["topic"]
+        until = tuple(sorted((int(partition), offset) for partition, offset in ends.get(topic, {}).items()))
+        try:
+            found.append(
+                define(
+                    dataset["name"],
+                    topic,
+                    schema=dataset.get("schema"),
+                    key=tuple(dataset.get("key", ())),
+                    pipeline=name,
+                    version=active,
+                    kind=dataset["kind"],
+                    until=until,
+                )
+            )
+        except DefinitionRefused:
+            continue
+    return found
+
+
+def streams(entries: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """The names of datasets that have no keys, for the sentence that says so."""
+    return {
+        dataset["name"]
+        for entry, told in entries.items()
+        if entry.startswith("pipeline/")
+        for dataset in told.get("versions", {}).get(str(told.get("active", 1)), {}).get("datasets", {}).values()
+        if dataset.get("kind") == "stream"
+    }
+
+
+def unknown_words(name: str, entries: Mapping[str, Mapping[str, Any]], known: Mapping[str, Any]) -> str:
+    if name in streams(entries):
+        return (
+            f"{name} is a stream, which has no keys: declare a table or a view in its pipeline, or read its topic with "
+            "`strandline consume`"
+        )
+    more = guess(name, known) or ": `strandline view list` shows them"
+    return (
+        f"there is no view {name}{more}"
+        if known
+        else f"there is no view {name}: make one with `strandline view create`"
+    )

@@ -1,0 +1,203 @@
+"""The log folded: the newest record of every key of every partition, in a table of DuckDB.
+
+    _partition INTEGER, _key BLOB, _offset BIGINT, _timestamp TIMESTAMPTZ, _value BLOB      null: the key was taken away
+
+Only committed records count, up to the offsets that were asked for. Whether the log still had every offset between is
+noted (`unbroken`): compaction leaves gaps, and with a gap the state at the end is right only if the fold began where
+the log does. A tombstone, for example, is gone from the log some time after it took effect. Records without a key
+belong to no row and are passed over.
+
+A fold is advanced in transactions of DuckDB, so a reader of the table sees it before or after, and a fold that failed
+half-way is thrown away by its owner. It is not for several threads.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from struct import Struct
+from typing import Final
+from uuid import UUID
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.errors import PeerError
+from strandline.ids import ZERO_UUID, TopicPartition
+from strandline.spark.arrow_rows import FIELDS, ArrowDecoder
+from strandline.spark.explain import SparkFailed
+from strandline.spark.fetching import DataLost, FetchSettings, OffsetRange, PartitionFetcher
+from strandline.spark.raw_client import EARLIEST, READ_UNCOMMITTED, RawClient, TopicMissing
+from strandline.views.failures import HistoryLost, ViewFailed
+
+MERGED_ROWS_MAX: Final = 400_000
+"""Records that are kept as they came before the newest of each key are taken from them."""
+
+_READ: Final = pa.schema([FIELDS[name] for name in ("key", "value", "offset", "timestamp")])
+_BATCH: Final = Struct(">qi11xi30xi")
+"""Base offset, length, last offset delta and number of records of a batch."""
+_HEADER_BYTES: Final = 61
+_PREFIX_BYTES: Final = 12
+
+Offsets = Mapping[int, int]
+"""By partition: the first offset that does not count."""
+
+_numbers = itertools.count()
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """A database in memory that goes to a temporary directory before it goes beyond it, and nowhere else."""
+    spill = os.path.join(tempfile.gettempdir(), f"strandline-views-{os.getuid()}-{os.getpid()}")
+    connection = duckdb.connect(config={"temp_directory": spill, "autoinstall_known_extensions": "false"})
+    # Times are shown as they are stored; a machine's own zone would make two machines disagree.
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+class Fold:
+    """The newest records of one topic from `starts` up to `positions`, both by partition."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, topic: str, starts: Offsets, *, topic_id: UUID = ZERO_UUID
+    ) -> None:
+        self.table = f"fold_{next(_numbers)}"
+        self.topic = topic
+        self.topic_id = topic_id
+        self.starts = dict(starts)
+        self.positions = dict(starts)
+        self.unbroken = dict.fromkeys(starts, True)
+        self.latest_ms: dict[int, int] = {}
+        """The greatest time of a record, where there was one."""
+        self.records = 0
+        """That were read, not rows."""
+        self._connection = connection
+        connection.execute(
+            f"CREATE TABLE {self.table} "
+            "(_partition INTEGER, _key BLOB, _offset BIGINT, _timestamp TIMESTAMPTZ, _value BLOB)"
+        )
+
+    @property
+    def is_unbroken(self) -> bool:
+        return all(self.unbroken.values())
+
+    def drop(self) -> None:
+        self._connection.execute(f"DROP TABLE IF EXISTS {self.table}")
+
+    def advance(self, client: RawClient, ends: Offsets, *, on_read: Callable[[int], None] | None = None) -> None:
+        """Read up to `ends`. Raises HistoryLost if the log no longer begins early enough, or is another log."""
+        pending: list[pa.RecordBatch] = []
+        rows = 0
+        before = dict(self.positions), dict(self.unbroken), dict(self.latest_ms), self.records
+        self._connection.execute("BEGIN")
+        try:
+            for partition in sorted(ends):
+                for batch in self._read(client, partition, ends[partition]):
+                    pending.append(batch)
+                    rows += batch.num_rows
+                    if on_read is not None:
+                        on_read(batch.num_rows)
+                    if rows >= MERGED_ROWS_MAX:
+                        self._merge(pending)
+                        pending, rows = [], 0
+            self._merge(pending)
+            self._connection.execute("COMMIT")
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            self.positions, self.unbroken, self.latest_ms, self.records = before
+            raise
+
+    def _read(self, client: RawClient, partition: int, end: int) -> Iterator[pa.RecordBatch]:
+        start = self.positions[partition]
+        if start >= end:
+            return
+        offsets = OffsetRange(self.topic, partition, start, end, self.topic_id)
+        decoder = ArrowDecoder(_READ, self.topic, partition)
+        reached = start
+        try:
+            for asked, answer in PartitionFetcher(client, offsets, FetchSettings()).answers():
+                reached, is_whole = walked(answer.records, reached)
+                if not is_whole:
+                    self.unbroken[partition] = False
+                for batch in decoder.decode(answer.records, answer.aborted, start=asked, end=end):
+                    self.records += batch.num_rows
+                    yield self._noted(batch, partition)
+        except (DataLost, TopicMissing) as error:
+            raise HistoryLost(str(error)) from error
+        except SparkFailed as error:
+            raise ViewFailed(str(error)) from error
+        except PeerError as error:
+            raise ViewFailed(f"{offsets.topic_partition} cannot be read from {start} to {end}: {error}") from error
+        if reached < end:
+            # The end of the range was compacted away.
+            self.unbroken[partition] = False
+        self.positions[partition] = end
+
+    def _noted(self, batch: pa.RecordBatch, partition: int) -> pa.RecordBatch:
+        latest = pc.max(batch.column("timestamp").cast(pa.int64())).as_py() // 1000
+        self.latest_ms[partition] = max(latest, self.latest_ms.get(partition, latest))
+        # Not by `pa.array`, which loads pandas.
+        partitions = pa.repeat(pa.scalar(partition, pa.int32()), batch.num_rows)
+        columns = [partitions, *(batch.column(name) for name in ("key", "offset", "timestamp", "value"))]
+        return pa.RecordBatch.from_arrays(columns, ["_partition", "_key", "_offset", "_timestamp", "_value"])
+
+    def _merge(self, batches: list[pa.RecordBatch]) -> None:
+        if not batches:
+            return
+        self._connection.register("incoming", pa.Table.from_batches(batches))
+        # An offset names one record of a partition, so the greatest of a key names its newest.
+        self._connection.execute(
+            "CREATE OR REPLACE TEMP TABLE newest AS SELECT * FROM incoming WHERE (_partition, _offset) IN "
+            "(SELECT (_partition, max(_offset)) FROM incoming WHERE _key IS NOT NULL GROUP BY _partition, _key)"
+        )
+        self._connection.unregister("incoming")
+        self._connection.execute(
+            f"DELETE FROM {self.table} AS old USING newest "
+            "WHERE old._partition = newest._partition AND old._key = newest._key"
+        )
+        self._connection.execute(f"INSERT INTO {self.table} FROM newest")
+        self._connection.execute("DROP TABLE newest")
+
+
+def log_starts(client: RawClient, topic: str, partitions: list[int]) -> dict[int, int]:
+    """Where the log of each partition begins."""
+    wanted = {TopicPartition(topic, each): EARLIEST for each in partitions}
+    told = client.list_offsets(wanted, isolation_level=READ_UNCOMMITTED)
+    return {place.partition: offset for place, offset in told.items()}
+
+
+def fold_whole(
+    connection: duckdb.DuckDBPyConnection, client: RawClient, topic: str, ends: Offsets, *, topic_id: UUID = ZERO_UUID
+) -> Fold:
+    """Everything that the log has below `ends`. What is trimmed while it is read is read without."""
+    attempts = 3
+    while True:
+        attempts -= 1
+        starts = log_starts(client, topic, sorted(ends))
+        fold = Fold(connection, topic, {each: min(starts[each], ends[each]) for each in ends}, topic_id=topic_id)
+        try:
+            fold.advance(client, ends)
+            return fold
+        except HistoryLost:
+            fold.drop()
+            if not attempts:
+                raise
+        except BaseException:
+            fold.drop()
+            raise
+
+
+def walked(records: memoryview, position: int) -> tuple[int, bool]:
+    """The offset behind the last whole batch, and whether every offset from `position` up to there is a record."""
+    at = 0
+    is_whole = True
+    while len(records) - at >= _HEADER_BYTES:
+        base_offset, length, last_delta, count = _BATCH.unpack_from(records, at)
+        at += _PREFIX_BYTES + length
+        if at > len(records):
+            break
+        is_whole = is_whole and base_offset <= position and count == last_delta + 1
+        position = max(position, base_offset + last_delta + 1)
+    return position, is_whole
