@@ -205,6 +205,30 @@ def test_a_sink_is_looked_at_and_deleted(node: EmbeddedBroker, sink: str, driver
     assert driver.look() is None
 
 
+def test_a_note_is_kept_with_the_batch(node: EmbeddedBroker, sink: str, driver: Driver) -> None:
+    with_notes = ListSinksRequest(sink_ids=[sink], include_notes=True)
+    for batch_id, note in ((0, b"zero"), (1, b"one" * 100_000)):
+        batch = CommitBatchRequest(sink_id=sink, batch_id=batch_id, note=note)
+        assert driver.ask(batch).error_code == ErrorCode.NONE
+        (found,) = driver.ask(with_notes).sinks
+        assert (found.last_batch_id, found.note) == (batch_id, note)
+    node.kill()
+    node.start()
+    (found,) = driver.ask(with_notes).sinks
+    assert (found.last_batch_id, found.note) == (1, b"one" * 100_000)
+    # Only those who ask for notes have to take them.
+    looked = driver.look()
+    assert looked is not None
+    assert looked.note == b""
+    for many in (None, [f"{number}" for number in range(17)]):
+        answer = driver.ask(ListSinksRequest(sink_ids=many, include_notes=True))
+        assert (answer.error_code, answer.sinks) == (ErrorCode.INVALID_REQUEST, [])
+    large = driver.ask(CommitBatchRequest(sink_id=sink, batch_id=2, note=b"n" * 600_000))
+    assert (large.error_code, large.last_batch_id) == (ErrorCode.MESSAGE_TOO_LARGE, 1)
+    elsewhere = driver.ask(CommitBatchRequest(sink_id=sink, batch_id=3, expected_last_batch_id=0))
+    assert (elsewhere.error_code, elsewhere.last_batch_id) == (ErrorCode.PRODUCER_FENCED, 1)
+
+
 # ---- several nodes
 
 

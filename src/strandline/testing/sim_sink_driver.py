@@ -22,7 +22,7 @@ from strandline.testing.sim_runtime import SimHost
 from strandline.testing.sim_sink_batch import SimBatch
 from strandline.testing.sim_sink_task import BatchCommitter, SinkProducer
 from strandline.testing.sim_transaction import Lane, SimTransaction
-from strandline.testing.sim_transaction_truth import TransactionTruth
+from strandline.testing.sim_transaction_truth import TransactionTruth, note_of
 from strandline.testing.sim_transactional import NEW
 
 TAKES_OVER_SHARE: Final = 0.5
@@ -181,7 +181,9 @@ class SimDriver(SimClient):
     def _commit_later(self, batch: SimBatch, members: list[SinkTransaction]) -> None:
         hangs = not self.is_calm and self.random.random() < self.manners.hang_share
         delay_s = self.manners.timeout_s * (0.5 + self.random.random()) if hangs else 0.0
-        request = CommitBatchRequest(sink_id=self.life.sink_id, batch_id=batch.batch_id, transactions=members)
+        request = CommitBatchRequest(
+            sink_id=self.life.sink_id, batch_id=batch.batch_id, transactions=members, note=note_of(batch.batch_id)
+        )
         self.runtime.call_later(delay_s, self._commit, batch, request)
 
     def _commit(self, batch: SimBatch, request: CommitBatchRequest) -> None:

@@ -80,6 +80,8 @@ class TransactionTruth:
         last = self.batches.get(sink_id, -1)
         if value.batch_id <= last:
             self._fail(f"batch {value.batch_id} of {sink_id} is decided behind batch {last}")
+        if bytes(value.note) != note_of(value.batch_id):
+            self._fail(f"batch {value.batch_id} of {sink_id} has the note of another one: {value.note!r}")
         self.batches[sink_id] = value.batch_id
         self.batches_decided += 1
         if left := [name for name in self._due if sink_of(name) == sink_id]:
@@ -183,3 +185,8 @@ def _partitions(value: TransactionLogValue) -> frozenset[tuple[str, int]]:
 
 def _words(value: TransactionLogValue) -> str:
     return f"{NAMES[value.transaction_status]} (producer {value.producer_id}, epoch {value.producer_epoch})"
+
+
+def note_of(batch_id: int) -> bytes:
+    """What drivers in the simulation have kept with a batch."""
+    return b"what batch %d read" % batch_id

@@ -128,7 +128,7 @@ class World:
     def commit(self, driver: Driver) -> None:
         before = len(self.story.log)
         members = {each.transactional_id: each.producer for each in driver.attempts}
-        answer = self.story.commit_batch(driver.batch_id, members, sink=driver.sink)
+        answer = self.story.commit_batch(driver.batch_id, members, sink=driver.sink, note=b"%d" % driver.batch_id)
         decided = [record for record in self.story.log[before:] if is_of_sink(record.key)]
         match ErrorCode(answer.error_code):
             case ErrorCode.NONE if answer.already_committed:
@@ -235,5 +235,6 @@ def test_every_part_of_the_log_says_the_same_compacted_or_not(seed: int, monkeyp
 def loaded(story: Story, log: list[Record]) -> tuple[object, ...]:
     shard = TransactionShard(story.config, coordinator_epoch=1)
     shard.load(log)
-    sinks = {name: (sink.last_batch_id, set(sink.transactional_ids)) for name, sink in shard.sinks.items()}
+    sinks = {name: (sink.last_batch_id, sink.note, set(sink.transactional_ids)) for name, sink in shard.sinks.items()}
+    assert all(note == (b"%d" % last if last >= 0 else b"") for last, note, _ in sinks.values())
     return shard.transactions, sinks

@@ -381,6 +381,75 @@ def test_a_deleted_sink_is_forgotten_with_all_it_had(story: Story) -> None:
     assert story.commit_batch(0, {}).last_batch_id == 0
 
 
+# ---- what the driver has kept with a batch
+
+
+def test_a_note_is_kept_until_the_next_batch(story: Story) -> None:
+    assert story.commit_batch(0, opened(story, A), note=b"zero").error_code == ErrorCode.NONE
+    story.write_markers()
+    # A batch that is there keeps the note that it has.
+    assert story.commit_batch(0, {}, note=b"zero again").already_committed
+    assert story.shard.sinks["s"].note == b"zero"
+    story.log = last_of_each(story.log)
+    story.restart()
+    assert story.shard.sinks["s"].note == b"zero"
+    story.commit_batch(1, {})
+    assert story.shard.sinks["s"].note == b""
+    story.restart()
+    assert story.shard.sinks["s"].note == b""
+    story.commit_batch(2, {}, note=b"two")
+    assert story.delete_sink().was_known
+    assert not story.shard.sinks
+
+
+def test_a_record_from_before_there_were_notes_is_read() -> None:
+    decision = Decision("s", 7, 10**13, (Member(A, 5, 0),))
+    record = decision_record(decision)
+    assert record.value is not None
+    # The last byte says how many tagged fields follow: none.
+    assert record.value[-1] == 0
+    assert decode_decision(record.key, record.value) == ("s", decision)
+    noted = decision_record(decision._replace(note=b"n" * 1000))
+    assert decode_decision(noted.key, noted.value) == ("s", decision._replace(note=b"n" * 1000))
+
+
+def test_a_note_that_is_too_large_is_refused_before_anything_is_written(story: Story) -> None:
+    producers = opened(story, A)
+    records = len(story.log)
+    answer = story.commit_batch(0, producers, note=b"n" * (batches.NOTE_BYTES_MAX + 1))
+    assert (answer.error_code, answer.last_batch_id) == (ErrorCode.MESSAGE_TOO_LARGE, -1)
+    assert "note" in answer.error_message
+    assert len(story.log) == records
+    small = Story(record_bytes_max=200)
+    assert small.commit_batch(0, {}, note=b"n" * 300).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert not small.log
+    assert story.commit_batch(0, producers, note=b"n" * batches.NOTE_BYTES_MAX).error_code == ErrorCode.NONE
+
+
+def test_the_largest_note_fits_beside_the_longest_list() -> None:
+    record = decision_record(Decision("0123456789abcdef" * 2, 0, 0, members(batches.TRANSACTIONS_MAX)))
+    assert record.size_bytes + batches.NOTE_BYTES_MAX < Story().config.record_bytes_max
+
+
+def test_a_batch_that_expects_another_one_before_it_is_refused(story: Story) -> None:
+    producers = opened(story, A)
+    assert story.commit_batch(3, {}, expected=2).error_code == ErrorCode.PRODUCER_FENCED
+    assert story.state(A) == "Ongoing"
+    assert story.commit_batch(3, producers, expected=-1).error_code == ErrorCode.NONE
+    story.write_markers()
+    records = len(story.log)
+    for wrong in (-1, 2, 4, 5):
+        answer = story.commit_batch(5, {}, expected=wrong)
+        assert (answer.error_code, answer.last_batch_id) == (ErrorCode.PRODUCER_FENCED, 3)
+        assert "batch 3" in answer.error_message
+    assert len(story.log) == records
+    assert story.commit_batch(5, {}, expected=3).last_batch_id == 5
+    # The answer was lost.
+    assert story.commit_batch(5, {}, expected=3).already_committed
+    # And whoever was at the batch between is late.
+    assert story.commit_batch(4, {}).error_code == ErrorCode.PRODUCER_FENCED
+
+
 # ---- where ids live
 
 

@@ -27,6 +27,7 @@ from strandline.coordinators.transactions.events import (
     SendMarkers,
     TransactionTimer,
 )
+from strandline.coordinators.transactions.sinks import ANY_BATCH
 from strandline.coordinators.transactions.transaction import Transaction
 from strandline.coordinators.transactions.transaction_config import TransactionConfig
 from strandline.coordinators.transactions.transaction_records import (
@@ -193,7 +194,13 @@ class Story:
         return said(self.end_token(producer, commit=commit, name=name, version=version).response)
 
     def commit_batch(
-        self, batch_id: int, members: dict[str, tuple[int, int]] | list[SinkTransaction], *, sink: str = "s"
+        self,
+        batch_id: int,
+        members: dict[str, tuple[int, int]] | list[SinkTransaction],
+        *,
+        sink: str = "s",
+        note: bytes = b"",
+        expected: int = ANY_BATCH,
     ) -> Any:
         """The answer to a driver that names these producers, by transactional id."""
         listed = (
@@ -202,7 +209,9 @@ class Story:
             else members
         )
         token = Token()
-        request = CommitBatchRequest(sink_id=sink, batch_id=batch_id, transactions=listed)
+        request = CommitBatchRequest(
+            sink_id=sink, batch_id=batch_id, transactions=listed, note=note, expected_last_batch_id=expected
+        )
         self.step(CommitBatch(token, request))
         return token.response
 

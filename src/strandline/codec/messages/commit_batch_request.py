@@ -33,6 +33,8 @@ class CommitBatchRequest(Message):
     batch_id: int = 0
     transactions: list[SinkTransaction] = field(default_factory=list)
     timeout_ms: int = 30000
+    note: bytes = b""
+    expected_last_batch_id: int = -2
 
     API_KEY = 20000
     VERSION_MIN = 0
@@ -43,4 +45,6 @@ class CommitBatchRequest(Message):
         Field("batch_id", "int64", 0),
         Field("transactions", "[]struct", 0, default=(), struct=SinkTransaction),
         Field("timeout_ms", "int32", 0, default=30000),
+        Field("note", "bytes", 0, default=b"", tag=0),
+        Field("expected_last_batch_id", "int64", 0, default=-2, tag=1),
     )

@@ -13,9 +13,13 @@ from strandline.codec.message import Field, Message
 @dataclass(slots=True, eq=False, repr=False, match_args=False)
 class ListSinksRequest(Message):
     sink_ids: list[str] | None = None
+    include_notes: bool = False
 
     API_KEY = 20004
     VERSION_MIN = 0
     VERSION_MAX = 0
     FLEXIBLE_FROM = 0
-    FIELDS = (Field("sink_ids", "[]string", 0, default=None, nullable_first=0),)
+    FIELDS = (
+        Field("sink_ids", "[]string", 0, default=None, nullable_first=0),
+        Field("include_notes", "bool", 0, default=False, tag=0),
+    )

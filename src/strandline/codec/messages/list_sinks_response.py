@@ -17,6 +17,7 @@ class ListedSink(Message):
     decided_ms: int = -1
     transactional_ids: int = 0
     open_transactions: int = 0
+    note: bytes = b""
 
     API_KEY = 20004
     VERSION_MIN = 0
@@ -28,6 +29,7 @@ class ListedSink(Message):
         Field("decided_ms", "int64", 0, default=-1),
         Field("transactional_ids", "int32", 0),
         Field("open_transactions", "int32", 0),
+        Field("note", "bytes", 0, default=b"", tag=0),
     )
 
 

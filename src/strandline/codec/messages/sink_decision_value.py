@@ -32,6 +32,7 @@ class SinkDecisionValue(Message):
     batch_id: int = 0
     decided_ms: int = 0
     transactions: list[CommittedTransaction] = field(default_factory=list)
+    note: bytes = b""
 
     API_KEY = 20000
     VERSION_MIN = 0
@@ -41,4 +42,5 @@ class SinkDecisionValue(Message):
         Field("batch_id", "int64", 0),
         Field("decided_ms", "int64", 0),
         Field("transactions", "[]struct", 0, default=(), struct=CommittedTransaction),
+        Field("note", "bytes", 0, default=b"", tag=0),
     )

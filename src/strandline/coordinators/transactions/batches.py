@@ -26,7 +26,7 @@ from strandline.coordinators.transactions.events import (
     TransactionTimerKind,
 )
 from strandline.coordinators.transactions.sink_records import decision_record, sink_tombstone
-from strandline.coordinators.transactions.sinks import NEVER, NO_BATCH, Decision, Member, Sink
+from strandline.coordinators.transactions.sinks import ANY_BATCH, NEVER, NO_BATCH, NO_NOTE, Decision, Member, Sink
 from strandline.coordinators.transactions.transaction import UNFINISHED, Transaction, TransactionStatus
 from strandline.coordinators.transactions.transaction_records import tombstone
 from strandline.coordinators.transactions.turn import Transactions, Turn
@@ -37,6 +37,8 @@ SINK_ID_CHARACTERS_MAX: Final = 200
 """Of a sink id: a transactional id begins with it."""
 TRANSACTIONS_MAX: Final = 5_000
 """Of one batch. The record that names them is a quarter of what a record may be, then."""
+NOTE_BYTES_MAX: Final = 524_288
+"""Of what the driver has kept with a batch: as many transactions as there may be fit beside it."""
 ROLLED_PER_STEP_MAX: Final = 200
 """Transactional ids that get their Prepare record in one step."""
 ROLLED_PARTITIONS_PER_STEP_MAX: Final = 2_000
@@ -55,6 +57,9 @@ def commit_batch(event: CommitBatch, turn: Turn) -> None:
     if len(request.transactions) > TRANSACTIONS_MAX:
         sentence = f"{len(request.transactions)} transactions are too many, {TRANSACTIONS_MAX} can be decided at once"
         refuse(event, ErrorCode.MESSAGE_TOO_LARGE, sentence, turn)
+    elif len(request.note) > NOTE_BYTES_MAX:
+        sentence = f"a note of {len(request.note)} bytes is too large, {NOTE_BYTES_MAX} are kept"
+        refuse(event, ErrorCode.MESSAGE_TOO_LARGE, sentence, turn)
     elif wrong := what_is_wrong(request):
         refuse(event, ErrorCode.INVALID_REQUEST, wrong, turn)
     elif request.batch_id < last_batch_id:
@@ -67,6 +72,9 @@ def commit_batch(event: CommitBatch, turn: Turn) -> None:
         turn.reply(event.token, CommitBatchResponse(already_committed=True, last_batch_id=last_batch_id))
     elif is_rolling(sink, turn.known):
         refuse(event, ErrorCode.CONCURRENT_TRANSACTIONS, "the batch before is being committed", turn)
+    elif request.expected_last_batch_id not in (ANY_BATCH, last_batch_id):
+        sentence = f"batch {last_batch_id} was the last of sink {request.sink_id}, not {request.expected_last_batch_id}"
+        refuse(event, ErrorCode.PRODUCER_FENCED, sentence, turn)
     elif not_open := what_is_not_open(request, turn.known):
         refuse(event, ErrorCode.INVALID_TXN_STATE, not_open, turn)
     else:
@@ -138,10 +146,12 @@ def decide(event: CommitBatch, turn: Turn) -> None:
     members = tuple(
         Member(each.transactional_id, each.producer_id, each.producer_epoch) for each in request.transactions
     )
-    decision = Decision(request.sink_id, request.batch_id, turn.now_ms, members)
+    # Out of the frame, which is not kept.
+    decision = Decision(request.sink_id, request.batch_id, turn.now_ms, members, bytes(request.note))
     record = decision_record(decision)
     if record.size_bytes > turn.config.record_bytes_max:
-        sentence = f"{len(members)} transactions are more than one record holds"
+        beside = f" with a note of {len(request.note)} bytes" if request.note else ""
+        sentence = f"{len(members)} transactions{beside} are more than one record holds"
         refuse(event, ErrorCode.MESSAGE_TOO_LARGE, sentence, turn)
         return
     turn.append(record)
@@ -163,7 +173,7 @@ def apply(decision: Decision, known: Transactions, *, transaction_version: int) 
     here, too, and takes the place of what this one says.
     """
     sink = known.sink(decision.sink_id)
-    sink.last_batch_id, sink.decided_ms = decision.batch_id, decision.decided_ms
+    sink.last_batch_id, sink.decided_ms, sink.note = decision.batch_id, decision.decided_ms, decision.note
     members = {member.transactional_id: member for member in decision.members}
     aborted = 0
     for transactional_id in sink.transactional_ids:
@@ -252,7 +262,7 @@ def delete_sink(event: DeleteSink, turn: Turn) -> None:
 def forget_decision(sink_id: str, known: Transactions) -> None:
     sink = known.sinks.get(sink_id)
     if sink is not None:
-        sink.last_batch_id, sink.decided_ms = NO_BATCH, NEVER
+        sink.last_batch_id, sink.decided_ms, sink.note = NO_BATCH, NEVER, NO_NOTE
         known.maybe_forget_sink(sink_id)
 
 

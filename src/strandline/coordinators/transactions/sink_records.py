@@ -37,6 +37,7 @@ def decision_record(decision: Decision) -> Record:
             CommittedTransaction(name=transactional_id[begin:], producer_id=producer_id, producer_epoch=epoch)
             for transactional_id, producer_id, epoch in decision.members
         ],
+        note=decision.note,
     )
     return Record(_key_of(decision.sink_id), encode_coordinator_value(value))
 
@@ -61,4 +62,5 @@ def decode_decision(key: bytes, value: bytes | None) -> tuple[str, Decision | No
     members = tuple(
         Member(begin + each.name, each.producer_id, each.producer_epoch) for each in value_message.transactions
     )
-    return sink_id, Decision(sink_id, value_message.batch_id, value_message.decided_ms, members)
+    note = bytes(value_message.note)
+    return sink_id, Decision(sink_id, value_message.batch_id, value_message.decided_ms, members, note)

@@ -12,6 +12,9 @@ from typing import Final, NamedTuple
 
 NO_BATCH: Final = -1
 NEVER: Final = -1
+ANY_BATCH: Final = -2
+"""A driver that does not care which batch was the last one."""
+NO_NOTE: Final = b""
 
 
 class Member(NamedTuple):
@@ -29,6 +32,8 @@ class Decision(NamedTuple):
     batch_id: int
     decided_ms: int
     members: tuple[Member, ...]
+    note: bytes = NO_NOTE
+    """What the driver wants to find again, in its own words."""
 
 
 @dataclass(slots=True)
@@ -36,6 +41,8 @@ class Sink:
     sink_id: str
     last_batch_id: int = NO_BATCH
     decided_ms: int = NEVER
+    note: bytes = NO_NOTE
+    """Of the last batch."""
     transactional_ids: dict[str, None] = field(default_factory=dict)
 
     @property
