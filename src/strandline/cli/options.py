@@ -21,6 +21,17 @@ Bootstrap = Annotated[
         help="The cluster to talk to.",
     ),
 ]
+GroundBootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        "--bootstrap-server",
+        "-b",
+        envvar="STRANDLINE_BOOTSTRAP",
+        metavar="HOST:PORT[,...]",
+        help="The cluster to work on. Default: a node of its own, with its data in .strandline/node.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for answers.")]
 ClientProperties = Annotated[

@@ -98,6 +98,30 @@ COMMANDS: dict[str, Entry] = {
             ("forget", "cluster_drain:forget", "Take a broker that is gone out of the cluster."),
         ),
     ),
+    "pipeline": Entry(
+        "Run pipelines of data frames on Spark, look at them, stop and rebuild them.",
+        verbs=(
+            ("run", "pipeline_run:run", "Run a pipeline's file, from log to log, exactly once."),
+            (
+                "status",
+                "pipeline_status:status",
+                "How far a pipeline is: batches, rows, what is behind, what was late.",
+            ),
+            ("list", "pipeline_list:list_pipelines", "List pipelines: version, state, datasets."),
+            ("stop", "pipeline_stop:stop", "Stop a pipeline, wherever it runs."),
+            ("rebuild", "pipeline_rebuild:rebuild", "Run a new version from the beginning, then switch to it."),
+            ("explain", "pipeline_explain:explain", "Say what a file declares, and what Spark keeps for it."),
+        ),
+    ),
+    "view": Entry(
+        "Query materialised views: current, or as of an offset or a time.",
+        verbs=(
+            ("query", "view_query:query", "Ask views in SQL."),
+            ("get", "view_get:get", "Show the row of a key."),
+            ("list", "view_list:list_views", "List views: topic, key, how fresh, how far back."),
+            ("create", "view_create:create", "Make a compacted topic a view, by hand."),
+        ),
+    ),
     "doctor": Entry("Say what is wrong with a node or this machine, and what to do.", "doctor:doctor"),
     "log": Entry(
         "Look into log files.", verbs=(("dump", "log_dump:dump", "Print segments, indexes and checkpoints."),)

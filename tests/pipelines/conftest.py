@@ -1,0 +1,7 @@
+"""The session and the broker that all tests with Spark share."""
+
+from __future__ import annotations
+
+from tests.spark_fixtures import broker, spark, topic
+
+__all__ = ["broker", "spark", "topic"]

@@ -1,0 +1,75 @@
+"""One Spark session and one broker for all tests with Spark: a session takes ten seconds to start, a query one.
+
+The conftest of each directory with such tests imports these by name. pytest keeps a fixture for each name and place it
+was imported at, so what is shared by the whole run is kept here and ended with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import tempfile
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from strandline.testing import embedded
+from strandline.testing.embedded_broker import EmbeddedBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BROKER_PROPERTIES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+}
+
+_kept = contextlib.ExitStack()
+
+
+@functools.cache
+def _session() -> SparkSession:
+    import strandline.spark
+
+    home = Path(
+        _kept.enter_context(tempfile.TemporaryDirectory(prefix="strandline-spark-", ignore_cleanup_errors=True))
+    )
+    session = strandline.spark.session(
+        "tests",
+        master="local[2]",
+        spark_sql_shuffle_partitions=2,
+        spark_sql_warehouse_dir=str(home / "warehouse"),
+        spark_local_dir=str(home / "local"),
+    )
+    _kept.callback(session.stop)
+    return session
+
+
+@functools.cache
+def _broker() -> EmbeddedBroker:
+    return _kept.enter_context(embedded(properties=BROKER_PROPERTIES))
+
+
+@pytest.fixture(scope="session")
+def spark(pytestconfig: pytest.Config) -> SparkSession:
+    """The session of the whole run, as a user gets it, on two cores."""
+    pytestconfig.add_cleanup(_kept.close)
+    return _session()
+
+
+@pytest.fixture(scope="session")
+def broker(pytestconfig: pytest.Config) -> EmbeddedBroker:
+    """One broker for the whole run: each test uses topics of its own."""
+    pytestconfig.add_cleanup(_kept.close)
+    return _broker()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name that no other test has."""
+    return re.sub(r"[^a-z0-9-]+", "-", request.node.name.lower()).strip("-")[:60] + "-" + uuid.uuid4().hex[:8]
