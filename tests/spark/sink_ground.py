@@ -97,6 +97,17 @@ def sinks(bootstrap: str) -> dict[str, int]:
         client.close()
 
 
+def note(bootstrap: str, sink_id: str) -> bytes:
+    """What is kept with the last batch of a sink, on a cluster of one node."""
+    client = RawClient(ClientSettings(bootstrap))
+    try:
+        request = ListSinksRequest(sink_ids=[sink_id], include_notes=True)
+        (sink,) = client.ask_any(request, ListSinksResponse).sinks
+        return bytes(sink.note)
+    finally:
+        client.close()
+
+
 def until(what: str, check: Callable[[], bool]) -> None:
     """Wait for something that happens by itself."""
     deadline = time.monotonic() + WAIT_S

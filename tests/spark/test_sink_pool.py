@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.spark.sink_ground import consume, counts, fresh_sink, options_for, rows, sinks, transactions, until
+from tests.spark.sink_ground import consume, counts, fresh_sink, note, options_for, rows, sinks, transactions, until
 
 from strandline.codec.message import Message
+from strandline.codec.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
 from strandline.codec.messages.produce_response import ProduceResponse
 from strandline.errors import Disconnected
+from strandline.spark.explain import SparkFailed
 from strandline.spark.raw_connection import RawConnection
 from strandline.spark.sink import driver
 from strandline.spark.sink.commit_message import TaskWritten
@@ -253,6 +257,76 @@ def test_a_topic_with_small_batches_gets_small_batches(broker: EmbeddedBroker, t
     assert [message.value().decode() for message in consume(broker.bootstrap, topic)] == values
     with pytest.raises(SinkRefused, match=r"larger than topic .* takes: raise its max\.message\.bytes"):
         query.task(1, 0, ["x" * 3000])
+
+
+def test_a_partition_is_added_to_a_transaction_once(
+    broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many batches of a partition may be full at once."""
+    broker.create_topic(topic, partitions=2)
+    query = Query(options_for(broker.bootstrap, topic, **{"kafka.batch.size": "100"}), raises_epochs=False)
+    sent, send = [], RawConnection.send
+
+    def seen(connection: RawConnection, request: Message, version: int) -> None:
+        if isinstance(request, AddPartitionsToTxnRequest):
+            sent.extend(place for each in request.v3_and_below_topics for place in each.partitions)
+        send(connection, request, version)
+
+    monkeypatch.setattr(RawConnection, "send", seen)
+    values = [f"{number:050}" for number in range(40)]
+    query.commit(0, query.task(0, 0, values))
+    assert sorted(sent) == [0, 1]
+    until("the markers", lambda: counts(broker.bootstrap, topic) == once(*values))
+
+
+@pytest.mark.parametrize("raises_epochs", [True, False], ids=["v2", "v1"])
+def test_a_cluster_that_is_gone_is_not_asked_for_an_abort(
+    topic: str, raises_epochs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had its time already, and the user waits for what happened."""
+    with embedded() as broker:
+        broker.create_topic(topic)
+        settings = {"kafka.delivery.timeout.ms": "1500", "kafka.request.timeout.ms": "500", "kafka.batch.size": "10"}
+        query = Query(options_for(broker.bootstrap, topic, **settings), raises_epochs=raises_epochs)
+        query.commit(0, query.task(0, 0, ["a"]))
+        aborts: list[str] = []
+        monkeypatch.setattr(query.pool, "abort", lambda options, sink_id, producer: aborts.append(sink_id))
+
+        def breaking() -> Iterator[pa.RecordBatch]:
+            yield rows(["b"])
+            broker.kill()
+            yield rows(["c", "d"])
+
+        with pytest.raises(SparkFailed) as failed:
+            write_task(query.pool, query.options, Task(query.sink_id, 1, 0), breaking())
+        assert not isinstance(failed.value, SinkRefused)
+        assert aborts == []
+        broker.start()
+
+
+def test_what_a_batch_read_is_kept_with_it(
+    broker: EmbeddedBroker, topic: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broker.create_topic(topic)
+    offsets = tmp_path / "offsets"
+    offsets.mkdir()
+    query = Query(options_for(broker.bootstrap, topic, checkpointLocation=f"file:{tmp_path}"))
+    for batch in range(2):
+        (offsets / str(batch)).write_text(f"v1\n{batch}")
+        query.commit(batch, query.task(batch, 0, [f"{batch}"]))
+        kept = json.loads(note(broker.bootstrap, query.sink_id))
+        assert kept == {"offsets": f"v1\n{batch}", "before": f"v1\n{batch - 1}" if batch else None}
+    # A batch without rows read something, too.
+    (offsets / "2").write_text("v1\n2")
+    query.commit(2, query.task(2, 0, []))
+    assert json.loads(note(broker.bootstrap, query.sink_id))["offsets"] == "v1\n2"
+    capfd.readouterr()
+    for batch in (3, 4):
+        (offsets / str(batch)).write_text("v1\n" + "3" * 600_000)
+        query.commit(batch, query.task(batch, 0, [f"{batch}"]))
+        assert note(broker.bootstrap, query.sink_id) == b""
+    assert capfd.readouterr().err.count("more than the broker keeps with it") == 1
+    until("the markers", lambda: counts(broker.bootstrap, topic) == once("0", "1", "3", "4"))
 
 
 def test_null_keys_into_a_compacted_topic_are_refused_and_the_sink_goes_on(broker: EmbeddedBroker, topic: str) -> None:

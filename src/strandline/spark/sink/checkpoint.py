@@ -1,4 +1,4 @@
-"""When a batch was planned, from the file that Spark writes to the checkpoint before it runs the batch.
+"""What a batch reads and when it was planned, from the file that Spark writes to the checkpoint before it runs it.
 
     <checkpoint>/offsets/<batch>    v1, then a line of JSON with batchTimestampMs, then the offsets of each source
 
@@ -25,6 +25,26 @@ def planned_at_ms(checkpoint: str | None, batch_id: int) -> int | None:
         # Not there, or in a form of another Spark: then there is nothing to compare.
         return None
     return planned if isinstance(planned, int) and planned > 0 else None
+
+
+def note_of(checkpoint: str | None, batch_id: int) -> bytes | None:
+    """What is kept with a batch where it is committed, for the day on which the checkpoint is lost; None if unknown.
+
+    The files as they are, of the batch and of the one before it: where it ended, and where it began.
+    """
+    directory = local_path(checkpoint) if checkpoint else None
+    if directory is None:
+        return None
+    offsets = _read(directory / "offsets" / str(batch_id))
+    before = _read(directory / "offsets" / str(batch_id - 1))
+    return None if offsets is None else json.dumps({"offsets": offsets, "before": before}).encode()
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except (OSError, ValueError):
+        return None
 
 
 def local_path(location: str) -> Path | None:

@@ -25,7 +25,7 @@ from strandline.codec.messages.list_sinks_request import ListSinksRequest
 from strandline.codec.messages.list_sinks_response import ListSinksResponse
 from strandline.errors import ErrorCode, named
 from strandline.spark.explain import SparkFailed
-from strandline.spark.sink.checkpoint import planned_at_ms
+from strandline.spark.sink.checkpoint import note_of, planned_at_ms
 from strandline.spark.sink.cluster import SinkCluster, coordinator_key
 from strandline.spark.sink.commit_message import TaskWritten
 from strandline.spark.sink.failures import SinkFailed, SinkRefused
@@ -38,6 +38,9 @@ WEAKER: Final = (
     "A Strandline broker has no such limits."
 )
 
+NOTE_BYTES_MAX: Final = 524_288
+"""What a broker keeps with a batch."""
+
 CLOCK_MS_MAX: Final = 1000
 """How far the clock of a driver that planned a batch may have been ahead of the one that asks now."""
 
@@ -45,6 +48,7 @@ ABORT_TIMEOUT_MS: Final = 10_000
 
 _ABORT_VERSION_MAX: Final = 5
 _clusters: dict[SinkOptions, SinkCluster] = {}
+_told_of_large_notes: set[str | None] = set()
 
 
 def cluster_of(options: SinkOptions) -> SinkCluster:
@@ -76,6 +80,7 @@ def commit(cluster: SinkCluster, messages: Sequence[TaskWritten], batch_id: int)
             SinkTransaction(each.transactional_id, each.producer_id, each.producer_epoch) for each in transactions
         ],
         timeout_ms=cluster.options.request_timeout_ms // 2,
+        note=_note(cluster.options.checkpoint, batch_id),
     )
     fault_point("before-commit")
     answer = cluster.ask_coordinator(
@@ -92,6 +97,22 @@ def commit(cluster: SinkCluster, messages: Sequence[TaskWritten], batch_id: int)
         raise _refusal(cluster, batch_id, code, answer)
     if answer.already_committed:
         _check_plan(cluster, sink_id, batch_id)
+
+
+def _note(checkpoint: str | None, batch_id: int) -> bytes:
+    """What the batch read, if that is known and not too much: no batch fails for the sake of its own recovery."""
+    note = note_of(checkpoint, batch_id) or b""
+    if len(note) <= NOTE_BYTES_MAX:
+        return note
+    if checkpoint not in _told_of_large_notes:
+        _told_of_large_notes.add(checkpoint)
+        print(
+            f"strandline: the offsets of a batch take {len(note):,} bytes, more than the broker keeps with it: should "
+            f"the checkpoint {checkpoint} be lost, up to one batch may be written twice.",
+            file=sys.stderr,
+            flush=True,
+        )
+    return b""
 
 
 def abort(cluster: SinkCluster, messages: Sequence[TaskWritten]) -> None:

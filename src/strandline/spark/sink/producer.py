@@ -76,7 +76,8 @@ class TransactionalProducer:
             self._sender = Sender(self.cluster, self.transactional_id)
         self.is_open = True
         if not self.cluster.raises_epochs:
-            self._add([batch.place for batch in batches if batch.place not in self._added])
+            places = dict.fromkeys(batch.place for batch in batches)
+            self._add([place for place in places if place not in self._added])
         self._sender.put([self._sealed(batch) for batch in batches])
 
     def flush(self) -> None:

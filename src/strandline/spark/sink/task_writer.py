@@ -13,9 +13,10 @@ from typing import Final
 
 import pyarrow as pa
 
+from strandline.spark.explain import SparkFailed
 from strandline.spark.sink import fallback
 from strandline.spark.sink.commit_message import OpenTransaction, TaskWritten
-from strandline.spark.sink.failures import SinkFailed, SinkRefused
+from strandline.spark.sink.failures import SinkRefused
 from strandline.spark.sink.fault_points import fault_point
 from strandline.spark.sink.options import SinkOptions
 from strandline.spark.sink.pool import Pool
@@ -70,7 +71,7 @@ def write_task(pool: Pool, options: SinkOptions, task: Task, batches: Iterable[p
         fault_point("before-return")
     except Exception as error:
         # A cluster that does not answer has had its time; asking it again would only delay what the user has to hear.
-        if isinstance(error, SinkRefused) or not isinstance(error, SinkFailed):
+        if isinstance(error, SinkRefused) or not isinstance(error, SparkFailed):
             pool.abort(options, task.sink_id, producer)
         raise
     pool.leave(options, task.sink_id, producer)
