@@ -32,6 +32,17 @@ def test_defaults_are_those_of_sparks_own_source_but_for_the_isolation_level() -
     )
 
 
+def test_a_stream_may_stop_somewhere() -> None:
+    said = LEAST | {"stopAt": '{"orders":{"0":23,"1":0},"payments":{"0":5}}'}
+    expected = {ORDERS_0: 23, ORDERS_1: 0, TopicPartition("payments", 0): 5}
+    assert parse_options(said, streaming=True).stop_at == expected
+    # One option for all sources of a query, and what is read as a table is read as it is.
+    assert parse_options(said, streaming=False).stop_at is None
+    for wrong in ("latest", '{"orders":{"0":-1}}', "{}"):
+        with pytest.raises(OptionRefused, match="stopAt is"):
+            parse_options(LEAST | {"stopAt": wrong}, streaming=True)
+
+
 def test_names_are_read_in_any_case() -> None:
     said = {"KAFKA.Bootstrap.Servers": "b:1", "SUBSCRIBE": " a , b,a ", "INCLUDEHEADERS": "True"}
     options = parse_options(said, streaming=False)

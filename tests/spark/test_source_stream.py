@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable, Iterator
 
@@ -120,6 +121,37 @@ def test_a_limit_of_offsets(broker: EmbeddedBroker, make: Make, topic: str) -> N
     # Spark may ask for everything all the same.
     assert reader.latestOffset(start, ALL) == {topic: {"0": 90, "1": 10}}
     assert reader.reportLatestOffset() == {topic: {"0": 90, "1": 10}}
+
+
+def test_a_stream_stops_where_it_is_told_to(broker: EmbeddedBroker, make: Make, topic: str) -> None:
+    broker.create_topic(topic, 3)
+    for partition in range(3):
+        produce(broker, topic, 10, partition=partition)
+    # The third partition came later, and the other topic is that of another source.
+    stop = json.dumps({topic: {"0": 7, "1": 0}, f"{topic}-other": {"0": 3}})
+    unlimited: dict[str, str] = {}
+    for more in (unlimited, {"maxOffsetsPerTrigger": "4"}):
+        reader = make(subscribe=topic, startingOffsets="earliest", stopAt=stop, **more)
+        reader.prepareForTriggerAvailableNow()
+        position = reader.initialOffset()
+        read: list[int] = []
+        while (end := reader.latestOffset(position, reader.getDefaultReadLimit())) != position:
+            read += offsets_read(reader, position, end)
+            position = end
+        assert position == {topic: {"0": 7, "1": 0}}
+        assert read == list(range(7))
+    # One that is further already stays where it is.
+    assert reader.latestOffset({topic: {"0": 9, "1": 0}}, ALL) == {topic: {"0": 9, "1": 0}}
+
+
+def test_a_stop_behind_the_end_of_the_log_is_data_loss(broker: EmbeddedBroker, make: Make, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    produce(broker, topic, 5)
+    options = {"subscribe": topic, "startingOffsets": "earliest", "fetchOffset.numRetries": "0"}
+    with pytest.raises(DataLost, match="the log ends at 5"):
+        make(**options, stopAt=json.dumps({topic: {"0": 6}})).prepareForTriggerAvailableNow()
+    with pytest.raises(DataLost, match="the topic is gone"):
+        make(**options, stopAt=json.dumps({topic: {"1": 6}})).prepareForTriggerAvailableNow()
 
 
 def test_a_limit_of_bytes(broker: EmbeddedBroker, make: Make, topic: str) -> None:

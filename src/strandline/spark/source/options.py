@@ -1,9 +1,9 @@
 """The options of the source: those of Spark's own Kafka source by the same names, and a few of ours (pure).
 
-Ours: `columns`, `includeLeaderEpoch`, `maxBytesPerTrigger`, `valueSchema` with `mode`. Settings of a Kafka consumer
-come as `kafka.<name>`; they are done, or without meaning for a reader without threads and groups, or refused in words.
-What differs from Spark's source: `kafka.isolation.level` is read_committed unless said otherwise, and a name that
-nobody knows is an error and not passed over.
+Ours: `columns`, `includeLeaderEpoch`, `maxBytesPerTrigger`, `stopAt`, `valueSchema` with `mode`. Settings of a Kafka
+consumer come as `kafka.<name>`; they are done, or without meaning for a reader without threads and groups, or refused
+in words. What differs from Spark's source: `kafka.isolation.level` is read_committed unless said otherwise, and a name
+that nobody knows is an error and not passed over.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ _OPTIONS: Final = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "maxBytesPerTrigger",
+    "stopAt",
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
@@ -85,6 +86,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions
         ending=_limit(options, "ending", LATEST, streaming=streaming),
         subscription=_subscription(options),
         limits=_per_trigger(options),
+        stop_at=_by_partition("stopAt", options["stopat"], least=0) if streaming and "stopat" in options else None,
         no_match_is_latest=_word(options, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
         fails_on_data_loss=_flag(options, "failOnDataLoss", default=True),
         shape=_shape(options),

@@ -12,7 +12,7 @@ with no offsets at all, and its first batch, which is empty, ends where it start
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -75,7 +75,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._planning().latest(self._partitions())
+        partitions = self._partitions()
+        if self._options.stop_at is None:
+            self._target = self._planning().latest(partitions)
+            return
+        # What was read once is there still, or it is lost.
+        wanted = {each: offset for each, offset in self._options.stop_at.items() if self._is_mine(each, partitions)}
+        self._check_none_gone(wanted, partitions)
+        self._target = self._planning().not_behind(wanted, {each: None for each in wanted if each in partitions})
 
     def latestOffset(self, start: dict[str, dict[str, int]], limit: ReadLimit) -> dict[str, dict[str, int]]:
         planner = self._planning()
@@ -87,6 +94,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = planner.not_behind(begin, partitions)
         if self._target is not None:
             latest = {each: min(self._target[each], offset) for each, offset in latest.items() if each in self._target}
+        if self._options.stop_at is not None:
+            latest = _up_to(self._options.stop_at, begin, latest)
         self._latest = latest
         if isinstance(limit, ReadAllAvailable) or not self._options.limits.are_set:
             return as_json(latest)
@@ -146,6 +155,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = {each: min(offset, target.get(each, offset)) for each, offset in started.items()}
         return self._latest
 
+    def _is_mine(self, partition: TopicPartition, partitions: dict[TopicPartition, UUID]) -> bool:
+        """Of a topic that this source reads: a query has one `stopAt` for all its sources."""
+        wanted = self._options.subscription
+        return partition in partitions or partition.topic in wanted.topics or partition in wanted.assigned
+
     # Partitions come and go
 
     def _planning(self) -> Planner:
@@ -192,3 +206,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         self._triggered_at = now
         return False
+
+
+def _up_to(stop_at: Mapping[TopicPartition, int], begin: Positions, latest: Positions) -> Positions:
+    """No further than that, and never back: Spark asks for more until nothing moves."""
+    ends = {each: min(stop_at.get(each, begin.get(each, 0)), offset) for each, offset in latest.items()}
+    return {each: max(offset, begin.get(each, 0)) for each, offset in ends.items() if each in stop_at or each in begin}

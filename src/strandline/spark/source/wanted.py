@@ -99,6 +99,8 @@ class SourceOptions:
     ending: Limit
     subscription: Subscription
     limits: TriggerLimits = TriggerLimits()
+    stop_at: Mapping[TopicPartition, int] | None = None
+    """Where a stream ends, and it reads no other partitions; None: it does not end."""
     no_match_is_latest: bool = False
     fails_on_data_loss: bool = True
     shape: Shape = Shape()
