@@ -20,7 +20,11 @@ frees them with its first batch."""
 BATCH_BYTES_DEFAULT: Final = 512 * 1024
 REQUEST_BYTES_DEFAULT: Final = 1024 * 1024
 
-_OURS: Final = ("topic", "transactiontimeoutms", "acks")
+QUERY_OPTION: Final = "queryId"
+BATCH_OPTION: Final = "batchId"
+"""What `update_mode` says of the frame that it writes inside of a query."""
+
+_OURS: Final = ("topic", "transactiontimeoutms", "acks", QUERY_OPTION.lower(), BATCH_OPTION.lower())
 _SPARKS: Final = ("checkpointlocation", "queryname", "path", "querylogdir", "includeheaders")
 _SOURCES: Final = (
     "assign",
@@ -149,6 +153,17 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
         transaction_timeout_ms=_number(options, timeout_name, defaults.transaction_timeout_ms),
         checkpoint=options.get("checkpointlocation"),
     )
+
+
+def batch_of_a_query(given: Mapping[str, str]) -> tuple[str, int] | None:
+    """The query and the number of its batch that a frame is, if it is said."""
+    options = {name.lower(): str(value) for name, value in given.items()}
+    query_id, batch_id = options.get(QUERY_OPTION.lower()), options.get(BATCH_OPTION.lower())
+    if query_id is None and batch_id is None:
+        return None
+    if not query_id or batch_id is None or not batch_id.isdigit():
+        raise SinkRefused("queryId and batchId are said together, inside of foreachBatch: leave out both elsewhere.")
+    return query_id, int(batch_id)
 
 
 def _check_names(options: Mapping[str, str], settings: Mapping[str, str]) -> None:

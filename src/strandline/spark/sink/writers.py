@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from strandline.spark.sink.commit_message import TaskWritten, told
 from strandline.spark.sink.failures import SinkRefused
-from strandline.spark.sink.options import SinkOptions, parse_options
+from strandline.spark.sink.options import SinkOptions, batch_of_a_query, parse_options
 from strandline.spark.sink.schema import check_columns
 
 if TYPE_CHECKING:
@@ -26,17 +26,19 @@ ONLY_BATCH = 0
 
 def stream_writer(options: Mapping[str, str], schema: Any, overwrite: bool) -> StreamWriter:
     if overwrite:
-        raise SinkRefused("A log is only added to: use outputMode('append') or outputMode('update').")
+        raise SinkRefused("A log is only added to: use outputMode('append').")
     parsed = parse_options(options)
     check_columns(schema, parsed.topic)
     return StreamWriter(parsed)
 
 
-def batch_writer(options: Mapping[str, str], schema: Any, overwrite: bool) -> BatchWriter:
+def batch_writer(options: Mapping[str, str], schema: Any, overwrite: bool) -> BatchWriter | InnerWriter:
     if overwrite:
         raise SinkRefused("A log is only added to: use mode('append').")
     parsed = parse_options(options)
     check_columns(schema, parsed.topic)
+    if (batch := batch_of_a_query(options)) is not None:
+        return InnerWriter(parsed, *batch)
     return BatchWriter(parsed, f"write-{uuid.uuid4()}")
 
 
@@ -58,6 +60,35 @@ class StreamWriter(DataSourceStreamArrowWriter):
         driver.commit(driver.cluster_of(self._options), told(messages), batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        from strandline.spark.sink import driver
+
+        driver.abort(driver.cluster_for_abort(self._options), told(messages))
+
+
+class InnerWriter(DataSourceArrowWriter):
+    """A frame that is a batch of a query, written inside of foreachBatch: the sink is the query, as for a stream."""
+
+    def __init__(self, options: SinkOptions, query_id: str, batch_id: int) -> None:
+        self._options = options
+        self._query_id = query_id
+        self._batch_id = batch_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
+        from pyspark import TaskContext
+
+        from strandline.spark.sink.pool import worker_pool
+        from strandline.spark.sink.task_writer import Task, write_task
+
+        context = TaskContext.get()
+        task = Task(self._query_id, self._batch_id, context.partitionId() if context is not None else 0)
+        return write_task(worker_pool(), self._options, task, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        from strandline.spark.sink import driver
+
+        driver.commit(driver.cluster_of(self._options), told(messages), self._batch_id)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         from strandline.spark.sink import driver
 
         driver.abort(driver.cluster_for_abort(self._options), told(messages))
