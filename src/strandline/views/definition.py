@@ -16,6 +16,8 @@ from strandline.views.schema import Column, checked, parse_schema
 
 PLAIN_COLUMNS: Final = (Column("key", "string"), Column("value", "string"))
 """Of a view without a schema: the record as text."""
+RESERVED: Final = frozenset({"_partition", "_key", "_offset", "_timestamp", "_value"})
+"""Columns of the records themselves."""
 SWITCHING: Final = "switching"
 """The phase of a rebuild during which the public topics hold a part of the difference, or all of it."""
 
@@ -60,6 +62,8 @@ def define(name: str, topic: str, *, schema: str | None, key: tuple[str, ...], *
         return ViewDefinition(name, topic, **more)
     columns = parse_schema(schema)
     names = {column.name.lower(): column.name for column in columns}
+    if reserved := RESERVED & names.keys():
+        raise DefinitionRefused(f"no column of a view can be called {min(reserved)}: call it something else")
     if not key:
         raise DefinitionRefused(f"the view {name} has no key: say which of {', '.join(names.values())} it is")
     # A key that the schema does not name is what it is in most topics: text.

@@ -36,7 +36,7 @@ from strandline.views.failures import HistoryLost, ViewFailed
 MERGED_ROWS_MAX: Final = 400_000
 """Records that are kept as they came before the newest of each key are taken from them."""
 
-_READ: Final = pa.schema([FIELDS[name] for name in ("key", "value", "offset", "timestamp")])
+_READ: Final = pa.schema([FIELDS[name] for name in ("partition", "key", "offset", "timestamp", "value")])
 _BATCH: Final = Struct(">qi11xi30xi")
 """Base offset, length, last offset delta and number of records of a batch."""
 _HEADER_BYTES: Final = 61
@@ -138,10 +138,7 @@ class Fold:
     def _noted(self, batch: pa.RecordBatch, partition: int) -> pa.RecordBatch:
         latest = pc.max(batch.column("timestamp").cast(pa.int64())).as_py() // 1000
         self.latest_ms[partition] = max(latest, self.latest_ms.get(partition, latest))
-        # Not by `pa.array`, which loads pandas.
-        partitions = pa.repeat(pa.scalar(partition, pa.int32()), batch.num_rows)
-        columns = [partitions, *(batch.column(name) for name in ("key", "offset", "timestamp", "value"))]
-        return pa.RecordBatch.from_arrays(columns, ["_partition", "_key", "_offset", "_timestamp", "_value"])
+        return batch.rename_columns([f"_{name}" for name in _READ.names])
 
     def _merge(self, batches: list[pa.RecordBatch]) -> None:
         if not batches:

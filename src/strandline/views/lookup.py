@@ -1,0 +1,79 @@
+"""One key: in the log's tail, else in the row group of a snapshot that it must lie in."""
+
+from __future__ import annotations
+
+import base64
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet
+
+from strandline.views.columns import rows_sql
+from strandline.views.definition import ViewDefinition
+from strandline.views.querying import run
+from strandline.views.snapshots import Snapshot
+from strandline.views.state import ViewState
+
+_Record = tuple[int, int, bytes | None]
+"""Time, offset, value."""
+
+
+def found_rows(
+    connection: duckdb.DuckDBPyConnection, definition: ViewDefinition, state: ViewState, keys: Sequence[bytes]
+) -> pa.Table:
+    """The row of the first of the keys that has one, as a table of one row or none.
+
+    Where two partitions have the key, because partitions were added or a producer chose otherwise, the newer counts.
+    """
+    record: tuple[bytes, bytes] | None = None
+    for key in keys:
+        newest = max(_records(connection, state, key), default=None, key=lambda each: each[:2])
+        if newest is not None and newest[2] is not None:
+            record = (key, newest[2])
+            break
+    # Not as a table of Arrow: making one loads pandas, which takes longer than all else.
+    source = f"(SELECT ?::BLOB AS _key, ?::BLOB AS _value{'' if record else ' WHERE false'})"
+    return run(connection, rows_sql(definition, source), record or (b"", b""))
+
+
+def _records(connection: duckdb.DuckDBPyConnection, state: ViewState, key: bytes) -> list[_Record]:
+    """The newest record of the key in each partition that has one."""
+    told = connection.execute(
+        f"SELECT _partition, epoch_ms(_timestamp), _offset, _value FROM {state.fold.table} WHERE _key = ?", [key]
+    ).fetchall()
+    found: dict[int, _Record] = {partition: (time_ms, offset, value) for partition, time_ms, offset, value in told}
+    if state.snapshot is not None:
+        for partition in sorted(state.snapshot.parts):
+            if partition not in found and (record := _in_snapshot(state.snapshot, partition, key)) is not None:
+                found[partition] = record
+    return [each for partition, each in found.items() if each[1] >= state.floors.get(partition, 0)]
+
+
+def _in_snapshot(snapshot: Snapshot, partition: int, key: bytes) -> _Record | None:
+    part = snapshot.parts[partition]
+    # base64 does not keep the order of bytes, so what is compared is what it stands for.
+    group = bisect_right(part.first_keys, key, key=base64.b64decode) - 1
+    if group < 0:
+        return None
+    with pyarrow.parquet.ParquetFile(snapshot.file_of(partition)) as file:
+        table = file.read_row_group(group, columns=["_key", "_offset", "_timestamp", "_value"])
+    at = _position(table.column("_key"), key)
+    if at is None:
+        return None
+    row: dict[str, Any] = table.slice(at, 1).to_pylist()[0]
+    return int(row["_timestamp"].timestamp() * 1000), row["_offset"], row["_value"]
+
+
+def _position(keys: pa.ChunkedArray, key: bytes) -> int | None:
+    """By halves: a row group is sorted."""
+    low, high = 0, len(keys)
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle].as_py() < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < len(keys) and keys[low].as_py() == key else None

@@ -1,0 +1,72 @@
+"""SQL over views: which names a query reads, and what DuckDB says when it cannot (in a sentence)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from strandline.views.failures import QueryRefused
+
+_LABEL = re.compile(r"^(?:[A-Z][A-Za-z-]+ )+Error: ")
+
+
+def names_in(connection: duckdb.DuckDBPyConnection, sql: str) -> list[str]:
+    """The views that a query reads, as `name` or `pipeline.name`, in the order in which they come."""
+    found = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
+    assert found is not None, "a function has an answer"
+    told = json.loads(found[0])
+    if told.get("error"):
+        if told.get("error_type") == "parser":
+            raise QueryRefused(f"this is no SQL: {_one_line(told.get('error_message', ''))}")
+        raise QueryRefused("a view is only read: say one SELECT")
+    statements = told["statements"]
+    if len(statements) != 1:
+        raise QueryRefused(f"there are {len(statements)} statements: say one SELECT")
+    names = dict.fromkeys(_tables(statements[0], frozenset()))
+    return [name for name in names if not os.path.exists(name)]
+
+
+def _tables(node: Any, known: frozenset[str]) -> Iterator[str]:
+    """The names of tables in a tree, without those that WITH gives a meaning of its own."""
+    if isinstance(node, list):
+        for each in node:
+            yield from _tables(each, known)
+        return
+    if not isinstance(node, dict):
+        return
+    if isinstance(node.get("cte_map"), dict):
+        known |= {each["key"].lower() for each in node["cte_map"].get("map", [])}
+    if node.get("type") == "BASE_TABLE" and (name := node.get("table_name")):
+        schema = node.get("schema_name") or ""
+        if schema or name.lower() not in known:
+            yield f"{schema}.{name}" if schema else name
+    if node.get("type") == "SHOW_REF" and (name := str(node.get("table_name") or "").strip('"')):
+        yield name
+    for each in node.values():
+        yield from _tables(each, known)
+
+
+def run(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
+    try:
+        relation = connection.sql(sql, params=list(parameters)) if parameters else connection.sql(sql)
+        if relation is None:
+            raise QueryRefused("a view is only read: say one SELECT")
+        return relation.to_arrow_table()
+    except duckdb.Error as error:
+        raise QueryRefused(f"the query fails: {plain_words(error)}") from error
+
+
+def plain_words(error: duckdb.Error) -> str:
+    """DuckDB's message without its label and without the picture of the place."""
+    text = str(error).split("\nLINE ")[0].split("\n\nStack Trace")[0]
+    return _one_line(_LABEL.sub("", text))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
