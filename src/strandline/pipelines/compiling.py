@@ -90,6 +90,11 @@ def dead_letters_name(source: str) -> str:
     return f"dead letters of {source}"
 
 
+def group_of(pipeline: Pipeline, query: str, suffix: str) -> str:
+    """The consumer group that shows how far a query is."""
+    return f"pipeline.{pipeline.name}.{query.replace(' ', '-')}{suffix}"
+
+
 def compile(spark: SparkSession, pipeline: Pipeline, where: Wiring) -> list[CompiledQuery]:
     """The queries of a pipeline, each after those it reads; PipelineRefused for what only the frames can tell."""
     check_inputs(pipeline, where.known)
@@ -175,7 +180,7 @@ class _Compiler:
         return dataset if dataset is not None and dataset.kind is Kind.TEMPORARY else None
 
     def _reader(self, query: str) -> Reader:
-        group = f"pipeline.{self._pipeline.name}.{query}{self._where.suffix}"
+        group = group_of(self._pipeline, query, self._where.suffix)
         return Reader(self._spark, self._where.bootstrap, group=group, options=self._where.options)
 
 

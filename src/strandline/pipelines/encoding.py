@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, BooleanType, DataType, StringType, StructType
 
 from strandline.pipelines.failures import guess, refused
+from strandline.pipelines.json_values import READ
 from strandline.pipelines.model import Dataset, Kind
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ _WRITE: Final = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timeZone": "UTC",
 }
-_READ: Final = {"timeZone": "UTC"}
 _PLAIN: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean", "date", "timestamp")
 """Types of a single key column that others write without JSON around it."""
 
@@ -138,35 +138,32 @@ def decode(frame: DataFrame, schema: StructType, key: Sequence[str], *, keep: It
     if is_record(schema, key):
         columns = [_column(field.name).cast(field.dataType).alias(field.name) for field in schema.fields]
         return frame.select(*columns, *keep)
-    rest = StructType([field for field in schema.fields if field.name not in key])
-    parsed = frame
+    rest, in_key = split(schema, key)
+    parsed = [F.struct(*(each for each in keep)).alias("kept")] if keep else []
     if rest.fields:
-        parsed = parsed.withColumn("value", F.from_json(F.col("value").cast("string"), rest, _READ))
-    in_key = StructType([schema[each] for each in key])
-    is_plain = len(key) == 1 and isinstance(in_key[0].dataType, StringType)
-    if key:
-        parsed = parsed.withColumn("key", _parsed_key(in_key, is_plain=is_plain))
-    return parsed.select(*(_field(each.name, key) for each in schema.fields), *keep)
+        parsed.append(F.from_json(F.col("value").cast("string"), rest, READ).alias("value"))
+    if in_key.fields:
+        parsed.append(key_columns(in_key).alias("key"))
+    fields = [F.col("key" if each.name in key else "value").getField(each.name).alias(each.name) for each in schema]
+    return frame.select(*parsed).select(*fields, *(["kept.*"] if keep else []))
 
 
-def _field(name: str, key: Sequence[str]) -> Column:
-    return F.col("key" if name in key else "value").getField(name).alias(name)
+def split(schema: StructType, key: Sequence[str]) -> tuple[StructType, StructType]:
+    """The columns that lie in a record's value, and those in its key."""
+    rest = StructType([field for field in schema.fields if field.name not in key])
+    return rest, StructType([schema[each] for each in key])
 
 
-def _parsed_key(schema: StructType, *, is_plain: bool) -> Column:
+def key_columns(schema: StructType) -> Column:
     """The key's columns as a struct. A single column may also be written plainly by others: 42 instead of {"id":42}."""
     text = F.col("key").cast("string")
-    if is_plain:
-        return F.struct(text.alias(schema[0].name))
-    parsed = F.from_json(text, schema, _READ)
-    if len(schema.fields) > 1 or not _can_be_plain(schema[0].dataType):
+    only = schema[0] if len(schema.fields) == 1 else None
+    if only is not None and isinstance(only.dataType, StringType):
+        return F.struct(text.alias(only.name))
+    parsed = F.from_json(text, schema, READ)
+    if only is None or only.dataType.simpleString().partition("(")[0] not in _PLAIN:
         return parsed
-    plain = F.struct(text.try_cast(schema[0].dataType).alias(schema[0].name))
-    return F.when(text.startswith("{"), parsed).otherwise(plain)
-
-
-def _can_be_plain(of: DataType) -> bool:
-    return of.simpleString().partition("(")[0] in _PLAIN
+    return F.when(text.startswith("{"), parsed).otherwise(F.struct(text.try_cast(only.dataType).alias(only.name)))
 
 
 def _column(name: str) -> Column:

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from strandline.pipelines.encoding import DELETED, decode
+from strandline.pipelines.encoding import DELETED, decode, is_record
 from strandline.pipelines.failures import guess, refused
+from strandline.pipelines.json_values import CORRUPT, READ, ddl, parsed, refusing, source_parses
 from strandline.pipelines.model import Kind, KnownDataset, Source
+from strandline.spark.explain import explain_failure
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-_CORRUPT: Final = "_corrupt"
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 class Reader:
@@ -51,10 +51,22 @@ class Reader:
     def dataset(self, of: KnownDataset, *, as_changes: bool) -> DataFrame:
         schema = StructType.fromJson(json.loads(of.schema))
         if of.kind is Kind.STREAM:
-            return decode(self.records(of.topic, "key,value"), schema, of.key)
+            return self._stream(of, schema)
         if as_changes:
             return self._changes(of.topic, schema, of.key, {})
         return decode(self.newest(of.topic), schema, of.key)
+
+    def _stream(self, of: KnownDataset, schema: StructType) -> DataFrame:
+        if of.key or is_record(schema, ()) or not source_parses(schema):
+            return decode(self.records(of.topic, "key,value"), schema, of.key)
+        read = self.records(of.topic, "", {"valueSchema": ddl(schema)})
+        # What we wrote is JSON in Spark's way, where the numbers that JSON has not (NaN, Infinity) are texts.
+        again = F.from_json(F.col(CORRUPT), schema, READ)
+        columns = [
+            F.when(F.col(CORRUPT).isNull(), read[name]).otherwise(again.getField(name)).alias(name)
+            for name in schema.names
+        ]
+        return read.select(*columns)
 
     def _changes(self, topic: str, schema: StructType, key: tuple[str, ...], options: Mapping[str, str]) -> DataFrame:
         records = self.records(topic, "key,value", options).where("key IS NOT NULL")
@@ -70,35 +82,35 @@ class Reader:
             if as_changes:
                 return self._changes(of.topic, schema, of.key, of.options)
             return decode(self.newest(of.topic), schema, of.key)
-        if of.dead_letters is None:
-            read = self._json_values(of, "failfast", "")
-            return self._marked(read, of)
-        read = self._json_values(of, "permissive", "")
-        return self._marked(read.where(f"{_CORRUPT} IS NULL").drop(_CORRUPT), of)
+        if source_parses(schema):
+            read = self.records(of.topic, "", {"valueSchema": ddl(schema), **of.options})
+        else:
+            read = self.records(of.topic, "value", of.options)
+            read = read.select(parsed(read["value"], schema).alias("parsed")).select("parsed.*")
+        if of.dead_letters is not None:
+            return self._marked(read.where(F.col(CORRUPT).isNull()).drop(CORRUPT), of)
+        return self._marked(refusing(read, of.name, of.topic), of)
 
     def dead_letters(self, of: Source) -> DataFrame:
         """The records of a source whose values do not fit its schema, as they are, with where they come from."""
-        bad = self._json_values(of, "permissive", "key,value,topic,partition,offset").where(f"{_CORRUPT} IS NOT NULL")
-        headers = F.array(
-            *(
-                F.struct(F.lit(name).alias("key"), F.col(column).cast("string").cast("binary").alias("value"))
-                for name, column in (
-                    ("source.topic", "topic"),
-                    ("source.partition", "partition"),
-                    ("source.offset", "offset"),
-                )
-            )
-        )
-        return bad.select("key", "value", headers.alias("headers"))
-
-    def _json_values(self, of: Source, mode: str, columns: str) -> DataFrame:
-        assert of.schema is not None
-        return self.records(of.topic, columns, {"valueSchema": of.schema, "mode": mode, **of.options})
+        schema, columns = self._schema(of), "key,value,topic,partition,offset"
+        if source_parses(schema):
+            read = self.records(of.topic, columns, {"valueSchema": ddl(schema), **of.options})
+            bad = read.where(F.col(CORRUPT).isNotNull())
+        else:
+            read = self.records(of.topic, columns, of.options)
+            bad = read.where(parsed(read["value"], schema).getField(CORRUPT).isNotNull())
+        came_from = F.array(*(_header(f"source.{each}", bad[each]) for each in ("topic", "partition", "offset")))
+        return bad.select("key", "value", came_from.alias("headers"))
 
     def _schema(self, of: Source) -> StructType:
         assert of.schema is not None
-        schema = StructType.fromDDL(of.schema)
-        assert isinstance(schema, StructType)
+        try:
+            schema = StructType.fromDDL(of.schema)
+        except Exception as error:
+            raise refused(f"the schema of the source {of.name} is none: {explain_failure(error)}", of.at) from error
+        if not isinstance(schema, StructType):
+            raise refused(f"the schema of the source {of.name} names no columns: say it like 'id BIGINT, name STRING'")
         for each in of.key:
             if each not in schema.names:
                 raise refused(
@@ -111,10 +123,21 @@ class Reader:
     def _marked(self, frame: DataFrame, of: Source) -> DataFrame:
         if of.watermark is None:
             return frame
-        if of.watermark.column not in frame.columns:
+        column = of.watermark.column
+        if column not in frame.columns:
             raise refused(
-                f"the source {of.name} has a watermark on {of.watermark.column}, which is no column of it"
-                f"{guess(of.watermark.column, frame.columns)}: correct the name",
+                f"the source {of.name} has a watermark on {column}, which is no column of it"
+                f"{guess(column, frame.columns)}: correct the name",
                 of.at,
             )
-        return frame.withWatermark(of.watermark.column, of.watermark.delay)
+        if not frame.schema[column].dataType.simpleString().startswith("timestamp"):
+            raise refused(
+                f"the source {of.name} has a watermark on {column}, which is no time: make it a TIMESTAMP in the "
+                "schema",
+                of.at,
+            )
+        return frame.withWatermark(column, of.watermark.delay)
+
+
+def _header(name: str, value: Column) -> Column:
+    return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
