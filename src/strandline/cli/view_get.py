@@ -1,10 +1,52 @@
-"""`strandline view get`."""
+"""`strandline view get`: the row of one key."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
+from strandline.cli.client import TIMEOUT_S_DEFAULT
 from strandline.cli.failures import CommandFailed
+from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, Timeout
+from strandline.cli.output import Output
+from strandline.cli.view_access import (
+    VIEWS_DEFAULT,
+    AsOfOffset,
+    AsOfTime,
+    Directory,
+    as_json_value,
+    desk_at,
+    freshness_words,
+    moment,
+    shown,
+)
 
 
-def get() -> None:
-    """Show the row of a key."""
-    raise CommandFailed("`strandline view get` is not there yet")
+def get(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The view.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its key; of several columns: a=1,b=x or JSON.")],
+    as_of_offset: AsOfOffset = None,
+    as_of_time: AsOfTime = None,
+    views: Directory = VIEWS_DEFAULT,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    as_json: AsJson = False,
+    timeout: Timeout = TIMEOUT_S_DEFAULT,
+) -> None:
+    """Show the row of a key; exit code 1 if there is none."""
+    output = Output(as_json=as_json)
+    with desk_at(bootstrap, views, timeout) as desk:
+        asked = moment(as_of_offset, as_of_time)
+        answer = desk.get(name, key, as_of=asked)
+        for row in answer.rows:
+            if as_json:
+                output.json_line(dict(zip(answer.columns, map(as_json_value, row), strict=True)))
+            else:
+                output.table(["column", "value"], list(zip(answer.columns, map(shown, row), strict=True)))
+        output.flush()
+        words = freshness_words(answer.freshness, desk.reach([name]), asked)
+        if not answer.rows:
+            raise CommandFailed(f"{name} has no row with the key {key!r} ({words})")
+        output.talk(words)
+        if asked is None:
+            desk.refresh([name])

@@ -166,7 +166,13 @@ def log_starts(client: RawClient, topic: str, partitions: list[int]) -> dict[int
 
 
 def fold_whole(
-    connection: duckdb.DuckDBPyConnection, client: RawClient, topic: str, ends: Offsets, *, topic_id: UUID = ZERO_UUID
+    connection: duckdb.DuckDBPyConnection,
+    client: RawClient,
+    topic: str,
+    ends: Offsets,
+    *,
+    topic_id: UUID = ZERO_UUID,
+    on_read: Callable[[int], None] | None = None,
 ) -> Fold:
     """Everything that the log has below `ends`. What is trimmed while it is read is read without."""
     attempts = 3
@@ -175,7 +181,7 @@ def fold_whole(
         starts = log_starts(client, topic, sorted(ends))
         fold = Fold(connection, topic, {each: min(starts[each], ends[each]) for each in ends}, topic_id=topic_id)
         try:
-            fold.advance(client, ends)
+            fold.advance(client, ends, on_read=on_read)
             return fold
         except HistoryLost:
             fold.drop()

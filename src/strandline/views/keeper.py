@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +88,8 @@ class Keeper:
         self.store = SnapshotStore(directory)
         self._current: ViewState | None = None
         self._past: tuple[dict[int, int], ViewState] | None = None
+        self.on_read: Callable[[int], None] | None = None
+        """Told how many records were read, whenever some were."""
 
     def close(self) -> None:
         if self._current is not None:
@@ -122,7 +124,7 @@ class Keeper:
         if any(ends.committed[each] < offset for each, offset in state.offsets.items()):
             return None
         try:
-            state.fold.advance(self._client, ends.committed)
+            state.fold.advance(self._client, ends.committed, on_read=self.on_read)
         except HistoryLost:
             return None
         return state if self._is_right(state, ends) else None
@@ -145,7 +147,14 @@ class Keeper:
         return None
 
     def _from_log(self, ends: Ends) -> ViewState:
-        fold = fold_whole(self._connection, self._client, self._topic, ends.committed, topic_id=self.topic_id)
+        fold = fold_whole(
+            self._connection,
+            self._client,
+            self._topic,
+            ends.committed,
+            topic_id=self.topic_id,
+            on_read=self.on_read,
+        )
         state = ViewState(fold, log_starts=dict(fold.starts))
         if ends.is_cut and not state.is_exact:
             state.close()
@@ -166,7 +175,7 @@ class Keeper:
         fold = Fold(self._connection, self._topic, begin, topic_id=self.topic_id)
         state = ViewState(fold, held, log_starts=starts)
         try:
-            fold.advance(self._client, ends)
+            fold.advance(self._client, ends, on_read=self.on_read)
         except HistoryLost:
             state.close()
             return None
@@ -307,9 +316,7 @@ class Keeper:
         return made
 
     def _tail_rows(self, state: ViewState) -> int:
-        found = self._connection.execute(f"SELECT count(*) FROM {state.fold.table}").fetchone()
-        assert found is not None, "a count has a row"
-        return int(found[0])
+        return int(self._connection.execute(f"SELECT count(*) FROM {state.fold.table}").fetchall()[0][0])
 
 
 def _is_below(offsets: Offsets, ends: Offsets) -> bool:

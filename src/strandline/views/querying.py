@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import duckdb
@@ -18,9 +18,8 @@ _LABEL = re.compile(r"^(?:[A-Z][A-Za-z-]+ )+Error: ")
 
 def names_in(connection: duckdb.DuckDBPyConnection, sql: str) -> list[str]:
     """The views that a query reads, as `name` or `pipeline.name`, in the order in which they come."""
-    found = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
-    assert found is not None, "a function has an answer"
-    told = json.loads(found[0])
+    # Results are always fetched whole: one that is not would hold up the next.
+    told = json.loads(connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
     if told.get("error"):
         if told.get("error_type") == "parser":
             raise QueryRefused(f"this is no SQL: {_one_line(told.get('error_message', ''))}")
@@ -50,6 +49,17 @@ def _tables(node: Any, known: frozenset[str]) -> Iterator[str]:
         yield name
     for each in node.values():
         yield from _tables(each, known)
+
+
+def words_of_sql(connection: duckdb.DuckDBPyConnection, columns: Iterable[str]) -> list[str]:
+    """Those of the columns that SQL takes for words of its own, unless they are quoted."""
+    wanted = sorted({name.lower() for name in columns})
+    told = connection.execute(
+        "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved' AND keyword_name IN "
+        "(SELECT unnest(?))",
+        [wanted],
+    ).fetchall()
+    return sorted(name for (name,) in told)
 
 
 def run(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] = ()) -> pa.Table:

@@ -10,9 +10,10 @@ partition when its marker is there, as for any consumer.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -28,11 +29,11 @@ from strandline.views.as_of import AsOf, Freshness, Reach, as_moment
 from strandline.views.catalog import Catalog
 from strandline.views.columns import key_bytes
 from strandline.views.definition import ViewDefinition
-from strandline.views.failures import ViewFailed
+from strandline.views.failures import QueryRefused, ViewFailed
 from strandline.views.folding import connect
 from strandline.views.keeper import Ends, Keeper, ends_of, plainly
 from strandline.views.lookup import found_rows
-from strandline.views.querying import names_in, run
+from strandline.views.querying import names_in, run, words_of_sql
 from strandline.views.schema import quoted
 from strandline.views.snapshots import Snapshot
 from strandline.views.state import ViewState
@@ -91,6 +92,8 @@ class Desk:
         self._keepers: dict[tuple[str, UUID], Keeper] = {}
         self._by_hand: dict[str, ViewDefinition] = {}
         self._cluster_id: str | None = None
+        self.on_read: Callable[[int], None] | None = None
+        """Told how many records were read, whenever some were."""
         self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
@@ -125,7 +128,7 @@ class Desk:
     def query(self, sql: str, *, as_of: Any = None) -> Answer:
         """The rows of a SELECT over views, current or as they were at one moment."""
         with self._lock:
-            names = names_in(self._connection, sql)
+            names = self._names_in(sql)
             moment = None if as_of is None else as_moment(as_of)
             seen = self._seen(names, moment)
             for name, each in seen.items():
@@ -182,6 +185,11 @@ class Desk:
                 reaches.append(self._keeper(definition, ends).reach(ends))
             return max(reaches, key=lambda each: each.distance, default=Reach(None))
 
+    def ends(self, name: str) -> dict[int, int]:
+        """Up to where the view's topic could be read now."""
+        with self._lock:
+            return ends_of(self.client, self.definition(name)).committed
+
     def snapshots(self, name: str) -> list[Snapshot]:
         with self._lock:
             definition = self.definition(name)
@@ -194,6 +202,17 @@ class Desk:
             return seen.definition, run(self._connection, f"FROM {seen.state.rows_sql(seen.definition)}")
 
     # What is seen
+
+    def _names_in(self, sql: str) -> list[str]:
+        try:
+            return names_in(self._connection, sql)
+        except QueryRefused as error:
+            known = {column.name for view in self.views().values() for column in view.columns}
+            said = {word.lower() for word in re.findall(r"\w+", sql)}
+            for word in words_of_sql(self._connection, known):
+                if word in said:
+                    raise QueryRefused(f'{error} ({word} is a word of SQL: write "{word}" for the column)') from None
+            raise
 
     def _meant(self, name: str) -> ViewDefinition:
         return self._by_hand.get(name) or self.catalog.view(name)
@@ -224,6 +243,7 @@ class Desk:
             directory = self.directory / self._cluster() / str(ends.topic_id)
             keeper = Keeper(self.client, self._connection, definition.topic, ends.topic_id, directory)
             self._keepers[key] = keeper
+        keeper.on_read = self.on_read
         return keeper
 
     def _cluster(self) -> str:
