@@ -1,0 +1,184 @@
+"""Records for several topics that become visible together: one batch of a sink, as a Spark query writes it.
+
+The records are written in one transaction, which stays open. The decision on the batch is one request to the sink's
+coordinator, and is made once: who asks again hears that it was made, and what it wrote itself is aborted. So whoever
+does not know whether it was heard, writes all of it again and asks again.
+
+Batches are numbered. To give one up is to decide it with nothing in it: then it is the other, if it comes at all, that
+hears "already committed", and its records are aborted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from strandline.codec.messages.commit_batch_request import CommitBatchRequest, SinkTransaction
+from strandline.codec.messages.commit_batch_response import CommitBatchResponse
+from strandline.codec.messages.list_sinks_request import ListSinksRequest
+from strandline.codec.messages.list_sinks_response import ListSinksResponse
+from strandline.codec.messages.list_transactions_request import ListTransactionsRequest
+from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
+from strandline.errors import ErrorCode, named
+from strandline.pipelines.fault_points import fault_point
+from strandline.spark.explain import SparkFailed
+from strandline.spark.raw_client import ClusterFailed
+from strandline.spark.sink import driver
+from strandline.spark.sink.cluster import SinkCluster, coordinator_key
+from strandline.spark.sink.failures import SinkRefused
+from strandline.spark.sink.options import SinkOptions
+from strandline.spark.sink.producer import TransactionalProducer
+from strandline.spark.sink.row_writer import RowWriter
+
+SETTLE_TIMEOUT_S: Final = 120.0
+_LOOK_EVERY_S: Final = 0.05
+
+
+class OneCommit:
+    """One sink of a cluster; `close` it."""
+
+    def __init__(self, bootstrap: str, sink_id: str) -> None:
+        self.sink_id = sink_id
+        self._options = SinkOptions(bootstrap, client_id="strandline-rebuild")
+        self._cluster = SinkCluster(self._options)
+        if not self._cluster.commits_batches:
+            self._cluster.close()
+            raise SinkRefused(
+                "A rebuild needs a Strandline cluster: this broker cannot commit the differences of all tables at once."
+            )
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def __enter__(self) -> OneCommit:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, batch_id: int, tables: Iterable[tuple[str, pa.Table]], *, point: str) -> bool:
+        """Write these rows (columns key, value, headers) to these topics as batch `batch_id`, all or nothing.
+
+        False if the batch was decided before. What was written is visible when `settle` returns. `point` is where a
+        test may end it, between writing and deciding.
+        """
+        if self.is_decided(batch_id):
+            return False
+        key = coordinator_key(self.sink_id)
+        producer = TransactionalProducer(self._cluster, f"{key}{uuid.uuid4()}", key)
+        producer.initialize()
+        try:
+            for topic, table in tables:
+                writer = RowWriter(producer, replace(self._options, topic=topic))
+                for batch in table.to_batches():
+                    writer.add(batch)
+                writer.finish()
+        except BaseException:
+            self._abort(producer)
+            raise
+        fault_point(point)
+        open_ones = []
+        if producer.is_open:
+            open_ones = [SinkTransaction(producer.transactional_id, producer.producer_id, producer.producer_epoch)]
+        return not self._decide(batch_id, open_ones)
+
+    def give_up(self, batch_id: int) -> bool:
+        """See to it that the batch is never written; False if it was."""
+        if self.last_batch() > batch_id:
+            return False
+        return not self._decide(batch_id, [])
+
+    def last_batch(self) -> int:
+        """-1: none was decided."""
+        answer = self._cluster.ask_coordinator(
+            "read what was committed",
+            coordinator_key(self.sink_id),
+            ListSinksRequest(sink_ids=[self.sink_id]),
+            ListSinksResponse,
+            lambda told: told.error_code,
+        )
+        return max((each.last_batch_id for each in answer.sinks if each.sink_id == self.sink_id), default=-1)
+
+    def is_decided(self, batch_id: int) -> bool:
+        return self.last_batch() >= batch_id
+
+    def settle(self) -> None:
+        """Return when every reader of committed records gets what was decided."""
+        _await_markers(self._cluster, self.sink_id, "Ongoing", "PrepareCommit", "PrepareAbort")
+
+    def delete(self) -> None:
+        driver.delete(self._cluster, self.sink_id)
+
+    def _abort(self, producer: TransactionalProducer) -> None:
+        """Readers need not wait for what nobody will decide; if it fails, the transaction's time ends it."""
+        if producer.is_open:
+            with contextlib.suppress(SparkFailed):
+                producer.end(committed=False)
+
+    def _decide(self, batch_id: int, transactions: list[SinkTransaction]) -> bool:
+        """Whether it was decided before."""
+        request = CommitBatchRequest(
+            sink_id=self.sink_id,
+            batch_id=batch_id,
+            transactions=transactions,
+            timeout_ms=self._options.request_timeout_ms // 2,
+        )
+        answer = self._cluster.ask_coordinator(
+            "commit the differences",
+            coordinator_key(self.sink_id),
+            request,
+            CommitBatchResponse,
+            lambda told: told.error_code,
+        )
+        code = named(answer.error_code)
+        if code != ErrorCode.NONE:
+            words = f": {answer.error_message}" if answer.error_message else ""
+            raise ClusterFailed(
+                f"the differences were not committed ({code.name}{words}), nothing has changed: run the rebuild again"
+            )
+        return bool(answer.already_committed)
+
+
+def silence(bootstrap: str, sink_ids: Iterable[str]) -> None:
+    """Abort what these sinks have open, and return when all that they decided can be read."""
+    cluster = SinkCluster(SinkOptions(bootstrap, client_id="strandline-rebuild"))
+    try:
+        for sink_id in sink_ids:
+            key = coordinator_key(sink_id)
+            for transactional_id in _transactions(cluster, sink_id, "Ongoing"):
+                # To take an id ends what was open under it, and returns when that is done.
+                TransactionalProducer(cluster, transactional_id, key).initialize()
+            _await_markers(cluster, sink_id, "PrepareCommit", "PrepareAbort")
+    finally:
+        cluster.close()
+
+
+def _await_markers(cluster: SinkCluster, sink_id: str, *states: str) -> None:
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    while _transactions(cluster, sink_id, *states):
+        if time.monotonic() > deadline:
+            raise ClusterFailed(
+                f"the cluster has not made visible what was committed within {SETTLE_TIMEOUT_S:g} s: look at "
+                "`strandline cluster health`, then run the rebuild again"
+            )
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _transactions(cluster: SinkCluster, sink_id: str, *states: str) -> list[str]:
+    """The transactional ids of a sink that are in one of these states."""
+    key = coordinator_key(sink_id)
+    answer = cluster.ask_coordinator(
+        "look at the transactions",
+        key,
+        ListTransactionsRequest(state_filters=list(states)),
+        ListTransactionsResponse,
+        lambda told: told.error_code,
+    )
+    found = [each.transactional_id for each in answer.transaction_states]
+    return sorted(each for each in found if each.startswith(key))

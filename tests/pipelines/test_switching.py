@@ -1,0 +1,138 @@
+"""The switch of two versions whose tables lie in topics: no Spark, and a fault at every point of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from strandline.pipelines import fault_points
+from strandline.pipelines import rebuild_phases as phases
+from strandline.pipelines.fault_points import PlantedFault
+from strandline.pipelines.one_commit import OneCommit
+from strandline.pipelines.rebuild_phases import Phase, RebuildRefused
+from strandline.pipelines.switching import Switching, give_up
+from strandline.testing.embedded_broker import EmbeddedBroker
+from tests.pipelines.rebuild_ground import TwoVersions, ends_of, put_rows, table_of, topic_id
+
+OLD = {"a": "1", "b": "2", "c": "3", **{f"same-{each}": "x" for each in range(20)}}
+NEW = {"b": "20", "c": "3", "d": "4", **{f"same-{each}": "x" for each in range(20)}}
+SWITCH_POINTS = [each for each in fault_points.POINTS if each.startswith("switch-")]
+INNER_POINTS = SWITCH_POINTS[SWITCH_POINTS.index("switch-ends-noted") :]
+
+
+def built(broker: EmbeddedBroker, *tables: str) -> TwoVersions:
+    """Tables whose versions differ in an upsert, a new key and one that is gone."""
+    two = TwoVersions(broker, list(tables or ("totals",)))
+    for table in two.tables:
+        put_rows(broker.bootstrap, table, {"a": "0", "gone": "before"})
+        put_rows(broker.bootstrap, table, {**OLD, "gone": None})
+        put_rows(broker.bootstrap, f"{table}.v2", NEW)
+    return two
+
+
+def switch(two: TwoVersions) -> Switching:
+    switching = Switching(two.registry, two.name, "me")
+    switching.perform()
+    return switching
+
+
+def test_the_switch_writes_differences_only_and_the_way_back_too(broker: EmbeddedBroker) -> None:
+    two = built(broker, "totals", "counts")
+    ids = [topic_id(broker.bootstrap, table) for table in two.tables]
+    before = ends_of(broker.bootstrap, two.tables[0])
+    switching = switch(two)
+    assert switching.written == dict.fromkeys(two.tables, 3), "an upsert, a new key and a tombstone"
+    state = two.state
+    assert (state.active, state.rebuild and state.rebuild.phase) == (2, "switched")
+    for table in two.tables:
+        assert table_of(broker.bootstrap, table) == NEW == two.named(table)
+        assert table_of(broker.bootstrap, f"{table}.v1") == OLD, "the old version is kept"
+    after = ends_of(broker.bootstrap, two.tables[0])
+    assert all(after[each] >= before[each] for each in before), "what was there before has the offsets it had"
+
+    put_rows(broker.bootstrap, two.tables[0], {"e": "5"})
+    put_rows(broker.bootstrap, f"{two.tables[0]}.v1", {"a": "100"})
+    two.become(Phase.RETURNING)
+    two.become(Phase.SWITCHING_BACK)
+    switch(two)
+    assert table_of(broker.bootstrap, two.tables[0]) == {**OLD, "a": "100"} == two.named(two.tables[0])
+    assert table_of(broker.bootstrap, f"{two.tables[0]}.v2") == {**NEW, "e": "5"}
+    assert (two.state.active, two.state.rebuild and two.state.rebuild.phase) == (1, "dropping")
+    assert ids == [topic_id(broker.bootstrap, table) for table in two.tables]
+
+
+DEFAULT_POINTS = ("switch-copy-written", "switch-differences-written", "switch-committed")
+
+
+def in_part_slow(points: list[str]) -> list[Any]:
+    """Each takes a second or two: those at which most can go wrong are tried always."""
+    return [each if each in DEFAULT_POINTS else pytest.param(each, marks=pytest.mark.slow) for each in points]
+
+
+@pytest.mark.parametrize("point", in_part_slow(INNER_POINTS))
+def test_a_switch_that_failed_anywhere_is_completed(
+    point: str, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = built(broker)
+    monkeypatch.setenv(fault_points.VARIABLE, f"{point}:fail:{tmp_path / 'fault'}")
+    with pytest.raises(PlantedFault):
+        switch(two)
+    is_made = point == "switch-made"
+    for table in two.tables:
+        assert two.named(table) == (NEW if is_made else OLD), "by its name a table is old or new, and never mixed"
+    if not is_made:
+        switch(two)
+    for table in two.tables:
+        assert table_of(broker.bootstrap, table) == NEW == two.named(table)
+        assert table_of(broker.bootstrap, f"{table}.v1") == OLD
+
+
+@pytest.mark.parametrize("point", in_part_slow(INNER_POINTS[:-1]))
+def test_a_switch_that_failed_is_given_up_before_its_decision_and_never_after(
+    point: str, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = built(broker)
+    monkeypatch.setenv(fault_points.VARIABLE, f"{point}:fail:{tmp_path / 'fault'}")
+    with pytest.raises(PlantedFault):
+        switch(two)
+    is_decided = INNER_POINTS.index(point) >= INNER_POINTS.index("switch-committed")
+    assert give_up(two.registry, two.state) is not is_decided
+    if is_decided:
+        return
+    late = two.state
+    two.registry.change(two.name, lambda told: phases.turned_back(phases.check_owned(told, "me")))
+    for table in two.tables:
+        assert table_of(broker.bootstrap, table) == OLD == two.named(table)
+    assert late.rebuild is not None
+    if late.rebuild.sink_id:
+        # A process that slept all the while wakes up and wants to commit.
+        with OneCommit(broker.bootstrap, late.rebuild.sink_id) as commit:
+            assert not commit.write(1, [], point="switch-differences-written")
+        assert table_of(broker.bootstrap, two.tables[0]) == OLD
+
+
+def test_a_process_that_lost_the_rebuild_changes_nothing(broker: EmbeddedBroker) -> None:
+    two = built(broker)
+    with pytest.raises(RebuildRefused, match="taken this rebuild over"):
+        Switching(two.registry, two.name, "other").perform()
+    assert table_of(broker.bootstrap, two.tables[0]) == OLD
+    assert two.state.rebuild is not None and not two.state.rebuild.sink_id
+
+
+def test_a_transaction_that_a_killed_task_left_open_does_not_hide_the_switch(broker: EmbeddedBroker) -> None:
+    import pyarrow as pa
+
+    from strandline.pipelines.one_commit import silence
+
+    two = built(broker)
+    table = two.tables[0]
+    with OneCommit(broker.bootstrap, f"query-of-{two.name}") as task, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(task, "_decide", lambda *_: True)
+        rows = pa.table({"key": pa.array([b"a"]), "value": pa.array([b"never"])})
+        task.write(0, [(table, rows)], point="switch-copy-written")
+    put_rows(broker.bootstrap, table, {"behind": "it"})
+    assert "behind" not in table_of(broker.bootstrap, table)
+    silence(broker.bootstrap, [f"query-of-{two.name}"])
+    assert table_of(broker.bootstrap, table) == {**OLD, "behind": "it"}
