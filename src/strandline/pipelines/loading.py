@@ -71,18 +71,20 @@ def _execute(file: Path, text: str, declared: Declarations) -> None:
         ) from None
     except ValueError as error:
         raise refused(f"{declared.file} is no Python file ({error}): name the pipeline's .py or .sql file") from None
-    before = set(sys.modules)
+    # What came with it before may have been edited since.
+    for each in _modules.pop(declared.file, []):
+        sys.modules.pop(each.__name__, None)
     with _importable(file.parent):
         sys.modules[module.__name__] = module
         try:
             exec(code, module.__dict__)
         except PipelineRefused:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise refused(
                 f"{_said(error)}: the file must load without an error", _raised_at(error, declared)
             ) from error
-    _modules[declared.file] = [module, *_came_with(file.parent, before)]
+    _modules[declared.file] = [module, *_came_with(file.parent)]
 
 
 @contextmanager
@@ -95,28 +97,36 @@ def _importable(directory: Path) -> Iterator[None]:
         sys.path.remove(entry)
 
 
-def _came_with(directory: Path, before: set[str]) -> list[ModuleType]:
-    """Modules beside the file that it has imported."""
+def _came_with(directory: Path) -> list[ModuleType]:
+    """Modules that it imported, or others did, from beside it."""
     home = directory.resolve()
     found = []
     for name, module in list(sys.modules.items()):
+        top = name.partition(".")[0]
         file = getattr(module, "__file__", None)
-        if name in before or file is None or name.partition(".")[0] in ("strandline", "pyspark_strandline"):
-            continue
-        where = Path(file)
-        if where.is_relative_to(home) and "site-packages" not in where.parts:
+        if (
+            file is not None
+            and Path(file).is_relative_to(home)
+            and Path(file).relative_to(home).parts[0]
+            in (
+                top,
+                f"{top}.py",
+            )
+        ):
             found.append(module)
     return found
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name == "pyspark":
         return "PySpark is not installed (say `pip install 'strandline[spark]'`)"
+    if isinstance(error, SystemExit):
+        return "it calls exit()"
     words = " ".join(str(error).split())
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
-def _raised_at(error: Exception, declared: Declarations) -> Place:
+def _raised_at(error: BaseException, declared: Declarations) -> Place:
     """The last line of the file itself on the way to the exception."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == declared.file]
     return Place(declared.file, (lines[-1] if lines else 1) or 1)
