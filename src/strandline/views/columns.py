@@ -58,29 +58,26 @@ def _key_expressions(definition: ViewDefinition) -> dict[str, str]:
     return {each.name: f"{_field('_k', each)} AS {quoted(each.name)}" for each in definition.key_columns}
 
 
-def key_bytes(definition: ViewDefinition, key: str | int | float | bytes | Mapping[str, Any]) -> list[bytes]:
-    """What the key of a row may be in the log: there are two ways for a single column that is no text.
-
-    `key` is the key itself, or for several columns a mapping, JSON, or `a=1,b=x`.
-    """
-    if isinstance(key, bytes):
-        return [key]
-    names = definition.key
-    if isinstance(key, str):
-        if definition.has_plain_key or definition.is_plain:
-            return [key.encode()]
-        parsed = _parsed_key(definition, key)
-    elif isinstance(key, Mapping):
-        parsed = dict(key)
+def key_values(definition: ViewDefinition, key: str | int | float | Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a key, from the key itself, or for several from a mapping, JSON, or `a=1,b=x`."""
+    if isinstance(key, Mapping):
+        told = dict(key)
+    elif not isinstance(key, str) or definition.has_plain_key:
+        told = {definition.key[0]: key}
     else:
-        parsed = {names[0]: key}
-    if set(parsed) != set(names):
+        told = _parsed_key(definition, key)
+    if set(told) != set(definition.key):
         raise _wrong_key(definition, str(key))
+    return {each.name: _typed(each, told[each.name], definition) for each in definition.key_columns}
+
+
+def key_bytes(definition: ViewDefinition, values: Mapping[str, Any]) -> list[bytes]:
+    """What the key of a row is in the log, most likely: numbers can be written in more ways than these."""
+    first = values[definition.key[0]]
     if definition.has_plain_key:
-        return [str(parsed[names[0]]).encode()]
-    values = {each.name: _typed(each, parsed[each.name], definition) for each in definition.key_columns}
+        return [str(first).encode()]
     written = json.dumps(values, separators=(",", ":"), ensure_ascii=False).encode()
-    return [written, json.dumps(values[names[0]]).strip('"').encode()] if len(names) == 1 else [written]
+    return [written, json.dumps(first).strip('"').encode()] if len(definition.key) == 1 else [written]
 
 
 def _parsed_key(definition: ViewDefinition, text: str) -> dict[str, Any]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import base64
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet
 
-from strandline.views.columns import rows_sql
+from strandline.views.columns import key_bytes, rows_sql
 from strandline.views.definition import ViewDefinition
 from strandline.views.querying import run
+from strandline.views.schema import quoted
 from strandline.views.snapshots import Snapshot
 from strandline.views.state import ViewState
 
@@ -22,18 +23,22 @@ _Record = tuple[int, int, bytes | None]
 
 
 def found_rows(
-    connection: duckdb.DuckDBPyConnection, definition: ViewDefinition, state: ViewState, keys: Sequence[bytes]
+    connection: duckdb.DuckDBPyConnection, definition: ViewDefinition, state: ViewState, values: Mapping[str, Any]
 ) -> pa.Table:
-    """The row of the first of the keys that has one, as a table of one row or none.
+    """The row of a key, as a table of one row or none.
 
     Where two partitions have the key, because partitions were added or a producer chose otherwise, the newer counts.
     """
     record: tuple[bytes, bytes] | None = None
-    for key in keys:
+    for key in key_bytes(definition, values):
         newest = max(_records(connection, state, key), default=None, key=lambda each: each[:2])
         if newest is not None and newest[2] is not None:
             record = (key, newest[2])
             break
+    if record is None and not definition.has_plain_key:
+        # JSON has several ways to write one number; what is left is to compare what they mean.
+        equal = " AND ".join(f"{quoted(each.name)} = ?::{each.duckdb_type}" for each in definition.key_columns)
+        return run(connection, f"FROM {state.rows_sql(definition)} WHERE {equal}", tuple(values.values()))
     # Not as a table of Arrow: making one loads pandas, which takes longer than all else.
     source = f"(SELECT ?::BLOB AS _key, ?::BLOB AS _value{'' if record else ' WHERE false'})"
     return run(connection, rows_sql(definition, source), record or (b"", b""))

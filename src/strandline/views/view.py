@@ -27,7 +27,7 @@ from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.spark.raw_client import ClientSettings, RawClient
 from strandline.views.as_of import AsOf, Freshness, Reach, as_moment
 from strandline.views.catalog import Catalog
-from strandline.views.columns import key_bytes
+from strandline.views.columns import key_values
 from strandline.views.definition import ViewDefinition
 from strandline.views.failures import QueryRefused, ViewFailed
 from strandline.views.folding import connect
@@ -43,7 +43,7 @@ BOOTSTRAP: Final = "localhost:9092"
 AGREEMENT_ATTEMPTS_MAX: Final = 20
 """Of names and ends that change while they are asked for."""
 
-Key = str | int | float | bytes | Mapping[str, Any]
+Key = str | int | float | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,7 @@ class Desk:
 
     def _got(self, name: str, key: Key, as_of: Any) -> tuple[_Seen, pa.Table]:
         seen = self._seen([name], None if as_of is None else as_moment(as_of))[name]
-        keys = key_bytes(seen.definition, key)
-        return seen, found_rows(self._connection, seen.definition, seen.state, keys)
+        return seen, found_rows(self._connection, seen.definition, seen.state, key_values(seen.definition, key))
 
     def refresh(self, names: Sequence[str]) -> None:
         """Catch up with the log, and keep snapshots where they are worth it."""

@@ -1,0 +1,157 @@
+"""The state of a view is what a stock consumer of committed records would fold, at the end and at any moment before."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.spark.source_ground import consumed
+from tests.views.ground import Feed, folded, rows_of
+
+from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.views import AtTime, ViewFailed
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_now_and_at_any_offset(broker: EmbeddedBroker, topic: str, tmp_path: Path, seed: int) -> None:
+    """Transactions with aborts, tombstones, several partitions; before, between and after snapshots."""
+    rng = random.Random(seed)
+    print(f"seed {seed}")
+    feed = Feed(broker, topic)
+    feed.random(rng, transactions=8)
+    with feed.view(tmp_path) as view:
+        assert rows_of(view) == feed.rows()
+        moments = [feed.ends()]
+        for _ in range(2):
+            feed.random(rng, transactions=6)
+            assert view.snapshot() is not None
+            feed.random(rng, transactions=3)
+            moments.append(feed.ends())
+        records = feed.records()
+        assert rows_of(view) == folded(records)
+        ends = feed.ends()
+        for _ in range(12):
+            moments.append({each: rng.randrange(end + 1) for each, end in ends.items()})
+        moments.append(dict.fromkeys(ends, 0))
+        for moment in moments:
+            assert rows_of(view, as_of=moment) == folded(records, below=moment), moment
+            customer = f"c{rng.randrange(40)}"
+            expected = {row[0]: row for row in folded(records, below=moment)}.get(customer)
+            row = view.get(customer, as_of=moment)
+            assert (None if row is None else tuple(row.values())) == expected
+    # Who comes next begins with a snapshot.
+    with feed.view(tmp_path) as view:
+        assert len(view.snapshots) >= 3
+        assert rows_of(view) == folded(records)
+
+
+def test_as_of_a_time(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+    feed = Feed(broker, topic, partitions=2)
+    begin_ms = 1_700_000_000_000
+    for minute in range(10):
+        for customer in range(4):
+            total = None if (minute, customer) == (6, 1) else float(minute)
+            feed.put(f"c{customer}", total, partition=customer % 2, time_ms=begin_ms + minute * 60_000 + customer)
+        feed.flush()
+        if minute == 4:
+            with feed.view(tmp_path) as view:
+                assert view.snapshot() is not None
+
+    def at(minute: float) -> AtTime:
+        return AtTime(begin_ms + int(minute * 60_000))
+
+    with feed.view(tmp_path) as view:
+        assert len(view.snapshots) == 1
+        assert rows_of(view, as_of=at(-1)) == []
+        assert rows_of(view, as_of=at(3.5)) == [(f"c{each}", 3.0, 3) for each in range(4)]
+        # The very millisecond of a record counts.
+        assert rows_of(view, as_of=AtTime(begin_ms + 5 * 60_000 + 1)) == [
+            ("c0", 5.0, 5),
+            ("c1", 5.0, 5),
+            ("c2", 4.0, 4),
+            ("c3", 4.0, 4),
+        ]
+        assert rows_of(view, as_of=at(6.5)) == [("c0", 6.0, 6), ("c2", 6.0, 6), ("c3", 6.0, 6)]
+        now = rows_of(view)
+        assert rows_of(view, as_of=datetime.now(UTC)) == now == [(f"c{each}", 9.0, 9) for each in range(4)]
+
+
+def test_an_open_transaction_is_not_seen(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+    from confluent_kafka import Producer
+
+    feed = Feed(broker, topic, partitions=1)
+    feed.put("ada", 1.0)
+    feed.flush()
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, key="ada", value='{"total": 2.0, "visits": 2}')
+    producer.flush(30)
+    with feed.view(tmp_path) as view:
+        assert rows_of(view) == [("ada", 1.0, 1)]
+        assert view.freshness.records_behind == 0
+        with pytest.raises(ViewFailed, match="is not there yet: what is committed ends at 0:1"):
+            view.query(as_of={0: 2})
+        producer.commit_transaction(30)
+        feed.settle()
+        assert view.freshness.records_behind == 2
+        assert rows_of(view) == [("ada", 2.0, 2)]
+        assert view.freshness.records_behind == 0
+
+
+def test_a_refresh_reads_only_what_is_new(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+    feed = Feed(broker, topic, partitions=1)
+    for number in range(500):
+        feed.put(f"c{number}", float(number))
+    feed.flush()
+    with feed.view(tmp_path) as view:
+        read: list[int] = []
+        view._desk.on_read = read.append
+        feed.put("c7", None)
+        feed.flush()
+        assert view.get("c7") is None
+        assert len(rows_of(view)) == 499
+        assert sum(read) == 1
+
+
+def test_values_that_do_not_fit(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+    """One strange record makes nulls of its own row, before and after a snapshot."""
+    from confluent_kafka import Producer
+
+    feed = Feed(broker, topic, partitions=1)
+    strange = {
+        b"no-json": b"total",
+        b"no-text": b"\xff\xfe",
+        b"list": b"[1]",
+        b"empty": b"",
+        b"other": b'{"total": "many", "visits": 3, "more": {}}',
+    }
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    for key, value in strange.items():
+        producer.produce(topic, key=key, value=value)
+    # Without a key it can be no row.
+    feed.put("ada", 1.0)
+    producer.flush(30)
+    feed.flush()
+    expected = [("ada", 1.0, 1), ("empty", None, None), ("list", None, None), ("no-json", None, None)]
+    expected += [("no-text", None, None), ("other", None, 3)]
+    with feed.view(tmp_path) as view:
+        assert rows_of(view) == expected
+        view.snapshot()
+        assert rows_of(view) == expected
+        assert view.get("other") == {"customer": "other", "total": None, "visits": 3}
+    assert len(consumed(broker.bootstrap, topic)) == 6
+
+
+def test_records_without_a_key_are_no_rows(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+    from confluent_kafka import Producer
+
+    feed = Feed(broker, topic, partitions=1, cleanup_policy="delete")
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    producer.produce(topic, value=b'{"total": 1.0}')
+    producer.produce(topic, key=b"", value=b'{"total": 2.0}')
+    producer.flush(30)
+    with feed.view(tmp_path) as view:
+        assert rows_of(view) == [("", 2.0, None)]
