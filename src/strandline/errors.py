@@ -230,6 +230,16 @@ class WorldError(StrandlineError):
     """The world is not as we would like it; expected and handled."""
 
 
+class BehindRefused(WorldError):
+    """A batch whose predecessor we turned away ourselves, and which may come again in its turn.
+
+    Not OUT_OF_ORDER_SEQUENCE_NUMBER: by that librdkafka begins a new epoch for all its partitions, and what another of
+    them may have stored already, unacknowledged, is then stored twice.
+    """
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
 class DiskFailed(WorldError):
     code = ErrorCode.KAFKA_STORAGE_ERROR
 

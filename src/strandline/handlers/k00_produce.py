@@ -112,7 +112,7 @@ def _append_all(
         if refusal or partition is None or records is None or not partition.is_leader:
             code = (refusal if partition is not None else 0) or _why_not(node, topic, index, partition)
             if partition is not None and records is not None and code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                partition.note_refused(records)
+                partition.note_refused(records, now_ms)
             results.append(_refused(node, topic, index, code))
             continue
         try:
@@ -122,7 +122,7 @@ def _append_all(
                 results.append(PartitionResult(topic, index, ErrorCode.INVALID_TOPIC_EXCEPTION, -1, -1, -1))
                 continue
             if acks == ACKS_ALL and partition.is_under_min_in_sync:
-                partition.note_refused(records)
+                partition.note_refused(records, now_ms)
                 node.count_error(API_KEY, ErrorCode.NOT_ENOUGH_REPLICAS)
                 results.append(PartitionResult(topic, index, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1))
                 continue
@@ -134,7 +134,7 @@ def _append_all(
                 )
         except StrandlineError as error:
             if isinstance(error, WorldError):
-                partition.note_refused(records)
+                partition.note_refused(records, now_ms)
             results.append(_refused(node, topic, index, error_code(error), str(error)))
             continue
         except OpensLater:

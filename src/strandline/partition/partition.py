@@ -27,10 +27,12 @@ from strandline.codec.record_batch import (
 )
 from strandline.errors import (
     BatchTooLarge,
+    BehindRefused,
     ErrorCode,
     InvalidBatch,
     InvalidTimestamp,
     NotLeader,
+    OutOfOrderSequence,
     StrandlineError,
 )
 from strandline.log.flusher import Flusher
@@ -418,14 +420,19 @@ class Partition(InternalAppends):
             base_sequence = header[11]
             if base_sequence < 0:
                 raise InvalidBatch("a producer id without a sequence")
-            if is_transactional and not producers.has_open_transaction(producer_id, header[10]):
-                known = check_beginning(producers, header, guard, verifies=self.verifies_transactions)
-            elif producers.open_transactions and not is_transactional:
-                known = check_outside(producers, header)
-            else:
-                known = producers.check(
-                    producer_id, header[10], base_sequence, (base_sequence + header[6]) & 0x7FFFFFFF
-                )
+            try:
+                if is_transactional and not producers.has_open_transaction(producer_id, header[10]):
+                    known = check_beginning(producers, header, guard, verifies=self.verifies_transactions)
+                elif producers.open_transactions and not is_transactional:
+                    known = check_outside(producers, header)
+                else:
+                    known = producers.check(
+                        producer_id, header[10], base_sequence, (base_sequence + header[6]) & 0x7FFFFFFF
+                    )
+            except OutOfOrderSequence as gap:
+                if producers.is_behind_refused(producer_id, header[10], base_sequence, now_ms):
+                    raise BehindRefused(str(gap)) from None
+                raise
             if known is not None:
                 return known, known + header[6] + 1, -1
         if self.opens_batches and not is_opened:
@@ -453,12 +460,12 @@ class Partition(InternalAppends):
         self._appended(len(batch))
         return base_offset, last_offset + 1, append_time_ms
 
-    def note_refused(self, batch: memoryview) -> None:
+    def note_refused(self, batch: memoryview, now_ms: int) -> None:
         """A batch is turned away that may come again. What its producer sent behind it must not be taken before."""
         if len(batch) >= HEADER_SIZE:
             header: HeaderFields = HEADER.unpack_from(batch)
             if header[9] >= 0 and header[11] >= 0:
-                self.producers.note_refused(header[9], header[10], header[11])
+                self.producers.note_refused(header[9], header[10], header[11], now_ms)
 
     def read_all(self) -> Iterator[bytes]:
         """Every batch of the log, for a coordinator that loads its state."""

@@ -39,7 +39,9 @@ ALL_STABLE: Final = 1 << 63
 """Where the first undecided transaction begins if there is none: behind every offset."""
 SNAPSHOT_VERSION: Final = 1
 REFUSED_MAX: Final = 1000
-"""Producers without a batch in the log of which it is remembered what they were refused; the oldest are forgotten."""
+"""Producers of which it is remembered what they were refused; the oldest are forgotten."""
+REFUSAL_COUNTS_MS: Final = 30_000
+"""A gap is put down to a refusal for so long. Whoever has given the refused batch up is to hear of its gap in time."""
 _PREFIX = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
@@ -88,8 +90,8 @@ class Producers:
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
-        self.refused: dict[int, tuple[int, int]] = {}
-        """Of producers that are not known: epoch and first sequence of a batch that was refused for now."""
+        self.refused: dict[int, tuple[int, int, int]] = {}
+        """Since a producer's newest batch: epoch and first sequence of the first one that was refused for now, when."""
         self.open_transactions: dict[int, int] = {}
         """Of producers whose transaction has no marker yet: the first offset of it; the earliest first."""
         self.completed: deque[tuple[int, int]] = deque()
@@ -151,9 +153,10 @@ class Producers:
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(epoch)
-            self.refused.pop(producer_id, None)
         elif entry.epoch != epoch:
             entry.begin_epoch(epoch)
+        if self.refused:
+            self.refused.pop(producer_id, None)
         last_sequence = (base_sequence + offset_delta) & SEQUENCE_MASK if base_sequence >= 0 else NO_SEQUENCE
         recent = entry.recent
         recent.append((last_sequence, last_offset, offset_delta))
@@ -162,13 +165,24 @@ class Producers:
         entry.last_sequence = last_sequence
         entry.last_timestamp_ms = timestamp_ms
 
-    def note_refused(self, producer_id: int, epoch: int, base_sequence: int) -> None:
+    def note_refused(self, producer_id: int, epoch: int, base_sequence: int, now_ms: int = 0) -> None:
         """A batch was turned away for now: too few replicas are in sync, the disk is full, another leads."""
-        if producer_id in self.entries or self.refused.get(producer_id, (-1, 0))[0] >= epoch:
+        refused = self.refused.get(producer_id)
+        if refused is not None and (refused[0] > epoch or (refused[0] == epoch and refused[1] != base_sequence)):
             return
-        self.refused[producer_id] = (epoch, base_sequence)
+        self.refused[producer_id] = (epoch, base_sequence, now_ms)
         if len(self.refused) > REFUSED_MAX:
             del self.refused[next(iter(self.refused))]
+
+    def is_behind_refused(self, producer_id: int, epoch: int, base_sequence: int, now_ms: int) -> bool:
+        """Whether a batch is out of order only because the one before it was turned away a moment ago."""
+        refused = self.refused.get(producer_id)
+        if refused is None or refused[0] != epoch or now_ms - refused[2] >= REFUSAL_COUNTS_MS:
+            return False
+        entry = self.entries.get(producer_id)
+        if entry is not None and entry.epoch == epoch and refused[1] != (entry.last_sequence + 1) & SEQUENCE_MASK:
+            return False
+        return 0 < (base_sequence - refused[1]) & SEQUENCE_MASK < _HALF
 
     # Transactions
 

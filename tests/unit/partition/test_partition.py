@@ -19,6 +19,7 @@ from strandline.codec.columns import Record, decode_batch, encode_batch
 from strandline.codec.record_batch import check_batch, parse_header
 from strandline.errors import (
     BatchTooLarge,
+    BehindRefused,
     CorruptBatch,
     DiskFailed,
     ErrorCode,
@@ -420,3 +421,21 @@ def test_a_retry_on_a_failed_log_is_told_at_once(tmp_path: Path) -> None:
     world.partition.log.fail(DiskFailed("gone"))
     with pytest.raises(DiskFailed):
         world.append(b"paid", **producer)
+
+
+def test_what_follows_a_batch_that_was_turned_away_is_turned_away_with_it(tmp_path: Path) -> None:
+    """Between the first and the second of two requests in flight this node became the leader. A sequence error for the
+    second would make librdkafka begin an epoch anew, for all its partitions."""
+    world = World(tmp_path)
+    first, second, third = (
+        batch_of([b"v"], producer_id=7, producer_epoch=0, sequence=sequence) for sequence in range(3)
+    )
+    world.partition.append(memoryview(first), NOON_MS)
+    world.partition.note_refused(memoryview(second), NOON_MS)
+    with pytest.raises(BehindRefused) as caught:
+        world.partition.append(memoryview(third), NOON_MS)
+    assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.partition.append(memoryview(second), NOON_MS)[0] == 1
+    assert world.partition.append(memoryview(third), NOON_MS)[0] == 2
+    with pytest.raises(OutOfOrderSequence):
+        world.partition.append(memoryview(batch_of([b"v"], producer_id=7, producer_epoch=0, sequence=9)), NOON_MS)

@@ -25,7 +25,7 @@ from strandline.errors import (
     OutOfOrderSequence,
     error_code,
 )
-from strandline.partition.producers import ALL_STABLE, BATCHES_KEPT, Producers
+from strandline.partition.producers import ALL_STABLE, BATCHES_KEPT, REFUSAL_COUNTS_MS, Producers
 
 ID = 4001
 SEQUENCE_MAX = 2**31 - 1
@@ -386,5 +386,28 @@ def test_what_was_refused_comes_first() -> None:
     assert producers.check(7, 0, 0, 2) is None
     producers.note(7, 0, 0, 2, 2, 0)
     assert producers.check(7, 0, 3, 5) is None
-    producers.note_refused(7, 0, 3)
-    assert not producers.refused, "who is known is checked by what is in the log"
+
+
+def test_a_gap_that_our_refusal_made_is_not_the_producers() -> None:
+    producers = Producers()
+    producers.note(7, 0, 0, 2, 2, 0)
+    producers.note_refused(7, 0, 3, 1_000)
+    producers.note_refused(7, 0, 6, 1_001)
+    with pytest.raises(OutOfOrderSequence):
+        producers.check(7, 0, 6, 8)
+    assert producers.is_behind_refused(7, 0, 6, 2_000)
+    assert not producers.is_behind_refused(7, 1, 6, 2_000), "a new epoch is another series"
+    assert not producers.is_behind_refused(7, 0, 2, 2_000), "what comes before it is not behind it"
+    assert not producers.is_behind_refused(7, 0, 6, 1_000 + REFUSAL_COUNTS_MS), "it was given up"
+    producers.note_refused(7, 0, 3, 20_000)
+    assert producers.is_behind_refused(7, 0, 6, 31_000), "it came again and was refused again"
+    producers.note(7, 0, 3, 5, 2, 0)
+    assert not producers.refused, "it was taken, here or by the leader that we follow"
+    assert not producers.is_behind_refused(7, 0, 9, 31_000)
+
+
+def test_a_gap_behind_another_one_than_was_refused_is_the_producers() -> None:
+    producers = Producers()
+    producers.note(7, 0, 0, 2, 2, 0)
+    producers.note_refused(7, 0, 6, 1_000)
+    assert not producers.is_behind_refused(7, 0, 9, 1_000), "3 to 5 were never seen"
