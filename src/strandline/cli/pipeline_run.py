@@ -2,9 +2,178 @@
 
 from __future__ import annotations
 
-from strandline.cli.failures import CommandFailed
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from strandline.cli.client import TIMEOUT_S_DEFAULT, connect
+from strandline.cli.failures import Interrupted
+from strandline.cli.options import AsJson, GroundBootstrap, key_values
+from strandline.cli.output import Output
+from strandline.cli.pipeline_failures import check_file, plain_failures
+
+if TYPE_CHECKING:
+    from strandline.pipelines.launching import Launch
+    from strandline.pipelines.model import Pipeline
+    from strandline.pipelines.running import Outcome, Runner, RunOptions
+
+SWITCH_LOOK_S = 0.5
+
+Master = Annotated[
+    str | None,
+    typer.Option("--master", metavar="MASTER", help="The Spark to run on: spark://host:7077. Default: this machine."),
+]
+Checkpoints = Annotated[
+    str | None,
+    typer.Option("--checkpoints", metavar="DIR", help="Where queries keep how far they are, and their state."),
+]
+SparkSettings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of Spark. May be repeated.")
+]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show Spark's log, and whole traces of failures.")]
+File = Annotated[str, typer.Argument(metavar="FILE", help="The pipeline: a Python or SQL file.")]
 
 
-def run() -> None:
-    """Run a pipeline's file."""
-    raise CommandFailed("`strandline pipeline run` is not there yet")
+def run(
+    file: File,
+    bootstrap: GroundBootstrap = None,
+    master: Master = None,
+    once: Annotated[bool, typer.Option("--once", help="Write what is there now, and end.")] = False,
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="TIME", help="Between two batches, as '10 seconds'.")
+    ] = None,
+    checkpoints: Checkpoints = None,
+    takeover: Annotated[bool, typer.Option("--takeover", help="Go on although another process runs it.")] = False,
+    recover: Annotated[
+        bool, typer.Option("--recover", help="Make checkpoints that are lost anew, from the log.")
+    ] = False,
+    settings: SparkSettings = None,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a pipeline's file on Spark, from log to log, exactly once; Ctrl-C stops it, and it goes on where it was.
+
+    With no option it runs on this machine, with a node of its own.
+    """
+    spark_settings = key_values(settings, option="--set")
+    check_file(file)
+    if bootstrap is not None:
+        connect(bootstrap, None, TIMEOUT_S_DEFAULT)
+    output = Output(as_json=as_json)
+    with plain_failures(verbose=verbose), Stopping() as stopping:
+        from strandline.pipelines.launching import Launch, Place
+        from strandline.pipelines.stages import Stages
+
+        place = Place(bootstrap, master, checkpoints, spark_settings, verbose=verbose)
+        with closing(Stages(sys.stderr)) as stages, Launch(place, stages, name=Path(file).stem) as launch:
+            from strandline.pipelines.running import RunOptions
+
+            pipeline = launch.load(file)
+            launch.registry()
+            options = RunOptions(
+                launch.checkpoints(),
+                once=once,
+                takeover=takeover,
+                makes_sources=launch.ground.is_own,
+                recovers=recover,
+            )
+            _run(pipeline, launch, replace(options, every=every) if every else options, output, stopping)
+
+
+def _run(pipeline: Pipeline, launch: Launch, options: RunOptions, output: Output, stopping: Stopping) -> None:
+    """Run the version that the name means; when a rebuild has switched to another, run that one."""
+    from strandline.cli.pipeline_display import RunDisplay
+    from strandline.pipelines.running import Outcome, Runner
+
+    while True:
+        runner = Runner(pipeline, launch.registry(), options, tell=lambda words: launch.stages.say(f"  {words}"))
+        with _given_up(runner):
+            with launch.stages.stage("topics") as stage:
+                runner.claim()
+                stage.detail = f"{pipeline.name}, version {runner.version}"
+            spark = launch.spark()
+            with launch.stages.stage("planning") as stage:
+                runner.plan(spark)
+                stage.detail = f"{len(runner.compiled)} queries"
+        stopping.arm()
+        runner.display = RunDisplay(launch.stages, sys.stderr)
+        outcome = runner.run(stopping.event)
+        if outcome is not Outcome.HANDED_OVER:
+            _tell_end(runner, outcome, output)
+            return
+        launch.stages.say(f"{pipeline.name} is being rebuilt: version {runner.version} has stopped for the switch")
+        file = _await_switch(launch, pipeline.name, stopping)
+        if file is None:
+            return
+        options = replace(options, takeover=False)
+        pipeline = launch.load(file)
+
+
+def _await_switch(launch: Launch, name: str, stopping: Stopping) -> str | None:
+    """The file of the version that the name means after the switch; None if the user does not want to wait."""
+    from strandline.pipelines.rebuild_phases import is_switching
+
+    while not stopping.event.wait(SWITCH_LOOK_S):
+        state = launch.registry().refresh().pipeline(name)
+        if state is None or state.current is None:
+            return None
+        if not is_switching(state.rebuild):
+            launch.stages.say(f"{name} goes on as version {state.active}")
+            return state.current.file
+    return None
+
+
+def _tell_end(runner: Runner, outcome: Outcome, output: Output) -> None:
+    name = runner.pipeline.name
+    if output.as_json:
+        for dataset, each in runner.progress().items():
+            output.json_line({"pipeline": name, "version": runner.version, "dataset": dataset, **each.to_json()})
+        output.flush()
+    else:
+        output.talk(f"{name}, version {runner.version}: {outcome.value}")
+
+
+@contextmanager
+def _given_up(runner: Runner) -> Iterator[None]:
+    """A run that fails before its queries begin says so, so that nobody takes it for alive."""
+    try:
+        yield
+    except BaseException as error:
+        runner.give_up(str(error) if isinstance(error, Exception) else None)
+        raise
+
+
+class Stopping:
+    """Ctrl-C and SIGTERM: before queries run they end the command; then they set `event`, and end it the second time.
+
+    An exception in the middle of a call to Java would leave its answer to the next call, so queries are stopped by the
+    loop that watches them.
+    """
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self._is_armed = False
+
+    def arm(self) -> None:
+        self._is_armed = True
+
+    def __enter__(self) -> Stopping:
+        self._before = [signal.signal(each, self._heard) for each in (signal.SIGINT, signal.SIGTERM)]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), self._before, strict=True):
+            signal.signal(number, handler)
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        if not self._is_armed or self.event.is_set():
+            raise Interrupted
+        self.event.set()

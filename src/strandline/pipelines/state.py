@@ -204,12 +204,6 @@ def query_name_of(pipeline: str, version: int, dataset: str) -> str:
     return f"{pipeline}.v{version}.{plain_name(dataset)}"
 
 
-def group_of(pipeline: str, version: int, dataset: str) -> str:
-    """The consumer group that shows how far a query is; two versions run beside one another."""
-    of_version = "" if version == 1 else f"v{version}."
-    return f"pipeline.{pipeline}.{of_version}{plain_name(dataset)}"
-
-
 def plain_name(dataset: str) -> str:
     return re.sub(r"[^a-zA-Z0-9._-]+", "-", dataset)
 

@@ -20,6 +20,8 @@ class QueryView:
     rows_per_second: float = 0.0
     lag: int | None = None
     """Records between the end of the last batch and the end of the log when it was planned; None if not known."""
+    late_rows: int = 0
+    """Rows that came after the watermark had passed, and were dropped."""
     doing: str = "starting"
     ended_s: float | None = None
     failed: bool = False
@@ -34,6 +36,7 @@ class QueryView:
         self.batch_id = batch_id
         self.batches += 1
         self.rows += rows
+        self.late_rows += sum(int(each["numRowsDroppedByWatermark"]) for each in progress.get("stateOperators", ()))
         rate = float(progress["processedRowsPerSecond"])
         # Before its first full batch Spark has nothing to divide by.
         self.rows_per_second = rate if rate == rate else 0.0
@@ -48,6 +51,8 @@ class QueryView:
         parts = [f"batch {self.batch_id:,}", f"{self.rows:,} rows", f"{self.rows_per_second:,.0f} rows/s"]
         if self.lag is not None:
             parts.append(self._lag())
+        if self.late_rows:
+            parts.append(f"{self.late_rows:,} late")
         return f"{self.name}: {', '.join(parts)}"
 
     def _lag(self) -> str:
@@ -61,7 +66,9 @@ class QueryView:
         what = "failed" if self.failed else "ended"
         lag = "" if self.lag is None else f", {self.lag:,} behind" if self.lag else ", caught up"
         took = _duration(self.ended_s - self.began_s)
-        return f"{self.name}: {what} after {_count(self.batches, 'batch', 'batches')}, {self.rows:,} rows, {took}{lag}"
+        late = f", {self.late_rows:,} late" if self.late_rows else ""
+        batches = _count(self.batches, "batch", "batches")
+        return f"{self.name}: {what} after {batches}, {self.rows:,} rows, {took}{lag}{late}"
 
 
 def lag_of(progress: Mapping[str, Any]) -> int | None:

@@ -1,0 +1,79 @@
+"""What `pipeline run` shows while queries run: lines in place on a terminal, else a line now and then."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import TextIO
+
+from strandline.pipelines.stages import Stages
+from strandline.spark.display import Display, LiveDisplay
+from strandline.spark.query_view import QueryView
+
+LINE_EVERY_S = 10.0
+QUIET_S = 15.0
+"""When nothing comes for so long, there is nothing to be read yet."""
+
+
+class RunDisplay(Display):
+    """Until the first batch the start is what is shown; then the queries."""
+
+    def __init__(self, stages: Stages, stream: TextIO) -> None:
+        self._stages = stages
+        self._stream = stream
+        self._began_s = time.monotonic()
+        self._seen: set[str] = set()
+        self._printed_s: dict[str, float] = {}
+        self._live: LiveDisplay | None = None
+        self._lock = threading.Lock()
+        self._waiting = stages.stage("first batch")
+        self._stage = self._waiting.__enter__()
+        self._waits = True
+
+    def show(self, views: Sequence[QueryView], batch_of: QueryView | None) -> None:
+        with self._lock:
+            if batch_of is not None and batch_of.rows and batch_of.name not in self._seen:
+                self._first(batch_of)
+            if self._waits and time.monotonic() - self._began_s > QUIET_S:
+                self._stage.detail = "nothing to read yet"
+                self._end_wait()
+            if self._waits:
+                return
+            if self._stream.isatty():
+                self._live = self._live or LiveDisplay(self._stream)
+                self._live.show(views, batch_of)
+            elif batch_of is not None:
+                self._line(batch_of)
+
+    def close(self, views: Sequence[QueryView]) -> None:
+        with self._lock:
+            if self._waits:
+                self._stage.detail = "nothing to read"
+                self._end_wait()
+            if self._live is not None:
+                self._live.close(views)
+                return
+            for view in views:
+                self._stages.say(view.line(time.monotonic()))
+
+    def _first(self, view: QueryView) -> None:
+        self._seen.add(view.name)
+        rows = f"{view.name}: {view.rows:,} rows"
+        if self._waits:
+            self._stage.detail = f"{rows}, {self._stages.elapsed_s:.1f} s after the start"
+            self._end_wait()
+        elif self._live is None:
+            self._stages.say(f"  {'':<12}         {rows}, {self._stages.elapsed_s:.1f} s after the start")
+        self._printed_s[view.name] = time.monotonic()
+
+    def _end_wait(self) -> None:
+        self._waits = False
+        self._waiting.__exit__(None, None, None)
+        self._stages.close()
+
+    def _line(self, view: QueryView) -> None:
+        now_s = time.monotonic()
+        if now_s - self._printed_s.get(view.name, -LINE_EVERY_S) >= LINE_EVERY_S:
+            self._printed_s[view.name] = now_s
+            self._stages.say(view.line(now_s))

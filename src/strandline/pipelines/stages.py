@@ -1,0 +1,113 @@
+"""What a start consists of, and how long each part took: several go on at the same time.
+
+      node        0.4 s  127.0.0.1:9092, its data in .strandline/node
+      file        1.3 s  3 datasets
+      Java        2.9 s
+
+On a terminal the parts that are under way stand below, with their seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, TextIO
+
+TICK_S: Final = 0.2
+NAME_WIDTH: Final = 12
+
+
+class Stage:
+    """One part; `detail` is said behind its seconds."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.detail = ""
+        self.began_s = time.monotonic()
+
+
+class Stages:
+    def __init__(self, stream: TextIO, *, is_terminal: bool | None = None) -> None:
+        self.began_s = time.monotonic()
+        self.took_s: dict[str, float] = {}
+        self._stream = stream
+        self._is_terminal = stream.isatty() if is_terminal is None else is_terminal
+        self._lock = threading.Lock()
+        self._open: list[Stage] = []
+        self._closed = threading.Event()
+        if self._is_terminal:
+            threading.Thread(target=self._tick, name="stages", daemon=True).start()
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Stage]:
+        """What is done in the block, from any thread; nothing is said of a part that failed."""
+        stage = Stage(name)
+        with self._lock:
+            self._open.append(stage)
+        try:
+            yield stage
+        except BaseException:
+            with self._lock:
+                self._open.remove(stage)
+            raise
+        with self._lock:
+            self._open.remove(stage)
+            self.took_s[name] = time.monotonic() - stage.began_s
+            self._line(f"  {name:<{NAME_WIDTH}}{self.took_s[name]:5.1f} s  {stage.detail}".rstrip())
+
+    def say(self, words: str) -> None:
+        with self._lock:
+            self._line(words)
+
+    def close(self) -> None:
+        """Nothing is shown in place any more; lines may still be said."""
+        self._closed.set()
+        with self._lock:
+            self._erase()
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self.began_s
+
+    def _line(self, words: str) -> None:
+        self._erase()
+        self._stream.write(words + "\n")
+        self._stream.flush()
+
+    def _erase(self) -> None:
+        if self._is_terminal:
+            self._stream.write("\r\033[K")
+            self._stream.flush()
+
+    def _tick(self) -> None:
+        while not self._closed.wait(TICK_S):
+            with self._lock:
+                now_s = time.monotonic()
+                parts = [f"{each.name} {now_s - each.began_s:.1f} s" for each in self._open]
+                self._stream.write(f"\r\033[K  {' · '.join(parts)}" if parts else "\r\033[K")
+                self._stream.flush()
+
+
+def in_background(work: Callable[[], object], name: str) -> Callable[[], None]:
+    """Begin `work` in a thread; what is returned waits for it, and raises what it raised."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+
+    def wait() -> None:
+        # In small steps: a signal is heard between them.
+        while thread.is_alive():
+            thread.join(TICK_S)
+        if raised:
+            raise raised[0]
+
+    return wait
