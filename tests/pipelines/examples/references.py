@@ -40,7 +40,7 @@ def rows_of(records: Iterable[Record], topic: str) -> list[dict[str, Any]]:
 
 
 def divided(rows: list[dict[str, Any]], topic: str, *others: tuple[list[dict[str, Any]], str]) -> tuple[list, list]:
-    """Those on time and those that come too late, for windows of half an hour or less; of several inputs the first's."""
+    """Those on time and those that come too late, for windows of half an hour or less; of several inputs the first."""
     times = [each["at"] for each in rows]
     on_time, late = [], []
     for number, each in enumerate(rows):
