@@ -29,7 +29,9 @@ State = dict[tuple[int, str], tuple[float | None, int | None]]
 class Feed:
     """A compacted topic of totals by customer, and who writes it."""
 
-    def __init__(self, broker: EmbeddedBroker, topic: str, *, partitions: int = PARTITIONS, **settings: str | int) -> None:
+    def __init__(
+        self, broker: EmbeddedBroker, topic: str, *, partitions: int = PARTITIONS, **settings: str | int
+    ) -> None:
         self.broker = broker
         self.topic = topic
         self.partitions = partitions
@@ -49,9 +51,7 @@ class Feed:
         """Transactions that overlap, some of them aborted, plain records and tombstones between them."""
         while len(self._transactional) < 2:
             name = f"{self.topic}-{len(self._transactional)}"
-            producer = Producer(
-                {"bootstrap.servers": self.broker.bootstrap, "transactional.id": name, "log_level": 0}
-            )
+            producer = Producer({"bootstrap.servers": self.broker.bootstrap, "transactional.id": name, "log_level": 0})
             producer.init_transactions(WAIT_S)
             self._transactional.append(producer)
         is_open = [False, False]
@@ -103,9 +103,7 @@ class Feed:
     # What a stock consumer makes of it
 
     def records(self) -> dict[int, list[Seen]]:
-        return {
-            each: consumed(self.broker.bootstrap, self.topic, partition=each) for each in range(self.partitions)
-        }
+        return {each: consumed(self.broker.bootstrap, self.topic, partition=each) for each in range(self.partitions)}
 
     def rows(self, *, below: Mapping[int, int] | None = None) -> list[Row]:
         return folded(self.records(), below=below)
@@ -113,7 +111,8 @@ class Feed:
     # Topics
 
     def delete(self) -> None:
-        AdminClient({"bootstrap.servers": self.broker.bootstrap}).delete_topics([self.topic])[self.topic].result()
+        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap, "log_level": 0})
+        admin.delete_topics([self.topic])[self.topic].result()
 
 
 def folded(records: Mapping[int, list[Seen]], *, below: Mapping[int, int] | None = None) -> list[Row]:

@@ -91,7 +91,7 @@ class Reach:
     offsets: Mapping[int, int] | None
     """None: only the state of now."""
     time_ms: int | None = None
-    """Of a time as old as this; None: any, because the log is there from its beginning."""
+    """Of its newest record. Where the log was compacted behind it, nobody can tell what came at which time."""
     is_log_start: bool = False
 
     @property
@@ -105,8 +105,12 @@ class Reach:
             return "as-of reaches back to nothing before now"
         if self.is_log_start:
             return "as-of reaches back to the beginning of the log"
-        when = f"{time_words(self.time_ms)} " if self.time_ms is not None else ""
-        return f"as-of reaches back to {when}(offsets {offsets_words(self.offsets)})"
+        return f"as-of reaches back to {self.state_words}"
+
+    @property
+    def state_words(self) -> str:
+        when = f" ({time_words(self.time_ms)})" if self.time_ms is not None else ""
+        return f"offsets {offsets_words(self.offsets or {})}{when}"
 
 
 def offsets_words(offsets: Mapping[int, int]) -> str:

@@ -202,7 +202,9 @@ class Keeper:
                 if state is not None:
                     state.folded_ms = ends.asked_ms
                     return state
-            raise BeyondReach(f"{_moment_words(moment)} is beyond reach: {self.reach(ends).words}")
+            raise BeyondReach(
+                f"{_moment_words(moment)} is beyond reach: {self.reach(ends).words}{self._nearest(moment)}"
+            )
 
     def _check(self, moment: AtOffsets, ends: Ends) -> None:
         asked = moment.by_partition
@@ -249,6 +251,17 @@ class Keeper:
             self._past[1].close()
         self._past = (offsets, state)
         return state
+
+    def _nearest(self, moment: AsOf) -> str:
+        """The kept states around a moment, which can be had by their offsets."""
+
+        def distance(snapshot: Snapshot) -> int:
+            if isinstance(moment, AtOffsets):
+                return abs(sum(snapshot.offsets.values()) - sum(moment.by_partition.values()))
+            return abs(max(snapshot.latest_ms.values(), default=0) - moment.timestamp_ms)
+
+        nearest = min(self.store.snapshots(), key=distance, default=None)
+        return "" if nearest is None else f"; the nearest state that is kept is that of {_state_words(nearest)}"
 
     def reach(self, ends: Ends) -> Reach:
         """The oldest state that can be had, as far as is known without reading the whole log."""
@@ -327,6 +340,10 @@ def _moment_words(moment: AsOf) -> str:
     if isinstance(moment, AtTime):
         return f"as of {time_words(moment.timestamp_ms)}"
     return f"as of offset {offsets_words(moment.by_partition)}"
+
+
+def _state_words(snapshot: Snapshot) -> str:
+    return Reach(snapshot.offsets, max(snapshot.latest_ms.values(), default=None)).state_words
 
 
 def _now_ms() -> int:

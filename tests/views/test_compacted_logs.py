@@ -1,0 +1,158 @@
+"""A log that a cleaner went over, or that was trimmed: what is shown is right, and what cannot be had is refused.
+
+The broker does not compact yet, so the test does to its files what a cleaner does: it drops batches whose keys have
+newer records, while the broker is down.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from tests.views.ground import Feed, rows_of
+
+from strandline.testing import embedded
+from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.views import AtTime
+from strandline.views.failures import BeyondReach
+from strandline.views.folding import walked
+
+BEGIN_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    with embedded(data=tmp_path / "node") as broker:
+        yield broker
+
+
+def put(feed: Feed, customer: str, total: float | None, offset: int) -> None:
+    """A batch of its own."""
+    feed.put(customer, total, time_ms=BEGIN_MS + offset * 1000)
+    feed.flush()
+
+
+def clean(broker: EmbeddedBroker, topic: str, dropped: set[int]) -> None:
+    """Drop the batches with these offsets, as a cleaner would."""
+    broker.stop()
+    (directory,) = broker.data.glob(f"**/{topic}-0")
+    (log,) = directory.glob("*.log")
+    content = log.read_bytes()
+    kept = b""
+    at = 0
+    while at < len(content):
+        offset, length = struct.unpack_from(">qi", content, at)
+        if offset not in dropped:
+            kept += content[at : at + 12 + length]
+        at += 12 + length
+    log.write_bytes(kept)
+    for path in [*directory.glob("*.index"), *directory.glob("*.timeindex")]:
+        path.unlink()
+    for path in broker.data.glob("**/.kafka_cleanshutdown"):
+        path.unlink()
+    broker.start()
+
+
+def at_offset(offset: int) -> AtTime:
+    """The moment at which the record with this offset was the newest."""
+    return AtTime(BEGIN_MS + offset * 1000)
+
+
+def test_a_log_that_was_compacted(own_broker: EmbeddedBroker, tmp_path: Path) -> None:
+    feed = Feed(own_broker, "totals", partitions=1)
+    put(feed, "ada", 1.0, 0)
+    put(feed, "bob", 1.0, 1)
+    put(feed, "ada", 2.0, 2)
+    views = tmp_path / "views"
+    with feed.view(views) as view:
+        assert view.snapshots[0].offsets == {0: 3}
+        assert view.reach.is_log_start
+    put(feed, "bob", None, 3)
+    put(feed, "cid", 1.0, 4)
+    put(feed, "ada", 3.0, 5)
+    put(feed, "cid", 2.0, 6)
+    with feed.view(views) as view:
+        assert rows_of(view, as_of={0: 1}) == [("ada", 1.0, 1)]
+    # All that is old is gone, and the tombstone of bob with it: the snapshot still has bob.
+    clean(own_broker, "totals", {0, 1, 2, 3, 4})
+    with feed.view(views) as view:
+        now = [("ada", 3.0, 3), ("cid", 2.0, 2)]
+        assert rows_of(view) == now
+        assert view.get("bob") is None
+        assert rows_of(view, as_of=at_offset(100)) == now
+        # What the snapshot was made of, exactly; and nothing before it, nor between it and now.
+        then = [("ada", 2.0, 2), ("bob", 1.0, 1)]
+        assert rows_of(view, as_of={0: 3}) == then
+        assert view.reach.words == "as-of reaches back to offsets 0:3 (2023-11-14T22:13:22.000Z)"
+        assert rows_of(view, as_of={0: 0}) == [], "before the first record there was nothing"
+        for offset in (1, 2, 4, 5, 6):
+            with pytest.raises(BeyondReach, match=r"is beyond reach: as-of reaches back to offsets 0:3"):
+                view.query(as_of={0: offset})
+        # The record behind the snapshot is gone, so when it came nobody knows; it may have been earlier.
+        for offset in (0, 1, 2, 3, 4):
+            with pytest.raises(BeyondReach, match=r"the nearest state that is kept is that of offsets 0:3 \(2023-"):
+                view.query(as_of=at_offset(offset))
+        # From here on everything is there again.
+        assert view.snapshot() is not None
+        put(feed, "dan", 1.0, 7)
+        assert rows_of(view, as_of={0: 7}) == now
+        assert rows_of(view) == [*now, ("dan", 1.0, 1)]
+
+
+def test_an_open_view_falls_behind_a_cleaner(own_broker: EmbeddedBroker, tmp_path: Path) -> None:
+    feed = Feed(own_broker, "totals", partitions=1)
+    put(feed, "ada", 1.0, 0)
+    put(feed, "bob", 1.0, 1)
+    with feed.view(tmp_path / "views") as view:
+        put(feed, "bob", None, 2)
+        put(feed, "ada", 2.0, 3)
+        clean(own_broker, "totals", {0, 1, 2})
+        assert rows_of(view) == [("ada", 2.0, 2)]
+
+
+def test_a_log_that_was_trimmed(own_broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """Rows whose records were deleted from the log are gone now, and were there then."""
+    feed = Feed(own_broker, "totals", partitions=1, cleanup_policy="compact,delete")
+    for offset, customer in enumerate(("ada", "bob", "cid", "ada")):
+        put(feed, customer, float(offset), offset)
+    with feed.view(tmp_path / "views") as view:
+        before = rows_of(view)
+        assert [row[0] for row in before] == ["ada", "bob", "cid"]
+        admin = AdminClient({"bootstrap.servers": own_broker.bootstrap, "log_level": 0})
+        for told in admin.delete_records([TopicPartition("totals", 0, 2)]).values():
+            told.result()
+        for _ in range(2):
+            assert [row[0] for row in rows_of(view)] == ["ada", "cid"]
+            assert view.get("bob") is None
+            put(feed, "cid", 9.0, 4)
+        assert rows_of(view, as_of={0: 4}) == before
+        assert not view.reach.is_log_start
+        with pytest.raises(BeyondReach):
+            view.query(as_of={0: 3})
+    # And for one who has no snapshot.
+    with feed.view(tmp_path / "others") as view:
+        assert [row[0] for row in rows_of(view)] == ["ada", "cid"]
+
+
+def batch(base_offset: int, last_delta: int, count: int) -> bytes:
+    return struct.pack(">qi11xi30xi", base_offset, 49, last_delta, count)
+
+
+@pytest.mark.parametrize(
+    ("batches", "position", "expected"),
+    [
+        ([batch(0, 4, 5), batch(5, 0, 1)], 0, (6, True)),
+        ([batch(0, 4, 5)], 2, (5, True)),
+        ([batch(0, 4, 4)], 0, (5, False)),
+        ([batch(3, 0, 1)], 2, (4, False)),
+        ([batch(0, 0, 1), batch(2, 0, 1)], 0, (3, False)),
+        ([batch(0, 2, 3), batch(3, 1, 2)[:-1]], 0, (3, True)),
+        ([], 7, (7, True)),
+    ],
+)
+def test_gaps_in_batches(batches: list[bytes], position: int, expected: tuple[int, bool]) -> None:
+    assert walked(memoryview(b"".join(batches)), position) == expected
