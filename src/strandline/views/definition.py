@@ -113,7 +113,8 @@ def _of_pipeline(name: str, told: Mapping[str, Any]) -> list[ViewDefinition]:
                     dataset["name"],
                     topic,
                     schema=dataset.get("schema"),
-                    key=tuple(dataset.get("key", ())),
+                    # A version that never ran has no schema yet: its records can be shown as they are.
+                    key=tuple(dataset.get("key", ())) if dataset.get("schema") else (),
                     pipeline=name,
                     version=active,
                     kind=dataset["kind"],

@@ -1,0 +1,192 @@
+"""What names mean: by the registry that pipelines write, at every step of a rebuild's switch, and by hand."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.pipelines.rebuild_ground import TwoVersions, put_rows
+
+from strandline.pipelines import registry as pipelines_registry
+from strandline.pipelines.model import Kind
+from strandline.pipelines.rebuild_phases import Phase
+from strandline.pipelines.registry import Registry
+from strandline.pipelines.state import DatasetState, PipelineState, RebuildState, VersionState
+from strandline.pipelines.switching import Switching
+from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.views import Desk, ViewFailed
+from strandline.views.catalog import REGISTRY_TOPIC
+from strandline.views.failures import ViewUnknown
+
+TOTALS = json.dumps(
+    {
+        "type": "struct",
+        "fields": [
+            {"name": "customer", "type": "string", "nullable": True, "metadata": {}},
+            {"name": "total", "type": "double", "nullable": True, "metadata": {}},
+        ],
+    }
+)
+
+
+@pytest.fixture
+def registry(broker: EmbeddedBroker) -> Iterator[Registry]:
+    with Registry(broker.bootstrap) as registry:
+        yield registry
+
+
+@pytest.fixture
+def desk(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[Desk]:
+    with Desk(broker.bootstrap, directory=tmp_path) as desk:
+        yield desk
+
+
+@pytest.fixture
+def shop() -> str:
+    return f"shop_{uuid.uuid4().hex[:8]}"
+
+
+def table(name: str, topic: str, *, kind: Kind = Kind.VIEW) -> DatasetState:
+    key = ("customer",) if kind.has_keys else ()
+    return DatasetState(name, kind, topic, topic, schema=TOTALS, key=key)
+
+
+def test_the_topic_is_that_of_pipelines() -> None:
+    assert REGISTRY_TOPIC == pipelines_registry.TOPIC
+
+
+def test_datasets_of_pipelines(broker: EmbeddedBroker, registry: Registry, desk: Desk, shop: str) -> None:
+    broker.create_topic(shop, 2, cleanup_policy="compact")
+    put_rows(broker.bootstrap, shop, {"ada": '{"total":1.5}', "bob": '{"total":2.5}'})
+    name = f"totals_{shop}"
+    version = VersionState(
+        1, datasets={name: table(name, shop), f"all_{shop}": table(f"all_{shop}", f"{shop}-all", kind=Kind.STREAM)}
+    )
+    registry.change(shop, lambda _: PipelineState(shop, versions={1: version}))
+    assert desk.query(f"select * from {name} order by customer").rows == [("ada", 1.5), ("bob", 2.5)]
+    # By the pipeline's name, too; and capitals are not told from small letters, as in all SQL.
+    assert desk.query(f"select sum(t.total) from {shop}.{name} t").rows == [(4.0,)]
+    assert desk.query(f"select count(*) from {name.upper()}").rows == [(2,)]
+    assert desk.query(
+        f"with w as (select * from {name}) select a.customer from w a join {shop}.{name} b using (customer) order by 1"
+    ).rows == [("ada",), ("bob",)]
+    assert desk.views()[name].pipeline == shop
+    with pytest.raises(ViewUnknown, match=rf"there is no view {name}s \(did you mean .*{name}\?\)"):
+        desk.query(f"select * from {name}s")
+    with pytest.raises(ViewUnknown, match=rf"all_{shop} is a stream, which has no keys"):
+        desk.query(f"select * from all_{shop}")
+    registry.change(shop, lambda _: None)
+    with pytest.raises(ViewUnknown):
+        desk.query(f"select * from {name}")
+
+
+def test_a_view_whose_topic_is_not_there(registry: Registry, desk: Desk, shop: str) -> None:
+    registry.change(
+        shop, lambda _: PipelineState(shop, versions={1: VersionState(1, datasets={shop: table(shop, shop)})})
+    )
+    with pytest.raises(ViewFailed, match=f"the topic {shop} of the view {shop} does not exist: run its pipeline"):
+        desk.query(f"select * from {shop}")
+
+
+def test_by_hand(broker: EmbeddedBroker, registry: Registry, desk: Desk, shop: str) -> None:
+    broker.create_topic(shop, 1, cleanup_policy="compact")
+    put_rows(broker.bootstrap, shop, {"7": '{"name":"seven"}', '{"id":8}': '{"name":"eight"}'})
+    registry.put(f"view/{shop}", json.dumps({"topic": shop, "schema": "id INT, name STRING", "key": ["id"]}))
+    assert desk.query(f"select * from {shop} order by id").rows == [(7, "seven"), (8, "eight")]
+    for key in (7, "7", {"id": 7}, "id=7", '{"id":7}'):
+        assert desk.row(shop, key) == {"id": 7, "name": "seven"}
+    assert desk.row(shop, 8) == {"id": 8, "name": "eight"}
+    assert desk.row(shop, 9) is None
+    # Strange records take away nothing but themselves.
+    registry.put(f"view/{shop}_strange", json.dumps({"topic": 1, "schema": "???"}))
+    registry.put(f"pipeline/{shop}_strange", json.dumps({"name": "strange", "versions": {}}))
+    assert shop in desk.views()
+    assert f"{shop}_strange" not in desk.views()
+
+
+def test_keys_of_several_columns(broker: EmbeddedBroker, registry: Registry, desk: Desk, shop: str) -> None:
+    broker.create_topic(shop, 1, cleanup_policy="compact")
+    put_rows(broker.bootstrap, shop, {'{"a":1,"b":"x"}': '{"n":1}', '{"a":1.50,"b":"y,z"}': '{"n":2}'})
+    schema = "a DECIMAL(10,2), b STRING, n INT"
+    registry.put(f"view/{shop}", json.dumps({"topic": shop, "schema": schema, "key": ["a", "b"]}))
+    assert [row[1:] for row in desk.query(f"select * from {shop} order by n").rows] == [("x", 1), ("y,z", 2)]
+    for key in ("a=1,b=x", '{"a":1,"b":"x"}', '{"b": "x", "a": 1}', {"a": 1, "b": "x"}):
+        row = desk.row(shop, key)
+        assert row is not None
+        assert row["n"] == 1
+    # JSON has several ways to write one number.
+    row = desk.row(shop, {"a": 1.5, "b": "y,z"})
+    assert row is not None
+    assert row["n"] == 2
+    for wrong in ("a=1", "x", "a=1,c=2", '{"a":1}', "a=one,b=x"):
+        with pytest.raises(ViewFailed, match=r"is no key of .*: say a=\.\.\.,b=\.\.\. or \{"):
+            desk.row(shop, wrong)
+
+
+def test_nothing_of_a_switch_is_shown_before_it_is_done(
+    broker: EmbeddedBroker, registry: Registry, desk: Desk, shop: str
+) -> None:
+    broker.create_topic(shop, 2, cleanup_policy="compact")
+    old = {f"c{each}": '{"total":1.0}' for each in range(10)}
+    put_rows(broker.bootstrap, shop, old)
+    name = f"totals_{shop}"
+    both = {number: VersionState(number, datasets={name: table(name, shop)}) for number in (1, 2)}
+    registry.change(shop, lambda _: PipelineState(shop, versions=both))
+    query = f"select distinct total from {name}"
+    assert desk.query(query).rows == [(1.0,)]
+    ends = {str(partition): offset for partition, offset in desk.ends(name).items()}
+    switching = RebuildState(Phase.SWITCHING.value, 1, 2, public_ends={shop: ends})
+    registry.change(shop, lambda _: PipelineState(shop, versions=both, rebuild=switching))
+    put_rows(broker.bootstrap, shop, {"c3": '{"total":2.0}'})
+    answer = desk.query(query)
+    assert answer.rows == [(1.0,)]
+    assert answer.freshness.records_behind == 0
+    assert "a rebuild is about to switch" in answer.freshness.words
+    with Desk(broker.bootstrap, directory=desk.directory / "none") as other:
+        assert other.query(query).rows == [(1.0,)]
+    put_rows(broker.bootstrap, shop, dict.fromkeys(old, '{"total":2.0}'))
+    assert desk.query(query).rows == [(1.0,)]
+    switched = RebuildState(Phase.SWITCHED.value, 1, 2)
+    registry.change(shop, lambda _: PipelineState(shop, active=2, versions=both, rebuild=switched))
+    answer = desk.query(query)
+    assert answer.rows == [(2.0,)]
+    assert "a rebuild" not in answer.freshness.words
+    assert desk.views()[name].version == 2
+
+
+def test_readers_during_a_switch_see_the_old_or_the_new(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """Two tables are switched together; a query over both sees the same version of each, all of it."""
+    two = TwoVersions(broker, ["totals", "counts"])
+    for each in two.tables:
+        put_rows(broker.bootstrap, each, {f"k{number}": "old" for number in range(300)})
+        put_rows(broker.bootstrap, f"{each}.v2", {f"k{number}": "new" for number in range(100, 400)})
+    first, second = (f'"{two.name}"."{each}"' for each in two.tables)
+    query = (
+        f"select a.value, b.value, count(*), min(a.key), max(a.key) from {first} a full join {second} b using (key) "
+        "group by all"
+    )
+    seen: list[list[tuple[object, ...]]] = []
+    is_over = threading.Event()
+
+    def read() -> None:
+        with Desk(broker.bootstrap, directory=tmp_path) as desk:
+            while not is_over.is_set():
+                seen.append(desk.query(query).rows)
+            seen.append(desk.query(query).rows)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        Switching(two.registry, two.name, "me").perform()
+    finally:
+        is_over.set()
+        reader.join()
+    old, new = [("old", "old", 300, "k0", "k99")], [("new", "new", 300, "k100", "k399")]
+    assert all(rows in (old, new) for rows in seen), [each for each in seen if each not in (old, new)][:1]
+    assert seen[-1] == new
+    changes = [index for index in range(1, len(seen)) if seen[index] != seen[index - 1]]
+    assert len(changes) <= 1, "there is no way back"
