@@ -96,14 +96,7 @@ class OneCommit:
 
     def last_batch(self) -> int:
         """-1: none was decided."""
-        answer = self._cluster.ask_coordinator(
-            "read what was committed",
-            coordinator_key(self.sink_id),
-            ListSinksRequest(sink_ids=[self.sink_id]),
-            ListSinksResponse,
-            lambda told: told.error_code,
-        )
-        return max((each.last_batch_id for each in answer.sinks if each.sink_id == self.sink_id), default=-1)
+        return _last_batch(self._cluster, self.sink_id)
 
     def is_decided(self, batch_id: int) -> bool:
         return self.last_batch() >= batch_id
@@ -111,9 +104,6 @@ class OneCommit:
     def settle(self) -> None:
         """Return when every reader of committed records gets what was decided."""
         _await_markers(self._cluster, self.sink_id, "Ongoing", "PrepareCommit", "PrepareAbort")
-
-    def delete(self) -> None:
-        driver.delete(self._cluster, self.sink_id)
 
     def _abort(self, producer: TransactionalProducer) -> None:
         """Readers need not wait for what nobody will decide; if it fails, the transaction's time ends it."""
@@ -157,6 +147,28 @@ def silence(bootstrap: str, sink_ids: Iterable[str]) -> None:
             _await_markers(cluster, sink_id, "PrepareCommit", "PrepareAbort")
     finally:
         cluster.close()
+
+
+def delete_sinks(bootstrap: str, sink_ids: Iterable[str]) -> None:
+    """The cluster need not remember them. Their queries are gone, so nobody can take up a batch of theirs again."""
+    cluster = SinkCluster(SinkOptions(bootstrap, client_id="strandline-rebuild"))
+    try:
+        for sink_id in sink_ids:
+            if _last_batch(cluster, sink_id) >= 0:
+                driver.delete(cluster, sink_id)
+    finally:
+        cluster.close()
+
+
+def _last_batch(cluster: SinkCluster, sink_id: str) -> int:
+    answer = cluster.ask_coordinator(
+        "read what was committed",
+        coordinator_key(sink_id),
+        ListSinksRequest(sink_ids=[sink_id]),
+        ListSinksResponse,
+        lambda told: told.error_code,
+    )
+    return max((each.last_batch_id for each in answer.sinks if each.sink_id == sink_id), default=-1)
 
 
 def _await_markers(cluster: SinkCluster, sink_id: str, *states: str) -> None:

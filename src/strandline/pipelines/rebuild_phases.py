@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.model import versioned_topic
 from strandline.pipelines.state import ALIVE_MS_MAX, DatasetState, Offsets, PipelineState, RebuildState
 
@@ -59,7 +60,7 @@ class Step(Enum):
     DONE = "done"
 
 
-class RebuildRefused(Exception):
+class RebuildRefused(PipelineRefused):
     """What the user wants cannot be done now; a sentence with what to do."""
 
 

@@ -30,6 +30,9 @@ STOPPED: Final = "stopped"
 """It was asked to, or did all there was to do (`--once`)."""
 FAILED: Final = "failed"
 
+STOP: Final = "stop"
+"""The verb of the command that ends a run."""
+
 Offsets = Mapping[str, Mapping[str, int]]
 """{topic: {partition: offset}}, as Spark's checkpoints have it."""
 
@@ -78,6 +81,8 @@ class VersionState(_Written):
     file: str = ""
     digest: str = ""
     """Of the file's text."""
+    text: str = ""
+    """The file's text, so that the version can run when the file has been edited; empty if that was too much."""
     checkpoints: str = ""
     """The directory under which `checkpoint_of` has a directory for each dataset."""
     created_ms: int = 0
@@ -110,6 +115,8 @@ class PipelineState(_Written):
     """The version that the name means."""
     versions: Mapping[int, VersionState] = field(default_factory=dict)
     rebuild: RebuildState | None = None
+    newest: int = 1
+    """The greatest number that a version ever had: none is given twice."""
 
     @property
     def current(self) -> VersionState | None:
