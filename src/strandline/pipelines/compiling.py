@@ -7,6 +7,7 @@ they are called again for each query that reads them.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from strandline.pipelines.failures import PipelineRefused, refused
 from strandline.pipelines.graph import check_inputs
 from strandline.pipelines.inputs import Reader
 from strandline.pipelines.loading import modules_of
-from strandline.pipelines.model import Dataset, Kind, KnownDataset, Pipeline, Source
+from strandline.pipelines.model import Dataset, Kind, KnownDataset, Pipeline, Place, Source
 from strandline.spark.explain import explain_failure
 from strandline.spark.sink import update_mode
 
@@ -222,13 +223,27 @@ def _called(dataset: Dataset, frames: dict[str, DataFrame]) -> DataFrame:
     except PipelineRefused:
         raise
     except Exception as error:
-        raise refused(f"{dataset.name} failed: {explain_failure(error)}", dataset.at) from error
+        raise refused(f"{dataset.name} failed: {_words(error)}", _raised_at(error, dataset)) from error
     if not hasattr(frame, "isStreaming"):
         raise refused(
             f"{dataset.name} returned {'nothing' if frame is None else type(frame).__name__}: return a data frame",
             dataset.at,
         )
     return frame  # type: ignore[no-any-return]
+
+
+def _words(error: Exception) -> str:
+    words = explain_failure(error)
+    # Spark's messages speak for themselves; those of Python often do not without the kind of exception.
+    return words if type(error).__module__.startswith(("pyspark", "py4j")) else f"{type(error).__name__}: {words}"
+
+
+def _raised_at(error: Exception, dataset: Dataset) -> Place | None:
+    """The last line of the file itself on the way to the exception."""
+    at = dataset.at
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [each.lineno for each in frames if at is not None and each.filename == at.file and each.lineno]
+    return at if at is None or not lines else Place(at.file, lines[-1])
 
 
 def _routed(frame: DataFrame, topic: str, suffix: str) -> DataFrame:

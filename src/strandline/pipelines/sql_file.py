@@ -13,6 +13,7 @@ stands after its FROM and JOIN; STREAM(name) are the changes of a table.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -21,6 +22,7 @@ from strandline.pipelines import declaring
 from strandline.pipelines.failures import PipelineRefused, guess, refused
 from strandline.pipelines.model import Dataset, Kind, Place, Source
 from strandline.pipelines.sql_tokens import NotSql, Relation, Token, TokenKind, relations, statements
+from strandline.spark.explain import explain_failure
 
 _KINDS: Final = {
     ("STREAM",): Kind.STREAM,
@@ -31,6 +33,8 @@ _KINDS: Final = {
     ("TEMPORARY", "VIEW"): Kind.TEMPORARY,
     ("TEMP", "VIEW"): Kind.TEMPORARY,
 }
+_LINE: Final = re.compile(r";? ?\(?\bline (\d+),? pos \d+\b\)?")
+"""Where Spark sees a mistake."""
 _SOURCE_CLAUSES: Final = ("FROM", "KEY", "WATERMARK", "DEAD", "OPTIONS")
 _DATASET_CLAUSES: Final = ("TO", "KEY", "PARTITIONS", "MODE", "TRIGGER", "COMMENT", "OPTIONS", "AS")
 
@@ -152,7 +156,7 @@ class _Statement:
             raise self._refused(f"{name} has nothing after AS: write its query there")
         read = relations(query)
         inputs = tuple(dict.fromkeys(each.name for each in read))
-        function = _function(self._query_text(query, read))
+        function = _function(name, self._query_text(query, read), self.at)
         return Dataset(name, kind, function, inputs, at=self.at, **said), read
 
     def _query_text(self, query: list[Token], read: list[Relation]) -> str:
@@ -287,18 +291,21 @@ def _place(text: str, file: str, at: int) -> Place:
     return Place(file, text.count("\n", 0, at) + 1)
 
 
-def _function(query: str) -> Callable[..., Any]:
+def _function(name: str, query: str, at: Place) -> Callable[..., Any]:
     """A function like those of a Python file: the frames are there under their names while the query is looked at."""
 
     def select(**frames: Any) -> Any:
         spark = declaring.spark()
-        names = {name: "`" + name.replace("`", "``") + "`" for name in frames}
-        for name, frame in frames.items():
-            frame.createOrReplaceTempView(names[name])
+        for each, frame in frames.items():
+            frame.createOrReplaceTempView("`" + each.replace("`", "``") + "`")
         try:
             return spark.sql(query)
+        except Exception as error:
+            said = _LINE.search(str(error))
+            sentence = _LINE.sub("", explain_failure(error)).rstrip(" ;.")
+            raise refused(f"{name} failed: {sentence}", Place(at.file, int(said[1])) if said else at) from error
         finally:
-            for name in frames:
-                spark.catalog.dropTempView(name)
+            for each in frames:
+                spark.catalog.dropTempView(each)
 
     return select
