@@ -33,6 +33,6 @@ def table(
             desk.add(view)
         name = view.name if isinstance(view, ViewDefinition) else view
         definition, rows = desk.rows_of(name, as_of=as_of)
-    frame = spark.createDataFrame(rows, schema=StructType.fromJson(schema_json(definition.columns)))
-    assert frame is not None, "Arrow tables make frames"
-    return frame
+    schema = StructType.fromJson(schema_json(definition.columns))
+    # PySpark does not make a frame of a table without rows.
+    return spark.createDataFrame(rows, schema=schema) if rows.num_rows else spark.createDataFrame([], schema=schema)
