@@ -11,6 +11,7 @@ import functools
 import re
 import tempfile
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,3 +74,10 @@ def broker(pytestconfig: pytest.Config) -> EmbeddedBroker:
 def topic(request: pytest.FixtureRequest) -> str:
     """A name that no other test has."""
     return re.sub(r"[^a-z0-9-]+", "-", request.node.name.lower()).strip("-")[:60] + "-" + uuid.uuid4().hex[:8]
+
+
+@pytest.fixture
+def lonely() -> Iterator[EmbeddedBroker]:
+    """A broker that no other test has written to."""
+    with embedded(properties=BROKER_PROPERTIES) as broker:
+        yield broker

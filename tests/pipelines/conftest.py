@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.spark_fixtures import broker, spark, topic
+from tests.spark_fixtures import broker, lonely, spark, topic
 
-__all__ = ["broker", "spark", "topic"]
+__all__ = ["broker", "lonely", "spark", "topic"]

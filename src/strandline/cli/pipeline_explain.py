@@ -2,9 +2,189 @@
 
 from __future__ import annotations
 
-from strandline.cli.failures import CommandFailed
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from strandline.cli.options import AsJson, GroundBootstrap, key_values
+from strandline.cli.output import Output
+from strandline.cli.pipeline_failures import check_file, plain_failures
+from strandline.cli.pipeline_reading import registry_of
+from strandline.cli.pipeline_run import File, SparkSettings, Verbose
+
+if TYPE_CHECKING:
+    from strandline.pipelines.compiling import CompiledQuery
+    from strandline.pipelines.model import Dataset, KnownDataset, Pipeline, Source
+
+NOWHERE = "127.0.0.1:9"
+"""Frames are made, and nothing is asked of a cluster for that."""
 
 
-def explain() -> None:
-    """Say what a file declares."""
-    raise CommandFailed("`strandline pipeline explain` is not there yet")
+def explain(
+    file: File,
+    no_state: Annotated[
+        bool, typer.Option("--no-state", help="Leave out what only Spark knows: columns and state.")
+    ] = False,
+    bootstrap: GroundBootstrap = None,
+    settings: SparkSettings = None,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a file declares: what each dataset reads and writes, and what Spark keeps for it. Nothing is run.
+
+    Java is started to ask Spark for columns and state; no node and no cluster are needed, unless the file reads
+    datasets of other pipelines.
+    """
+    check_file(file)
+    spark_settings = key_values(settings, option="--set")
+    output = Output(as_json=as_json)
+    with plain_failures(verbose=verbose):
+        from strandline.pipelines import graph
+        from strandline.pipelines.loading import load
+
+        pipeline = load(file, known=None)
+        known: dict[str, KnownDataset] = {}
+        if graph.outside_inputs(pipeline):
+            with registry_of(bootstrap) as registry:
+                known = registry.known_datasets()
+            graph.check_inputs(pipeline, known)
+        if not as_json:
+            _show(output, pipeline, known)
+            output.flush()
+        compiled = {} if no_state else _compiled(pipeline, known, spark_settings, verbose=verbose)
+    if as_json:
+        for each in _objects(pipeline, compiled):
+            output.json_line(each)
+    elif compiled:
+        _show_state(output, compiled)
+
+
+def _compiled(
+    pipeline: Pipeline, known: dict[str, KnownDataset], settings: dict[str, str], *, verbose: bool
+) -> dict[str, CompiledQuery]:
+    from strandline.pipelines.stages import Stages
+
+    with closing(Stages(sys.stderr)) as stages, stages.stage("asking Spark"):
+        import strandline.spark
+        from strandline.pipelines import compiling, queries
+
+        more: dict[str, Any] = settings
+        spark = strandline.spark.session(f"explain {pipeline.name}", verbose=verbose, **more)
+        queries.use(spark)
+        found = compiling.compile(spark, pipeline, compiling.Wiring(NOWHERE, known=known))
+        return {each.name: each for each in found}
+
+
+# What the file says
+
+
+def _show(output: Output, pipeline: Pipeline, known: dict[str, KnownDataset]) -> None:
+    output.line(f"pipeline {pipeline.name} ({pipeline.file})")
+    for source in pipeline.sources.values():
+        output.line("")
+        output.line(f"source {source.name}")
+        output.hanging("  reads    ", "           ", source_in_words(source))
+    for dataset in pipeline.datasets.values():
+        output.line("")
+        output.line(f"{dataset.kind.value} {dataset.name}{f': {dataset.comment}' if dataset.comment else ''}")
+        reads = ", ".join(_input_in_words(pipeline, dataset, each, known) for each in dataset.inputs)
+        output.hanging("  reads    ", "           ", reads or "nothing of the pipeline")
+        output.hanging("  writes   ", "           ", written_in_words(dataset))
+
+
+def source_in_words(source: Source) -> str:
+    kind = f"as a table, the newest record of each {', '.join(source.key)}" if source.is_table else "as a stream"
+    words = [f"topic {source.topic} {kind}"]
+    words.append(f"values are JSON: {source.schema}" if source.schema else "records as they are, key and value")
+    if source.watermark is not None:
+        words.append(f"rows later than {source.watermark.delay} behind the newest {source.watermark.column} are late")
+    if source.dead_letters is not None:
+        words.append(f"what does not parse goes to the topic {source.dead_letters}")
+    elif source.schema and not source.is_table:
+        words.append("what does not parse ends the query")
+    words += [f"{name}={value}" for name, value in source.options.items()]
+    return "; ".join(words)
+
+
+def written_in_words(dataset: Dataset) -> str:
+    if not dataset.kind.has_topic:
+        return "nothing: it is a part of whatever reads it"
+    if dataset.kind.has_keys:
+        where = f"topic {dataset.topic}, compacted, a record for each {', '.join(dataset.key)}"
+    else:
+        where = f"topic {dataset.topic}, appended to" + (f", by {', '.join(dataset.key)}" if dataset.key else "")
+    partitions = f"{dataset.partitions} partitions" if dataset.partitions else "as many partitions as its first input"
+    every = f"; a batch every {dataset.trigger}" if dataset.trigger else ""
+    return f"{where}; mode {dataset.output_mode}; {partitions}{every}"
+
+
+def _input_in_words(pipeline: Pipeline, dataset: Dataset, name: str, known: dict[str, KnownDataset]) -> str:
+    if name in pipeline.sources:
+        is_table = pipeline.sources[name].is_table
+    elif name in pipeline.datasets:
+        if not pipeline.datasets[name].kind.has_topic:
+            return f"{name} (as a part)"
+        is_table = pipeline.datasets[name].kind.has_keys
+    else:
+        is_table = known[name].kind.has_keys
+    if name in dataset.changes:
+        return f"{name} (its changes, a stream)"
+    return f"{name} (a table, anew for each batch)" if is_table else f"{name} (a stream)"
+
+
+# What Spark says
+
+
+def _show_state(output: Output, compiled: dict[str, CompiledQuery]) -> None:
+    from strandline.pipelines.queries import stateful_operators
+
+    output.line("")
+    output.line("queries")
+    rows = [
+        (name, ", ".join(each.reads), each.default_topic, ", ".join(stateful_operators(each.frame)) or "none")
+        for name, each in compiled.items()
+    ]
+    output.table(["query", "reads", "writes", "state that Spark keeps"], rows)
+    for name, each in compiled.items():
+        output.hanging(f"{name}: ", "    ", columns_of(each.schema))
+
+
+def columns_of(schema: str) -> str:
+    from pyspark.sql.types import StructType
+
+    found = StructType.fromJson(_parsed(schema))
+    return ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in found.fields)
+
+
+def _parsed(schema: str) -> dict[str, Any]:
+    import json
+
+    told = json.loads(schema)
+    assert isinstance(told, dict)
+    return told
+
+
+def _objects(pipeline: Pipeline, compiled: dict[str, CompiledQuery]) -> list[dict[str, object]]:
+    from strandline.pipelines.queries import stateful_operators
+
+    found: list[dict[str, object]] = []
+    for dataset in pipeline.datasets.values():
+        query = compiled.get(dataset.name)
+        found.append(
+            {
+                "pipeline": pipeline.name,
+                "dataset": dataset.name,
+                "kind": dataset.kind.value,
+                "inputs": list(dataset.inputs),
+                "changes": sorted(dataset.changes),
+                "topic": dataset.topic or None,
+                "key": list(dataset.key),
+                "mode": dataset.output_mode if dataset.kind.has_topic else None,
+                "reads": None if query is None else list(query.reads),
+                "columns": None if query is None else columns_of(query.schema),
+                "state": None if query is None else list(stateful_operators(query.frame)),
+            }
+        )
+    return found

@@ -120,6 +120,7 @@ def _run(pipeline: Pipeline, launch: Launch, options: RunOptions, output: Output
 def _await_switch(launch: Launch, name: str, stopping: Stopping) -> str | None:
     """The file of the version that the name means after the switch; None if the user does not want to wait."""
     from strandline.pipelines.rebuild_phases import is_switching
+    from strandline.pipelines.version_files import file_of
 
     while not stopping.event.wait(SWITCH_LOOK_S):
         state = launch.registry().refresh().pipeline(name)
@@ -127,7 +128,7 @@ def _await_switch(launch: Launch, name: str, stopping: Stopping) -> str | None:
             return None
         if not is_switching(state.rebuild):
             launch.stages.say(f"{name} goes on as version {state.active}")
-            return state.current.file
+            return file_of(state.current, name, home=launch.place.home)
     return None
 
 

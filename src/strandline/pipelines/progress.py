@@ -68,10 +68,14 @@ class RunProgress(StreamingQueryListener):
         self._by_run: dict[str, _Followed] = {}
 
     def follow(self, query: StreamingQuery, name: str) -> None:
-        """From now on. Batches before that are taken from what Spark keeps."""
-        before = self._counted.get(name, QueryProgress())
-        followed = _Followed(query, name, QueryView(name, time.monotonic()), replace(before, state=RUNNING))
+        """From now on. Batches before that are taken from what Spark keeps. One that was followed is run again."""
         with self._lock:
+            earlier = {run: each for run, each in self._by_run.items() if each.name == name}
+            for run in earlier:
+                del self._by_run[run]
+            counted = [each.progress for each in earlier.values()]
+            before = counted[0] if counted else self._counted.get(name, QueryProgress())
+            followed = _Followed(query, name, QueryView(name, time.monotonic()), replace(before, state=RUNNING))
             self._by_run[str(query.runId)] = followed
             self._catch_up(followed)
 

@@ -18,7 +18,14 @@ EVERY_DEFAULT: Final = "500 milliseconds"
 """Between batches. Without a pause a query that has nothing to do asks the log a hundred times a second."""
 BOUNDARY_S: Final = 5.0
 """How long a batch under way may go on when the query is to stop."""
-_LOOK_S: Final = 0.05
+LOOK_S: Final = 0.05
+
+STARTS_AT_ONCE: Final = 2
+"""Each start begins a Python process, for which Spark waits ten seconds: many at once starve each other."""
+RESTARTS_MAX: Final = 5
+"""Of a query whose Python process did not come up in that time: nothing was read or written."""
+_NOT_UP: Final = "Python worker failed to connect back"
+_INITIALIZING: Final = "Initializing sources"
 
 # What Spark raises if a checkpoint was made by another plan: other columns in its state, other operators, other inputs.
 _OTHER_PLAN: Final = (
@@ -56,11 +63,22 @@ def start(
         return writer.start()
 
 
+def is_starting(query: StreamingQuery) -> bool:
+    """Whether it has yet to begin with its first batch."""
+    return bool(query.isActive and query.status["message"] == _INITIALIZING)
+
+
+def may_restart(query: StreamingQuery) -> bool:
+    """Whether it ended because the machine was too busy, and would have gone on otherwise."""
+    error = query.exception()
+    return error is not None and _NOT_UP in str(error)
+
+
 def stop(query: StreamingQuery, *, within_s: float = BOUNDARY_S) -> None:
     """Stop between two batches if that is soon, else in the middle of one, which is then run again by the next run."""
     until = time.monotonic() + within_s
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
-        time.sleep(_LOOK_S)
+        time.sleep(LOOK_S)
     query.stop()
 
 

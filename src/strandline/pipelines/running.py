@@ -1,8 +1,8 @@
 """Runs one version of a pipeline: claims it, plans its queries, watches them, and says in the registry how far it is.
 
-    runner = Runner(pipeline, spark, registry, RunOptions(checkpoints))
+    runner = Runner(pipeline, registry, RunOptions(checkpoints))
     runner.claim()                  nobody else runs it; the topics are there
-    runner.plan()                   frames, and what the registry keeps of them
+    runner.plan(spark)              frames, and what the registry keeps of them
     runner.run(stop)                until `stop` is set, the registry asks for it, or with `once` all is done
 
 A process that is killed leaves a heartbeat that grows old, after which another may begin. Should the first still be
@@ -11,8 +11,6 @@ alive, the sink decides: of two drivers one commits a batch, and the other fails
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import os
 import platform
 import threading
@@ -25,14 +23,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.pipelines import compiling, outputs, queries
+from strandline.pipelines.claiming import Claim, claimed
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.model import Pipeline
 from strandline.pipelines.progress import RunProgress
 from strandline.pipelines.rebuild_phases import is_switching
-from strandline.pipelines.registry import Registry, RegistryFailed
+from strandline.pipelines.registry import Registry
+from strandline.pipelines.run_record import RunRecord, now_ms
 from strandline.pipelines.state import (
     FAILED,
     RUNNING,
+    STOP,
     STOPPED,
     Command,
     DatasetState,
@@ -41,8 +42,8 @@ from strandline.pipelines.state import (
     RunState,
     VersionState,
     checkpoint_of,
-    text_of,
 )
+from strandline.pipelines.version_files import digest_of, with_file
 from strandline.spark.display import Display
 
 if TYPE_CHECKING:
@@ -51,10 +52,7 @@ if TYPE_CHECKING:
 
     from strandline.pipelines.compiling import CompiledQuery
 
-HEARTBEAT_S: Final = 3.0
 LOOK_S: Final = 0.25
-STOP: Final = "stop"
-"""The verb of the command that ends a run."""
 
 
 class Outcome(Enum):
@@ -80,6 +78,8 @@ class RunOptions:
     """For all queries: maxOffsetsPerTrigger ..."""
     recovers: bool = False
     """Checkpoints that are gone are made anew from the log."""
+    rebuilds: bool = False
+    """For the process that carries a rebuild out: it runs a version in the middle of a switch, when nobody else may."""
 
 
 def nothing(words: str) -> None:
@@ -102,32 +102,36 @@ class Runner:
         self.options = options
         self.owner = owner or uuid.uuid4().hex
         self.tell = tell
+        self.display = display or Display()
         self.version = 0
         self.checkpoints = options.checkpoints
         self.wiring = compiling.Wiring(registry.bootstrap)
         self.compiled: list[CompiledQuery] = []
         self.running: dict[str, StreamingQuery] = {}
         """By dataset."""
-        self.display = display or Display()
-        self._followed: RunProgress | None = None
-        self._state: RunState | None = None
-        self._known_command: str | None = None
-        self._beats = threading.Event()
-        """Set when there is nothing more to say."""
-        self._saying = threading.Lock()
         self._spark: SparkSession | None = None
+        self._record: RunRecord | None = None
+        self._followed: RunProgress | None = None
+        self._known_command: str | None = None
+        self._restarts: dict[str, int] = {}
 
     # Before Spark is there
 
     def claim(self) -> None:
         """Become the one that runs this version, and see to its topics; PipelineRefused if that cannot be."""
-        self.registry.refresh()
-        told = self.registry.command(self.pipeline.name)
+        name = self.pipeline.name
+        told = self.registry.refresh().command(name)
         self._known_command = None if told is None else told.id
-        self.registry.change_entries(self._claimed)
-        assert self._state is not None
-        self._beats.clear()
-        threading.Thread(target=self._beat, name="pipeline-heartbeat", daemon=True).start()
+        runs: list[RunState] = []
+
+        def change(entries: Mapping[str, dict[str, Any]]) -> Mapping[str, str | None]:
+            run, changes = claimed(self._claim(), entries)
+            runs.append(run)
+            return changes
+
+        self.registry.change_entries(change)
+        self.version = runs[-1].version
+        self._record = RunRecord(self.registry, runs[-1], self.progress)
         known = self.registry.known_datasets()
         wanted = outputs.wanted_topics(self.pipeline, self.version, self._topics(), known)
         made = outputs.make_topics(
@@ -136,76 +140,19 @@ class Runner:
         if made:
             self.tell(f"created {', '.join(made)}")
 
-    def _claimed(self, entries: Mapping[str, dict[str, Any]]) -> dict[str, str | None]:
-        """What the registry shall say; made upon its newest state, and made again if another was quicker."""
-        name = self.pipeline.name
-        pipelines = {
-            key.removeprefix("pipeline/"): PipelineState.from_json(each)
-            for key, each in entries.items()
-            if key.startswith("pipeline/")
-        }
-        state = pipelines.get(name, PipelineState(name))
-        if is_switching(state.rebuild):
-            raise PipelineRefused(
-                f"{name} is being switched from one version to another, so nobody may run it now: complete that with "
-                f"`strandline pipeline rebuild {name}`, or give it up with --rollback"
-            )
-        self.version = self.options.version or state.active
-        self._check_writers(pipelines)
-        now_ms = _now_ms()
-        told = entries.get(f"run/{name}/{self.version}")
-        before = RunState.from_json(told) if told is not None else None
-        if before is not None and before.owner != self.owner and before.is_alive(now_ms) and not self.options.takeover:
-            raise PipelineRefused(
-                f"{name} runs already, as process {before.pid} on {before.host}: stop it with "
-                f"`strandline pipeline stop {name}`, or take it over with --takeover"
-            )
-        version = state.versions.get(self.version) or VersionState(self.version, created_ms=now_ms)
-        if version.checkpoints and version.checkpoints != self.options.checkpoints:
-            version = self._moved(version)
-        self.checkpoints = self.options.checkpoints
-        version = replace(version, file=str(Path(self.pipeline.file).resolve()), checkpoints=self.checkpoints)
-        self._state = RunState(
-            name,
-            self.version,
+    def _claim(self) -> Claim:
+        return Claim(
+            self.pipeline,
             self.owner,
-            pid=os.getpid(),
-            host=platform.node(),
-            started_ms=now_ms,
-            heartbeat_ms=now_ms,
-            once=self.options.once,
-            queries={} if before is None else before.queries,
+            os.getpid(),
+            platform.node(),
+            now_ms(),
+            self.options.checkpoints,
+            self.options.version,
+            self.options.once,
+            self.options.takeover,
+            self.options.rebuilds,
         )
-        state = replace(state, versions={**state.versions, self.version: version})
-        return {f"pipeline/{name}": text_of(state), f"run/{name}/{self.version}": text_of(self._state)}
-
-    def _moved(self, version: VersionState) -> VersionState:
-        """The checkpoints were elsewhere. Where they still are, a query with another would write everything again."""
-        here = [
-            each
-            for each in version.datasets
-            if Path(checkpoint_of(self.options.checkpoints, self.pipeline.name, self.version, each)).exists()
-        ]
-        if not here and version.datasets and Path(version.checkpoints).is_dir():
-            raise PipelineRefused(
-                f"the checkpoints of {self.pipeline.name} are in {version.checkpoints}, not in "
-                f"{self.options.checkpoints}: say --checkpoints {version.checkpoints}, or move them"
-            )
-        return version
-
-    def _check_writers(self, pipelines: Mapping[str, PipelineState]) -> None:
-        """Two pipelines must not write one topic."""
-        ours = outputs.public_topics_of(self.pipeline)
-        for other, state in sorted(pipelines.items()):
-            if other == self.pipeline.name:
-                continue
-            theirs = {each.public_topic: name for v in state.versions.values() for name, each in v.datasets.items()}
-            for name, topic in ours.items():
-                if topic in theirs:
-                    raise PipelineRefused(
-                        f"the topic {topic} is written by {theirs[topic]} of the pipeline {other} already: give {name} "
-                        "another topic, or one of the pipelines another name"
-                    )
 
     def _topics(self) -> dict[str, str]:
         state = self.registry.pipeline(self.pipeline.name)
@@ -213,25 +160,38 @@ class Runner:
         told = state.versions.get(self.version)
         return outputs.topics_of(self.pipeline, self.version, told, is_active=state.active == self.version)
 
+    def give_up(self, reason: str | None) -> None:
+        """The run ends before its queries began."""
+        if self._record is not None:
+            self._record.end(FAILED if reason else STOPPED, reason)
+
     # With Spark
 
     def plan(self, spark: SparkSession) -> None:
-        """Make the frames, and note in the registry what they are."""
+        """Make the frames, note in the registry what they are, and see to lost checkpoints."""
         self._spark = spark
         queries.use(spark)
-        known = {
-            name: each
-            for name, each in self.registry.known_datasets().items()
-            if name.partition(".")[0] != self.pipeline.name
-        }
+        own = f"{self.pipeline.name}."
+        known = self.registry.known_datasets()
         self.wiring = compiling.Wiring(
             self.registry.bootstrap,
             write_topics=self._topics(),
-            known=known,
+            known={name: each for name, each in known.items() if not name.startswith(own)},
             suffix=outputs.suffix_of(self.version),
             options=self.options.source_options or {},
         )
         self.compiled = compiling.compile(spark, self.pipeline, self.wiring)
+        self._note_plan()
+        lost = self.lost_checkpoints()
+        if lost and not self.options.recovers:
+            raise PipelineRefused(
+                f"the checkpoint of {', '.join(lost)} is gone from {self.checkpoints}, and without it everything would "
+                "be written a second time: put it back, or say --recover to make it anew from the log"
+            )
+        if lost:
+            self._recover(lost)
+
+    def _note_plan(self) -> None:
         public = outputs.public_topics_of(self.pipeline)
         planned = {
             each.name: DatasetState(
@@ -247,173 +207,147 @@ class Runner:
             )
             for each in self.compiled
         }
-        digest = hashlib.sha256(Path(self.pipeline.file).read_bytes()).hexdigest()
-
-        def noted(state: PipelineState | None) -> PipelineState:
-            version = self._own_version(state)
-            assert state is not None
-            datasets = {
-                name: replace(each, query_id=version.datasets[name].query_id if name in version.datasets else None)
-                for name, each in planned.items()
-            }
-            version = replace(version, datasets=datasets, digest=digest)
-            return replace(state, versions={**state.versions, self.version: version})
-
-        before = self.registry.pipeline(self.pipeline.name)
-        version = None if before is None else before.versions.get(self.version)
-        if version is not None and version.digest not in ("", digest):
+        digest = digest_of(Path(self.pipeline.file).read_bytes())
+        before = self._own_version(self.registry.pipeline(self.pipeline.name))
+        if before.digest not in ("", digest):
             self.tell(
-                f"the file has changed since the last run: what was written stays as it is, "
+                "the file has changed since the last run: what was written stays as it is, and "
                 f"`strandline pipeline rebuild {self.pipeline.name}` would write all of it anew"
             )
-        if noted(before) != before:
-            self.registry.change(self.pipeline.name, noted)
-        self._check_checkpoints(spark)
 
-    def _own_version(self, state: PipelineState | None) -> VersionState:
-        if state is None or self.version not in state.versions:
-            raise PipelineRefused(
-                f"version {self.version} of {self.pipeline.name} was removed while it ran: a rebuild was finished or "
-                "rolled back; start the pipeline again"
-            )
-        return state.versions[self.version]
+        def noted(version: VersionState) -> VersionState:
+            ids = {name: each.query_id for name, each in version.datasets.items()}
+            datasets = {name: replace(each, query_id=ids.get(name)) for name, each in planned.items()}
+            # A version that runs from a copy of its file keeps the place of the file itself.
+            version = version if version.digest == digest else with_file(version, self.pipeline.file)
+            return replace(version, datasets=datasets)
 
-    def _check_checkpoints(self, spark: SparkSession) -> None:
-        """A query whose checkpoint is gone would begin anew and write everything a second time."""
-        lost = self.lost_checkpoints(spark)
-        if lost and not self.options.recovers:
-            names = ", ".join(lost)
-            raise PipelineRefused(
-                f"the checkpoint of {names} is gone from {self.checkpoints}, and without it everything would be "
-                "written a second time: put it back, or say --recover to make it anew from the log"
-            )
+        self._change(noted)
 
-    def lost_checkpoints(self, spark: SparkSession) -> dict[str, DatasetState]:
+    def lost_checkpoints(self) -> dict[str, DatasetState]:
         """Datasets that have run, and have no checkpoint any more."""
+        assert self._spark is not None
         version = self._own_version(self.registry.pipeline(self.pipeline.name))
         return {
             name: each
             for name, each in version.datasets.items()
-            if each.query_id is not None and not queries.checkpoint_exists(spark, self.checkpoint(name))
+            if each.query_id is not None and not queries.checkpoint_exists(self._spark, self.checkpoint(name))
         }
 
     def checkpoint(self, dataset: str) -> str:
         return checkpoint_of(self.checkpoints, self.pipeline.name, self.version, dataset)
 
+    def _recover(self, lost: Mapping[str, DatasetState]) -> None:
+        from strandline.pipelines.recovery import Recovery
+
+        assert self._spark is not None
+        recovery = Recovery(
+            self._spark,
+            self.pipeline,
+            self.wiring,
+            self.compiled,
+            lambda name, id: self._note_ids({name: id}),
+            self.tell,
+        )
+        recovery.recover(lost, self.checkpoint)
+
     # Running
 
     def run(self, stop: threading.Event) -> Outcome:
         """Until `stop` is set, somebody asks for it, or with `once` all is done; PipelineRefused if a query fails."""
-        assert self._state is not None, "it is claimed first"
+        assert self._record is not None, "it is claimed first"
         assert self._spark is not None, "it is planned first"
         queries.use(self._spark)
-        self._followed = RunProgress(self.display, self._state.queries)
+        self._followed = RunProgress(self.display, self._record.state.queries)
         self._spark.streams.addListener(self._followed)
         try:
-            with self._saying:
-                self._say(RUNNING)
+            self._record.say(RUNNING)
             outcome = self._run_once(stop) if self.options.once else self._run_on(stop)
         except BaseException as error:
             self._stop_all(within_s=0.0)
-            self._end(FAILED, str(error) if isinstance(error, Exception) else "interrupted")
+            self._record.end(FAILED, str(error) if isinstance(error, Exception) else "interrupted")
             raise
         finally:
             self._spark.streams.removeListener(self._followed)
             self.display.close(self._followed.views)
-        self._end(STOPPED)
+        self._record.end(STOPPED)
         return outcome
 
     def progress(self) -> dict[str, QueryProgress]:
         """By dataset, over all runs of the version."""
         return {} if self._followed is None else self._followed.progress()
 
-    @property
-    def first_batch(self) -> str | None:
-        """The dataset that wrote first in this run."""
-        return None if self._followed is None else self._followed.first_batch
-
-    def give_up(self, reason: str | None) -> None:
-        """The run ends before its queries began."""
-        if self._state is not None and not self._beats.is_set():
-            self._end(FAILED if reason else STOPPED, reason)
-
     def _run_on(self, stop: threading.Event) -> Outcome:
         self._start(self.compiled)
-        while True:
-            if (outcome := self._asked(stop)) is not None:
-                self._stop_all()
-                return outcome
+        while (outcome := self._asked(stop)) is None:
             self._look()
             stop.wait(LOOK_S)
+        self._stop_all()
+        return outcome
 
     def _run_once(self, stop: threading.Event) -> Outcome:
         for level in queries.levels(self.compiled):
             self._start(level)
+            self._look()
             while any(self.running[each.name].isActive for each in level):
                 if (outcome := self._asked(stop)) is not None:
                     self._stop_all()
                     return outcome
-                self._look()
                 stop.wait(LOOK_S)
-            self._look()
+                self._look()
         return Outcome.DONE
 
     def _start(self, level: list[CompiledQuery]) -> None:
-        assert self._followed is not None
         for each in level:
-            query = queries.start(
-                each,
-                self.pipeline.name,
-                self.version,
-                bootstrap=self.registry.bootstrap,
-                checkpoints=self.checkpoints,
-                once=self.options.once,
-                every=self.options.every,
-            )
-            self.running[each.name] = query
-            self._followed.follow(query, each.name)
-        self._note_ids()
+            self._start_one(each, beside=queries.STARTS_AT_ONCE - 1)
+        self._note_ids({name: str(query.id) for name, query in self.running.items()})
 
-    def _note_ids(self) -> None:
-        """The id of a query is that of its sink, and what a lost checkpoint is made anew with."""
-        ids = {name: str(query.id) for name, query in self.running.items()}
-
-        def noted(state: PipelineState | None) -> PipelineState:
-            version = self._own_version(state)
-            assert state is not None
-            datasets = {
-                name: replace(each, query_id=ids.get(name, each.query_id)) for name, each in version.datasets.items()
-            }
-            version = replace(version, datasets=datasets)
-            return replace(state, versions={**state.versions, self.version: version})
-
-        before = self.registry.pipeline(self.pipeline.name)
-        if noted(before) != before:
-            self.registry.change(self.pipeline.name, noted)
+    def _start_one(self, compiled: CompiledQuery, *, beside: int) -> None:
+        """Start a query when no more than `beside` others are starting."""
+        assert self._followed is not None
+        while sum(queries.is_starting(query) for query in self.running.values()) > beside:
+            time.sleep(queries.LOOK_S)
+        query = queries.start(
+            compiled,
+            self.pipeline.name,
+            self.version,
+            bootstrap=self.registry.bootstrap,
+            checkpoints=self.checkpoints,
+            once=self.options.once,
+            every=self.options.every,
+        )
+        self.running[compiled.name] = query
+        self._followed.follow(query, compiled.name)
 
     def _look(self) -> None:
-        """Raise what a query failed with."""
+        """Raise what a query failed with; one whose start was only too slow is started again."""
         assert self._followed is not None
         self._followed.look()
-        for name, query in self.running.items():
-            if not query.isActive and (failure := queries.failure_of(query, name, self.pipeline.name)) is not None:
+        for compiled in self.compiled:
+            name, query = compiled.name, self.running.get(compiled.name)
+            failure = None if query is None else queries.failure_of(query, name, self.pipeline.name)
+            if query is None or failure is None:
+                continue
+            self._restarts[name] = self._restarts.get(name, 0) + 1
+            if not queries.may_restart(query) or self._restarts[name] > queries.RESTARTS_MAX:
                 raise failure
+            self.tell(f"{name}: a Python process of Spark's did not come up within ten seconds; once more")
+            self._start_one(compiled, beside=0)
 
     def _asked(self, stop: threading.Event) -> Outcome | None:
         """Whether the user, another command or a rebuild wants this run to end."""
+        assert self._record is not None
+        name = self.pipeline.name
         if stop.is_set():
             return Outcome.STOPPED
-        name = self.pipeline.name
         command = self.registry.command(name)
         if command is not None and command.id != self._known_command and _means(command, self.version):
             return Outcome.ASKED
-        run = self.registry.run(name, self.version)
-        if run is not None and run.owner != self.owner:
-            raise PipelineRefused(f"{name} was taken over by process {run.pid} on {run.host}; this one has stopped")
+        if (other := self._record.successor()) is not None:
+            raise PipelineRefused(f"{name} was taken over by process {other.pid} on {other.host}; this one has stopped")
         state = self.registry.pipeline(name)
-        if state is not None and is_switching(state.rebuild):
-            return Outcome.HANDED_OVER
-        return None
+        is_switched = state is not None and is_switching(state.rebuild) and not self.options.rebuilds
+        return Outcome.HANDED_OVER if is_switched else None
 
     def _stop_all(self, *, within_s: float = queries.BOUNDARY_S) -> None:
         until = time.monotonic() + within_s
@@ -424,43 +358,38 @@ class Runner:
 
     # The registry
 
-    def _beat(self) -> None:
-        """Say that we are alive, and hear what others say. A cluster that does not answer for a while is no reason to
-        end: queries wait for it, too."""
-        while not self._beats.wait(HEARTBEAT_S / 3):
-            with contextlib.suppress(RegistryFailed):
-                self.registry.refresh()
-                assert self._state is not None
-                run = self.registry.run(self.pipeline.name, self.version)
-                is_ours = run is not None and run.owner == self.owner
-                if is_ours and _now_ms() - self._state.heartbeat_ms >= HEARTBEAT_S * 1000:
-                    with self._saying:
-                        if not self._beats.is_set():
-                            self._say(self._state.state)
+    def _note_ids(self, ids: Mapping[str, str]) -> None:
+        """The id of a query is that of its sink, and what a lost checkpoint is made anew with."""
 
-    def _say(self, state: str, failure: str | None = None) -> None:
-        assert self._state is not None
-        progress = {**self._state.queries, **self.progress()}
-        if state in (STOPPED, FAILED):
-            progress = {
-                name: each if each.state == FAILED else replace(each, state=STOPPED, rows_per_second=0.0)
-                for name, each in progress.items()
+        def noted(version: VersionState) -> VersionState:
+            datasets = {
+                name: replace(each, query_id=ids.get(name, each.query_id)) for name, each in version.datasets.items()
             }
-        self._state = replace(self._state, state=state, failure=failure, heartbeat_ms=_now_ms(), queries=progress)
-        self.registry.put_run(self._state)
+            return replace(version, datasets=datasets)
 
-    def _end(self, state: str, failure: str | None = None) -> None:
-        self._beats.set()
-        with contextlib.suppress(RegistryFailed):
-            run = self.registry.refresh().run(self.pipeline.name, self.version)
-            if run is not None and run.owner == self.owner:
-                with self._saying:
-                    self._say(state, failure)
+        self._change(noted)
+
+    def _change(self, change: Callable[[VersionState], VersionState]) -> None:
+        """Change what is known of this version, if that makes a difference."""
+        name = self.pipeline.name
+
+        def changed(state: PipelineState | None) -> PipelineState:
+            version = change(self._own_version(state))
+            assert state is not None
+            return replace(state, versions={**state.versions, self.version: version})
+
+        before = self.registry.pipeline(name)
+        if changed(before) != before:
+            self.registry.change(name, changed)
+
+    def _own_version(self, state: PipelineState | None) -> VersionState:
+        if state is None or self.version not in state.versions:
+            raise PipelineRefused(
+                f"version {self.version} of {self.pipeline.name} was removed while it ran: a rebuild was finished or "
+                "rolled back; start the pipeline again"
+            )
+        return state.versions[self.version]
 
 
 def _means(command: Command, version: int) -> bool:
     return command.verb == STOP and command.version in (None, version)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,0 +1,54 @@
+"""What the commands about pipelines read: the registry of the cluster that was named, or of this directory's node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from strandline.cli.client import TIMEOUT_S_DEFAULT, connect
+from strandline.cli.failures import NotFound, did_you_mean
+from strandline.cli.options import BOOTSTRAP_DEFAULT
+from strandline.cli.pipeline_failures import plain_failures
+
+if TYPE_CHECKING:
+    from strandline.pipelines.registry import Registry
+    from strandline.pipelines.state import PipelineState, RunState
+
+PipelineName = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.")]
+
+
+@contextmanager
+def registry_of(bootstrap: str | None, *, starts_node: bool = True) -> Iterator[Registry]:
+    """The registry, read to its end. If this directory has a node that does not run, it is started for the time."""
+    from strandline.pipelines.ground import find_ground, has_node, running_node
+    from strandline.pipelines.registry import Registry
+
+    with plain_failures():
+        if bootstrap is None and not (starts_node and has_node()):
+            bootstrap = running_node() or BOOTSTRAP_DEFAULT
+        if bootstrap is not None:
+            connect(bootstrap, None, TIMEOUT_S_DEFAULT)
+        with find_ground(bootstrap) as ground, Registry(ground.wait_ready()) as registry:
+            yield registry.refresh()
+
+
+def known_pipeline(registry: Registry, name: str) -> PipelineState:
+    state = registry.pipeline(name)
+    if state is None:
+        meant = did_you_mean(name, registry.pipelines)
+        raise NotFound(
+            f"there is no pipeline {name!r}", hint=f"{meant}?" if meant else "see them with `strandline pipeline list`"
+        )
+    return state
+
+
+def state_in_words(run: RunState | None, now_ms: int) -> str:
+    """`running`, `stopped`, `failed`; or that it ended without a word."""
+    if run is None:
+        return "never run"
+    if run.state in ("starting", "running") and not run.is_alive(now_ms):
+        return "lost"
+    return run.state
