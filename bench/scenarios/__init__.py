@@ -42,6 +42,7 @@ from bench.scenarios import (
     startup,
     topics_1000,
     transactions,
+    views,
 )
 from bench.stage import Stage
 
@@ -67,6 +68,7 @@ SCENARIOS: dict[str, Scenario] = {
         spark_read,
         spark_available_now,
         spark_sink,
+        views,
         memory,
         startup,
         idle,

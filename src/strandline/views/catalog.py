@@ -41,7 +41,7 @@ class Catalog:
             self._read_on()
         except (TopicMissing, DataLost):
             # There is none, no longer, or another: what was known of it does not hold.
-            self._forget(None)
+            self._forget()
         except SparkFailed as error:
             raise ViewFailed(str(error)) from error
 
@@ -61,17 +61,18 @@ class Catalog:
         return found
 
     def _read_on(self) -> None:
-        topic = self._client.topic(REGISTRY_TOPIC)
-        if topic is None:
-            self._forget(None)
+        if self._topic_id is None and not self._begin():
             return
-        if topic.topic_id != self._topic_id:
-            self._forget(topic.topic_id)
-            self._next_offset = self._client.list_offsets({_PLACE: EARLIEST})[_PLACE]
         end = self._client.list_offsets({_PLACE: LATEST})[_PLACE]
-        if end <= self._next_offset:
+        if end < self._next_offset:
+            # Another topic of that name, which has less in it.
+            self._forget()
+            self._read_on()
             return
-        offsets = OffsetRange(REGISTRY_TOPIC, 0, self._next_offset, end, topic.topic_id)
+        if end == self._next_offset:
+            return
+        assert self._topic_id is not None, "it has begun"
+        offsets = OffsetRange(REGISTRY_TOPIC, 0, self._next_offset, end, self._topic_id)
         entries = dict(self._entries)
         for batch in read_range(self._client, offsets, FetchSettings(), _READ):
             for key, value in zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True):
@@ -81,10 +82,18 @@ class Catalog:
             self._entries = entries
             self._definitions = None
 
-    def _forget(self, topic_id: UUID | None) -> None:
+    def _begin(self) -> bool:
+        topic = self._client.topic(REGISTRY_TOPIC)
+        if topic is None:
+            return False
+        self._topic_id = topic.topic_id
+        self._next_offset = self._client.list_offsets({_PLACE: EARLIEST})[_PLACE]
+        return True
+
+    def _forget(self) -> None:
         self._entries = {}
         self._definitions = None
-        self._topic_id = topic_id
+        self._topic_id = None
         self._next_offset = 0
 
 

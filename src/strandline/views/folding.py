@@ -88,6 +88,8 @@ class Fold:
 
     def advance(self, client: RawClient, ends: Offsets, *, on_read: Callable[[int], None] | None = None) -> None:
         """Read up to `ends`. Raises HistoryLost if the log no longer begins early enough, or is another log."""
+        if all(self.positions[partition] >= end for partition, end in ends.items()):
+            return
         pending: list[pa.RecordBatch] = []
         rows = 0
         before = dict(self.positions), dict(self.unbroken), dict(self.latest_ms), self.records

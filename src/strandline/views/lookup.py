@@ -9,13 +9,12 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet
 
 from strandline.views.columns import key_bytes, rows_sql
 from strandline.views.definition import ViewDefinition
 from strandline.views.querying import run
 from strandline.views.schema import quoted
-from strandline.views.snapshots import Snapshot
+from strandline.views.snapshots import HeldSnapshot
 from strandline.views.state import ViewState
 
 _Record = tuple[int, int, bytes | None]
@@ -50,25 +49,26 @@ def _records(connection: duckdb.DuckDBPyConnection, state: ViewState, key: bytes
         f"SELECT _partition, epoch_ms(_timestamp), _offset, _value FROM {state.fold.table} WHERE _key = ?", [key]
     ).fetchall()
     found: dict[int, _Record] = {partition: (time_ms, offset, value) for partition, time_ms, offset, value in told}
-    if state.snapshot is not None:
-        for partition in sorted(state.snapshot.parts):
-            if partition not in found and (record := _in_snapshot(state.snapshot, partition, key)) is not None:
+    if state.held is not None:
+        for partition in sorted(state.held.snapshot.parts):
+            if partition not in found and (record := _in_snapshot(state.held, partition, key)) is not None:
                 found[partition] = record
     return [each for partition, each in found.items() if each[1] >= state.floors.get(partition, 0)]
 
 
-def _in_snapshot(snapshot: Snapshot, partition: int, key: bytes) -> _Record | None:
-    part = snapshot.parts[partition]
+def _in_snapshot(held: HeldSnapshot, partition: int, key: bytes) -> _Record | None:
+    part = held.snapshot.parts[partition]
     # base64 does not keep the order of bytes, so what is compared is what it stands for.
     group = bisect_right(part.first_keys, key, key=base64.b64decode) - 1
     if group < 0:
         return None
-    with pyarrow.parquet.ParquetFile(snapshot.file_of(partition)) as file:
-        table = file.read_row_group(group, columns=["_key", "_offset", "_timestamp", "_value"])
-    at = _position(table.column("_key"), key)
+    file = held.file(partition)
+    # It is a few pages: to hand them to threads takes longer than to read them.
+    at = _position(file.read_row_group(group, columns=["_key"], use_threads=False).column(0), key)
     if at is None:
         return None
-    row: dict[str, Any] = table.slice(at, 1).to_pylist()[0]
+    rest = file.read_row_group(group, columns=["_offset", "_timestamp", "_value"], use_threads=False)
+    row: dict[str, Any] = rest.slice(at, 1).to_pylist()[0]
     return int(row["_timestamp"].timestamp() * 1000), row["_offset"], row["_value"]
 
 

@@ -27,7 +27,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ from strandline.views.schema import schema_json
 
 SNAPSHOTS_MAX: Final = 8
 """Of one topic. The oldest and the newest stay; those between are thinned out, the older the more."""
-ROW_GROUP_ROWS: Final = 16_384
+ROW_GROUP_ROWS: Final = 8_192
 """What `view get` reads for one key."""
 RECORD_COLUMNS: Final = ("_partition", "_key", "_offset", "_timestamp", "_value")
 
@@ -109,8 +109,19 @@ class HeldSnapshot:
 
     snapshot: Snapshot
     _descriptor: int
+    _files: dict[int, pyarrow.parquet.ParquetFile] = field(default_factory=dict)
+
+    def file(self, partition: int) -> pyarrow.parquet.ParquetFile:
+        """Open, as long as it is held."""
+        file = self._files.get(partition)
+        if file is None:
+            file = self._files[partition] = pyarrow.parquet.ParquetFile(self.snapshot.file_of(partition))
+        return file
 
     def release(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
