@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+from tests.spark.sink_ground import consume
 
 from strandline.pipelines import rebuild_phases as phases
 from strandline.pipelines.model import Kind
@@ -16,7 +17,6 @@ from strandline.pipelines.rebuild_phases import Phase
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.state import DatasetState, PipelineState, RebuildState, VersionState
 from strandline.testing.embedded_broker import EmbeddedBroker
-from tests.spark.sink_ground import consume
 
 Rows = Mapping[str, str | None]
 

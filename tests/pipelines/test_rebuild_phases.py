@@ -100,15 +100,18 @@ def test_the_whole_way_and_back() -> None:
     assert topics(state, 2) == {"totals": "totals", "more": "more", "all": "all.v2"}
 
     state = phases.with_phase(state, Phase.RETURNING)
-    assert state.rebuild is not None and phases.switch_of(state.rebuild) == phases.Switch(leaving=2, coming=1)
+    assert state.rebuild is not None
+    assert phases.switch_of(state.rebuild) == phases.Switch(leaving=2, coming=1)
     state = phases.letting_go(state)
-    assert state.rebuild is not None and state.rebuild.phase == "switching back"
+    assert state.rebuild is not None
+    assert state.rebuild.phase == "switching back"
     assert phases.letting_go(state) == state, "done twice it is done once"
     state = phases.switched(phases.copied(state))
     assert (state.active, state.rebuild and state.rebuild.phase) == (1, "dropping")
     assert topics(state, 1) == {"totals": "totals", "gone": "gone", "all": "all"}
     assert topics(state, 2) == {"totals": "totals.v2", "more": "more", "all": "all.v2"}
-    assert state.rebuild is not None and phases.doomed_version(state.rebuild) == 2
+    assert state.rebuild is not None
+    assert phases.doomed_version(state.rebuild) == 2
     assert sorted(phases.without(state, 2).versions) == [1]
 
 
@@ -116,14 +119,16 @@ def test_turned_back_after_the_copy_the_name_means_the_public_topics_again() -> 
     state = phases.copied(phases.letting_go(pipeline(Phase.BUILDING)))
     state = phases.turned_back(state)
     assert topics(state, 1) == {"totals": "totals", "gone": "gone", "all": "all"}
-    assert state.active == 1 and state.rebuild is not None and state.rebuild.phase == "dropping"
+    assert state.active == 1
+    assert state.rebuild is not None
+    assert state.rebuild.phase == "dropping"
 
 
 def test_a_rebuild_of_another_process_is_left_alone_while_it_is_heard_of() -> None:
     state = pipeline(Phase.SWITCHING)
     phases.check_free(state, "me", heartbeat_ms=99_000, now_ms=100_000)
     phases.check_free(state, "other", heartbeat_ms=90_000, now_ms=100_000)
-    with pytest.raises(RebuildRefused, match="being rebuilt by another process .switching, heard of 10 s ago"):
+    with pytest.raises(RebuildRefused, match=r"being rebuilt by another process .switching, heard of 10 s ago"):
         phases.check_free(state, "other", heartbeat_ms=90_001, now_ms=100_000)
     with pytest.raises(RebuildRefused, match="taken this rebuild over"):
         phases.check_owned(state, "other")

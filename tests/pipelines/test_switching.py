@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.pipelines.rebuild_ground import TwoVersions, ends_of, put_rows, table_of, topic_id
 
 from strandline.pipelines import fault_points
 from strandline.pipelines import rebuild_phases as phases
@@ -14,7 +15,6 @@ from strandline.pipelines.one_commit import OneCommit
 from strandline.pipelines.rebuild_phases import Phase, RebuildRefused
 from strandline.pipelines.switching import Switching, give_up
 from strandline.testing.embedded_broker import EmbeddedBroker
-from tests.pipelines.rebuild_ground import TwoVersions, ends_of, put_rows, table_of, topic_id
 
 OLD = {"a": "1", "b": "2", "c": "3", **{f"same-{each}": "x" for each in range(20)}}
 NEW = {"b": "20", "c": "3", "d": "4", **{f"same-{each}": "x" for each in range(20)}}
@@ -118,7 +118,8 @@ def test_a_process_that_lost_the_rebuild_changes_nothing(broker: EmbeddedBroker)
     with pytest.raises(RebuildRefused, match="taken this rebuild over"):
         Switching(two.registry, two.name, "other").perform()
     assert table_of(broker.bootstrap, two.tables[0]) == OLD
-    assert two.state.rebuild is not None and not two.state.rebuild.sink_id
+    assert two.state.rebuild is not None
+    assert not two.state.rebuild.sink_id
 
 
 def test_a_transaction_that_a_killed_task_left_open_does_not_hide_the_switch(broker: EmbeddedBroker) -> None:

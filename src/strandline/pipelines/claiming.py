@@ -75,7 +75,7 @@ def claimed(claim: Claim, entries: Mapping[str, dict[str, Any]]) -> tuple[RunSta
 def _check_free(claim: Claim, before: RunState | None) -> None:
     if before is None or before.owner == claim.owner or claim.takeover or not before.is_alive(claim.now_ms):
         return
-    if before.host == claim.host and not _is_process(before.pid):
+    if before.host == claim.host and not is_process(before.pid):
         return
     name = claim.pipeline.name
     raise PipelineRefused(
@@ -84,7 +84,7 @@ def _check_free(claim: Claim, before: RunState | None) -> None:
     )
 
 
-def _is_process(pid: int) -> bool:
+def is_process(pid: int) -> bool:
     """Who was killed on this machine need not be waited for until the heartbeat is old."""
     try:
         os.kill(pid, 0)

@@ -42,6 +42,7 @@ from strandline.pipelines.state import (
     RunState,
     VersionState,
     checkpoint_of,
+    pinned,
 )
 from strandline.pipelines.version_files import digest_of, with_file
 from strandline.spark.display import Display
@@ -172,7 +173,8 @@ class Runner:
         self._spark = spark
         queries.use(spark)
         own = f"{self.pipeline.name}."
-        known = self.registry.known_datasets()
+        before = self._own_version(self.registry.pipeline(self.pipeline.name))
+        known = pinned(self.registry.known_datasets(), before)
         self.wiring = compiling.Wiring(
             self.registry.bootstrap,
             write_topics=self._topics(),

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, Self
 
 from strandline.pipelines.model import Kind, KnownDataset
@@ -228,3 +228,22 @@ def known_datasets(pipelines: Mapping[str, PipelineState]) -> dict[str, KnownDat
             found.setdefault(dataset.name, known)
             found[f"{name}.{dataset.name}"] = known
     return found
+
+
+def pinned(known: Mapping[str, KnownDataset], version: VersionState | None) -> dict[str, KnownDataset]:
+    """What names mean to a version that has read some of them before.
+
+    A rebuild gives a stream another topic. Who has read the one before has positions there and goes on with it; its own
+    next version begins with the other.
+    """
+    read = set() if version is None else {topic for each in version.datasets.values() for topic in each.reads}
+    found = {}
+    for name, each in known.items():
+        before = sorted(topic for topic in read if _unversioned(topic) == _unversioned(each.topic))
+        is_moved = each.kind is Kind.STREAM and each.topic not in read and before
+        found[name] = replace(each, topic=before[-1]) if is_moved else each
+    return found
+
+
+def _unversioned(topic: str) -> str:
+    return re.sub(r"\.v\d+$", "", topic)

@@ -1,0 +1,358 @@
+"""`pipeline rebuild`: carries a rebuild out, step by step, from wherever it is (docs/rebuild.md).
+
+`rebuild_phases` says what comes next; this does it, with the runner for what Spark does and `switching` for what the
+log does. Whatever the process is killed in the middle of, another one goes on from what the registry says.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from strandline.ids import TopicPartition
+from strandline.pipelines import rebuild_phases as phases
+from strandline.pipelines import removing
+from strandline.pipelines.comparing import Comparison, compare
+from strandline.pipelines.failures import PipelineRefused
+from strandline.pipelines.fault_points import fault_point
+from strandline.pipelines.ground import HOME
+from strandline.pipelines.model import Pipeline
+from strandline.pipelines.one_commit import OneCommit
+from strandline.pipelines.rebuild_ownership import Ownership
+from strandline.pipelines.rebuild_phases import Phase, RebuildRefused, Step, Wish
+from strandline.pipelines.registry import Registry
+from strandline.pipelines.running import Outcome, Runner, RunOptions
+from strandline.pipelines.state import PipelineState, RebuildState, VersionState
+from strandline.pipelines.switching import Switching, Tell, give_up
+from strandline.pipelines.version_files import digest_of, file_of, with_file
+from strandline.spark.display import Display
+from strandline.spark.raw_client import LATEST, ClientSettings, RawClient
+from strandline.spark.sink.checkpoint import local_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOK_S: Final = 0.25
+ROUNDS_MAX: Final = 20
+"""Of reading what came while the round before was read: a version that never catches up is slower than its input."""
+ROUND_RECORDS: Final = 10_000
+"""What comes in while so many records are read is read while the old version is stopped for the switch."""
+BATCH_OFFSETS: Final = 500_000
+"""Records of one batch while a version is built, so that it shows how far it is; unless the source says otherwise."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What became of it."""
+
+    active: int
+    phase: Phase | None
+    """None: nothing is left to do."""
+    words: str
+    written: dict[str, int] = field(default_factory=dict)
+    """By public topic, how many records the switch was."""
+    comparisons: tuple[Comparison, ...] = ()
+
+
+@dataclass
+class Means:
+    """What a rebuild is done with."""
+
+    load: Callable[[str], Pipeline]
+    spark: Callable[[], SparkSession]
+    """Called when Spark is needed first."""
+    checkpoints: Callable[[], str]
+    display: Callable[[Runner], Display]
+    tell: Tell
+    stop: threading.Event
+    may_switch: Callable[[list[Comparison]], bool]
+    """Asked with what was compared, if the user wants that."""
+    home: Path = HOME
+
+
+class Interrupted(PipelineRefused):
+    """The user stopped it; it can be taken up again."""
+
+
+class Rebuilding:
+    def __init__(self, registry: Registry, name: str, means: Means) -> None:
+        self._registry = registry
+        self._name = name
+        self._means = means
+        self._owned = Ownership(registry, name)
+        self._written: dict[str, int] = {}
+        self._comparisons: list[Comparison] = []
+        self._read_up_to: dict[TopicPartition, int] | None = None
+        """Of the inputs, what the version that comes has read at least."""
+
+    def carry_out(self, wish: Wish, *, file: str | None = None, compares: bool = False) -> Ended:
+        """Until the wish is fulfilled, or cannot be; RebuildRefused or PipelineRefused say why."""
+        state = self._registry.refresh().pipeline(self._name)
+        if state is None or state.current is None:
+            raise RebuildRefused(unknown_words(self._name, list(self._registry.pipelines)))
+        with self._owned.heartbeat():
+            if state.rebuild is not None:
+                self._owned.take()
+                if wish is Wish.REBUILD:
+                    self._give_up_other_text(file)
+            try:
+                return self._steps(wish, file, compares)
+            finally:
+                self._owned.let_go()
+
+    def _steps(self, wish: Wish, file: str | None, compares: bool) -> Ended:
+        while True:
+            state = self._state()
+            is_decided = False
+            if wish is Wish.ROLL_BACK and state.rebuild is not None and phases.is_switching(state.rebuild):
+                is_decided = not give_up(self._registry, state)
+            step = phases.next_step(state, wish, is_decided=is_decided)
+            if step is Step.BEGIN:
+                self._begin(state, file)
+            elif step is Step.BUILD:
+                self._build(state)
+                if compares and not self._compare():
+                    return self._ended("nothing was switched: run it again to switch, or give it up with --rollback")
+                self._change(phases.letting_go)
+                fault_point("switch-letting-go")
+            elif step is Step.SWITCH:
+                self._switch()
+                if wish is Wish.REBUILD and phases.phase_of(self._rebuild()) is Phase.SWITCHED:
+                    return self._ended(f"version {self._rebuild().new_version} is what {self._name} means now")
+            elif step is Step.TURN_BACK:
+                self._change(phases.turned_back)
+            elif step is Step.RETURN:
+                self._change(lambda told: phases.with_phase(told, Phase.RETURNING))
+                fault_point("return-begun")
+            elif step is Step.REMOVE:
+                return self._remove(state)
+            else:
+                return self._ended(self._already(state, file))
+
+    # Steps
+
+    def _begin(self, state: PipelineState, file: str | None) -> None:
+        assert state.current is not None
+        file = file or state.current.file
+        pipeline = self._load(file)
+        self._check(state, pipeline)
+        number = max(state.newest, *state.versions) + 1
+        version = VersionState(number, checkpoints=self._means.checkpoints(), created_ms=_now_ms())
+        version = with_file(version, file)
+
+        def begun(told: PipelineState) -> PipelineState:
+            told = phases.begun(told, number, _now_ms())
+            return replace(told, versions={**told.versions, number: version}, newest=number)
+
+        self._owned.begin(begun)
+        self._means.tell(f"version {number} of {self._name} is built beside version {state.active}")
+        fault_point("rebuild-begun")
+
+    def _check(self, state: PipelineState, pipeline: Pipeline) -> None:
+        """What could only fail later, when much was done."""
+        assert state.current is not None
+        with OneCommit(self._registry.bootstrap, f"switch-{self._name}"):
+            """It says if the cluster cannot commit a batch at once."""
+        kinds = {each.public_topic: each.kind for each in state.current.datasets.values()}
+        for dataset in pipeline.written:
+            was = kinds.get(dataset.topic)
+            if was is not None and was.has_keys != dataset.kind.has_keys:
+                raise PipelineRefused(
+                    f"{dataset.name} was a {was.value} and is a {dataset.kind.value} now, which one topic cannot be to "
+                    f"its readers: give it another topic than {dataset.topic}"
+                )
+        reads_changes = any(name in pipeline.datasets for each in pipeline.datasets.values() for name in each.changes)
+        if reads_changes and local_path(self._means.checkpoints()) is None:
+            raise PipelineRefused(
+                f"{self._name} reads the changes of a table of its own, so for a rebuild its checkpoints must lie on "
+                "this machine: say --checkpoints with a directory"
+            )
+
+    def _build(self, state: PipelineState) -> None:
+        """Run the version that comes until it has nearly all that there is."""
+        number = phases.switch_of(self._rebuild()).coming
+        pipeline = self._load(file_of(state.versions[number], self._name, home=self._means.home))
+        for _ in range(ROUNDS_MAX):
+            ends = self._input_ends(pipeline)
+            self._run(pipeline, state, number)
+            self._read_up_to = ends
+            came = sum(self._input_ends(pipeline).values()) - sum(ends.values())
+            if came <= ROUND_RECORDS:
+                fault_point("rebuild-caught-up")
+                return
+            self._means.tell(f"{came:,} records came in the meantime")
+        raise PipelineRefused(
+            f"version {number} of {self._name} does not catch up with what comes in: give Spark more (--master, "
+            "spark.driver.memory), or slow the input down; version "
+            f"{state.active} goes on, and the rebuild can be taken up again"
+        )
+
+    def _run(self, pipeline: Pipeline, state: PipelineState, number: int) -> None:
+        """Everything that is there, once."""
+        options = RunOptions(
+            state.versions[number].checkpoints or self._means.checkpoints(),
+            version=number,
+            once=True,
+            # Who ran it before is not its owner any more.
+            takeover=True,
+            source_options={"maxOffsetsPerTrigger": str(BATCH_OFFSETS)},
+            rebuilds=True,
+        )
+        runner = Runner(pipeline, self._registry, options, owner=self._owned.owner, tell=self._means.tell)
+        try:
+            runner.claim()
+            fault_point("rebuild-topics-made")
+            runner.plan(self._means.spark())
+        except BaseException as error:
+            runner.give_up(str(error) if isinstance(error, Exception) else None)
+            raise
+        runner.display = self._means.display(runner)
+        if runner.run(self._means.stop) is not Outcome.DONE:
+            raise Interrupted(
+                f"the rebuild of {self._name} was stopped: `strandline pipeline rebuild {self._name}` takes it up "
+                "again, with --rollback it is given up"
+            )
+
+    def _compare(self) -> bool:
+        client = RawClient(ClientSettings(self._registry.bootstrap, client_id="strandline-rebuild"))
+        try:
+            self._comparisons = compare(client, self._state())
+        finally:
+            client.close()
+        return self._means.may_switch(self._comparisons)
+
+    def _switch(self) -> None:
+        state = self._state()
+        switch = phases.switch_of(self._rebuild())
+        self._await_stop(switch.leaving)
+        fault_point("switch-let-go")
+        if not self._rebuild().public_ends:
+            # Once the ends are noted nothing may come behind them. Until then all that is there is read, so that what
+            # the name means does not go back in time.
+            pipeline = self._load(file_of(state.versions[switch.coming], self._name, home=self._means.home))
+            if self._input_ends(pipeline) != self._read_up_to:
+                self._run(pipeline, state, switch.coming)
+            fault_point("switch-drained")
+        switching = Switching(self._registry, self._name, self._owned.owner, self._means.tell)
+        switching.perform()
+        self._written = switching.written
+
+    def _await_stop(self, version: int) -> None:
+        """Whoever runs a version sees that it is switched and lets go; who is dead is not waited for."""
+        is_told = False
+        while (run := self._registry.refresh().run(self._name, version)) is not None and run.is_alive(_now_ms()):
+            if run.owner == self._owned.owner:
+                return
+            if not is_told:
+                is_told = True
+                self._means.tell(f"version {version} is running as process {run.pid} on {run.host}: it stops for this")
+            if self._means.stop.wait(LOOK_S):
+                raise Interrupted(
+                    f"the rebuild of {self._name} was stopped in the middle of its switch: "
+                    f"`strandline pipeline rebuild {self._name}` completes it"
+                )
+
+    def _remove(self, state: PipelineState) -> Ended:
+        if phases.phase_of(self._rebuild()) is Phase.SWITCHED:
+            state = self._change(lambda told: phases.with_phase(told, Phase.FINISHING))
+        others = {name: each for name, each in self._registry.pipelines.items() if name != self._name}
+        what = removing.doomed(state, others)
+        removing.remove(self._registry.bootstrap, what)
+        for key in (f"run/{self._name}/{what.version}", f"rebuild/{self._name}"):
+            self._registry.put(key, None)
+        self._change(lambda told: phases.without(told, what.version))
+        for topic in what.kept:
+            self._means.tell(f"topic {topic} is kept, others may read it: `strandline topic delete {topic}` removes it")
+        return self._ended(f"version {what.version} is removed, {self._name} means version {state.active}")
+
+    def _give_up_other_text(self, file: str | None) -> None:
+        """A version that is being built and has another text than the file has now is not what the user wants."""
+        state = self._state()
+        if state.rebuild is None or phases.phase_of(self._rebuild()) is not Phase.BUILDING:
+            return
+        building = state.versions[state.rebuild.new_version]
+        file = file or building.file
+        if not Path(file).is_file() or digest_of(Path(file).read_bytes()) == building.digest:
+            return
+        self._load(file)
+        self._means.tell(f"{file} has changed since version {building.number} was begun, so that one is dropped")
+        self._change(phases.turned_back)
+        self._remove(self._state())
+
+    # What is known
+
+    def _already(self, state: PipelineState, file: str | None) -> str:
+        assert state.current is not None
+        path = Path(file or state.current.file)
+        if path.is_file() and digest_of(path.read_bytes()) != state.current.digest:
+            raise RebuildRefused(
+                f"{self._name} has been rebuilt as version {state.active}, and version {self._rebuild().old_version} "
+                f"is kept: end that with `strandline pipeline rebuild {self._name} --finish` (or --rollback), then "
+                "rebuild it again."
+            )
+        return (
+            f"version {state.active} is what {self._name} means; version {self._rebuild().old_version} is kept until "
+            "--finish, and comes back with --rollback"
+        )
+
+    def _load(self, file: str) -> Pipeline:
+        pipeline = self._means.load(file)
+        if pipeline.name != self._name:
+            raise PipelineRefused(
+                f"{file} declares the pipeline {pipeline.name}, not {self._name}: name the file of {self._name}, or "
+                f'say pipeline.name("{self._name}") in it'
+            )
+        return pipeline
+
+    def _input_ends(self, pipeline: Pipeline) -> dict[TopicPartition, int]:
+        """How far the topics go that the pipeline reads and does not write."""
+        client = RawClient(ClientSettings(self._registry.bootstrap, client_id="strandline-rebuild"))
+        inputs = {each.topic for each in pipeline.sources.values()}
+        known = self._registry.known_datasets()
+        inputs |= {
+            known[name].topic
+            for each in pipeline.datasets.values()
+            for name in each.inputs
+            if name in known and name not in pipeline.datasets and name not in pipeline.sources
+        }
+        try:
+            found = client.topics(sorted(inputs))
+            return client.list_offsets(
+                {TopicPartition(name, each): LATEST for name, topic in found.items() for each in topic.leaders}
+            )
+        finally:
+            client.close()
+
+    def _ended(self, words: str) -> Ended:
+        state = self._state()
+        phase = None if state.rebuild is None else phases.phase_of(state.rebuild)
+        return Ended(state.active, phase, words, self._written, tuple(self._comparisons))
+
+    def _rebuild(self) -> RebuildState:
+        rebuild = self._state().rebuild
+        assert rebuild is not None
+        return rebuild
+
+    # The registry
+
+    def _state(self) -> PipelineState:
+        return self._owned.state()
+
+    def _change(self, change: Callable[[PipelineState], PipelineState]) -> PipelineState:
+        return self._owned.change(change)
+
+
+def unknown_words(name: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, 1, 0.6)
+    look = f"did you mean {near[0]}?" if near else "`strandline pipeline list` shows them"
+    return f"There is no pipeline {name} that has run: {look}; run it first with `strandline pipeline run FILE`."
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
