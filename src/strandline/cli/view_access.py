@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +14,7 @@ import typer
 
 from strandline.cli.client import connect
 from strandline.cli.failures import CommandFailed, NotFound, UsageFailed
+from strandline.cli.options import BOOTSTRAP_DEFAULT
 from strandline.cli.positions import AtTime as TimePosition
 from strandline.cli.positions import parse_position
 from strandline.cli.progress import Progress
@@ -39,10 +40,18 @@ AsOfTime = Annotated[
 
 
 @contextmanager
-def desk_at(bootstrap: str, directory: str, timeout_s: float) -> Iterator[Desk]:
-    """Views of a cluster; what they raise ends the command with a sentence."""
-    connect(bootstrap, None, timeout_s)
-    with plain_failures():
+def desk_at(bootstrap: str | None, directory: str, timeout_s: float) -> Iterator[Desk]:
+    """Views of a cluster; what they raise ends the command with a sentence.
+
+    With no cluster named it is the one that `pipeline run` uses here: if its node does not run, it does for the time.
+    """
+    with plain_failures(), ExitStack() as ended:
+        if bootstrap is None:
+            from strandline.pipelines.ground import find_ground, has_node, running_node
+
+            bootstrap = ended.enter_context(find_ground(None)).wait_ready() if has_node() else running_node()
+        bootstrap = bootstrap or BOOTSTRAP_DEFAULT
+        connect(bootstrap, None, timeout_s)
         from strandline.views.view import Desk
 
         with (

@@ -10,7 +10,7 @@ import typer
 
 from strandline.cli.client import TIMEOUT_S_DEFAULT
 from strandline.cli.failures import CommandFailed, UsageFailed, topic_not_found
-from strandline.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Timeout
+from strandline.cli.options import GroundBootstrap, Timeout
 from strandline.cli.output import Output
 from strandline.cli.view_access import VIEWS_DEFAULT, desk_at
 
@@ -26,7 +26,7 @@ def create(
         typer.Option("--schema", metavar="DDL", help="The columns: 'id STRING, total DOUBLE'; none: key and value."),
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Also if there is one of that name.")] = False,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    bootstrap: GroundBootstrap = None,
     timeout: Timeout = TIMEOUT_S_DEFAULT,
 ) -> None:
     """Make a topic with keys a view: its values are JSON objects, the newest of each key is a row."""
@@ -47,7 +47,7 @@ def create(
         if desk.client.topic(topic) is None:
             raise topic_not_found(topic, desk.client.topics(None))
         told = {"topic": topic, "schema": schema, "key": list(definition.key) if schema else []}
-        with Registry(bootstrap, timeout_s=timeout) as registry:
+        with Registry(desk.bootstrap, timeout_s=timeout) as registry:
             registry.put(f"view/{name}", json.dumps(told))
         output.talk(f"{name} ({', '.join(column.words for column in definition.columns)}) is a view of {topic}:")
         output.line(f'strandline view query "select * from {name} limit 10"')

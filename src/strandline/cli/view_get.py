@@ -8,7 +8,7 @@ import typer
 
 from strandline.cli.client import TIMEOUT_S_DEFAULT
 from strandline.cli.failures import CommandFailed
-from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, Timeout
+from strandline.cli.options import AsJson, GroundBootstrap, Timeout
 from strandline.cli.output import Output
 from strandline.cli.view_access import (
     VIEWS_DEFAULT,
@@ -29,7 +29,7 @@ def get(
     as_of_offset: AsOfOffset = None,
     as_of_time: AsOfTime = None,
     views: Directory = VIEWS_DEFAULT,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    bootstrap: GroundBootstrap = None,
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S_DEFAULT,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strandline.cli.client import TIMEOUT_S_DEFAULT
-from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, Timeout
+from strandline.cli.options import AsJson, GroundBootstrap, Timeout
 from strandline.cli.output import Output
 from strandline.cli.view_access import VIEWS_DEFAULT, Directory, desk_at
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def list_views(
     views: Directory = VIEWS_DEFAULT,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    bootstrap: GroundBootstrap = None,
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S_DEFAULT,
 ) -> None:

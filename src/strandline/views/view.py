@@ -86,6 +86,7 @@ class Desk:
     ) -> None:
         with plainly():
             self.client = RawClient(ClientSettings(bootstrap, client_id="strandline-views", api_timeout_s=timeout_s))
+        self.bootstrap = bootstrap
         self.directory = Path(directory)
         self.catalog = Catalog(self.client)
         self._connection = connect()
