@@ -23,11 +23,11 @@ $(READY): pyproject.toml hatch_build.py $(SCAN).py $(SCAN).pxd
 	$(BIN)/python -m compileall -q src
 	@touch $(READY)
 
-demo: setup ## the log in two minutes: orders, two readers, replay, kill -9, a Spark pipeline
+demo: setup ## the whole story in two minutes: a shop, a Spark pipeline, a view, kill -9 twice; a picture in build/demo
 	$(BIN)/python -m demo
 
-test: setup ## everything that must pass before a change lands (under 10 minutes on two cores)
-	$(BIN)/python -m pytest -m "not slow" -q
+test: setup ## everything that must pass before a change lands (under 15 minutes on two cores)
+	$(BIN)/python -m tests.lanes -m "not slow"
 
 test-all: setup ## also the heavy sets: 50+ kills, long fuzzing
 	$(BIN)/python -m pytest -q

@@ -1,0 +1,83 @@
+"""`python -m tests.lanes`: all tests that must pass, in lanes side by side, for a machine with two cores.
+
+Tests that compute and tests that wait for brokers, disks and Spark fill the gaps of each other. Each lane is a pytest
+of its own, so what is shared within a run (a broker, a Spark session) is shared as ever. The first lane is shown as it
+runs, the others when they have ended; the last line is the sum of all closing lines. Options go to every lane.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import IO, Final
+
+TESTS: Final = Path(__file__).parent
+COMPUTING: Final = ("unit", "tidy", "fuzz", "simulation", "differential")
+"""Directories of the second lane; the first one has all others, also those that are yet to be made."""
+_COUNT: Final = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?)")
+
+
+def lanes() -> list[list[str]]:
+    others = sorted(each.name for each in TESTS.iterdir() if each.is_dir() and any(each.rglob("test_*.py")))
+    return [[f"tests/{name}" for name in others if name not in COMPUTING], [f"tests/{name}" for name in COMPUTING]]
+
+
+def start(number: int, paths: list[str], options: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+    # Two runs at once must not share a cache, which each of them writes at its end.
+    command = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/lane-{number}", *options, *paths]
+    return subprocess.Popen(command, cwd=TESTS.parent, stdout=output, stderr=subprocess.STDOUT)
+
+
+def follow(process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
+    """Show what a lane writes until it ends."""
+    while True:
+        has_ended = process.poll() is not None
+        piece = output.read()
+        if piece:
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+        elif has_ended:
+            return
+        else:
+            time.sleep(0.2)
+
+
+def closing_counts(text: str) -> Counter[str]:
+    """What the last line of a pytest run counts."""
+    last = next((line for line in reversed(text.splitlines()) if _COUNT.search(line)), "")
+    return Counter({kind: int(count) for count, kind in _COUNT.findall(last)})
+
+
+def main() -> int:
+    began = time.monotonic()
+    options = sys.argv[1:]
+    with tempfile.TemporaryDirectory(prefix="strandline-tests-") as directory:
+        running: list[tuple[subprocess.Popen[bytes], Path]] = []
+        try:
+            for number, paths in enumerate(lanes(), 1):
+                print(f"lane {number}: {' '.join(paths)}", flush=True)
+                written = Path(directory) / f"lane-{number}"
+                with written.open("wb") as output:
+                    running.append((start(number, paths, options, output), written))
+            for process, written in running:
+                with written.open("rb") as output:
+                    follow(process, output)
+            texts = [written.read_text(errors="replace") for _, written in running]
+        finally:
+            for process, _ in running:
+                if process.poll() is None:
+                    process.terminate()
+                process.wait()
+    total = sum(map(closing_counts, texts), Counter[str]())
+    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(total.items()))
+    print(f"===== {counts} in {time.monotonic() - began:.2f}s, {len(texts)} lanes =====", flush=True)
+    return max(process.returncode for process, _ in running)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
