@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from strandline import pipeline
-from strandline.pipelines.declaring import NAME_LENGTH_MAX, collecting
+from strandline.pipelines.checks import NAME_LENGTH_MAX
+from strandline.pipelines.declaring import collecting
 from strandline.pipelines.model import Kind, Watermark
 
 
@@ -116,6 +117,7 @@ REFUSED = [
     (lambda: saying(topic="orders.v2")(), "is the name that a version of the topic orders gets in a rebuild"),
     (lambda: saying(name="größe")(), "the stream is named 'größe'"),
     (lambda: saying(name="x" * (NAME_LENGTH_MAX + 1))(), f"at most {NAME_LENGTH_MAX}"),
+    (lambda: saying(topics="a")(), "@pipeline.stream has no argument topics (did you mean topic?)"),
     (lambda: pipeline.stream("orders"), "takes its arguments by name, as in @pipeline.stream(topic=...)"),
     (lambda: pipeline.stream(with_rest), "each input is a parameter with its name"),
     (lambda: pipeline.source("a b"), "the source is named 'a b'"),

@@ -84,7 +84,7 @@ class CompiledQuery:
         writer = self.frame.writeStream.outputMode(self.output_mode)
         if self.output_mode == "append":
             return writer.format("strandline").options(**options)
-        return update_mode.write_with(writer, options)
+        return update_mode.write_updates(writer, options)
 
 
 def dead_letters_name(source: str) -> str:
@@ -132,6 +132,7 @@ class _Compiler:
                 f"a table (changes={_example(dataset)!r})",
                 dataset.at,
             )
+        output_mode = _output_mode(self._spark, frame, dataset)
         encoded = encoding.encode(frame, dataset)
         routes = "topic" in encoded.columns
         topic = self._where.write_topic(dataset)
@@ -143,7 +144,7 @@ class _Compiler:
             name=dataset.name,
             frame=encoded,
             topic=None if routes else topic,
-            output_mode=dataset.output_mode,
+            output_mode=output_mode,
             schema=rows,
             key=dataset.key,
             kind=dataset.kind,
@@ -230,6 +231,44 @@ def _called(dataset: Dataset, frames: dict[str, DataFrame]) -> DataFrame:
             dataset.at,
         )
     return frame  # type: ignore[no-any-return]
+
+
+def _output_mode(spark: SparkSession, frame: DataFrame, dataset: Dataset) -> str:
+    """The declared mode, or the first of those that fit the kind and that Spark allows for this frame.
+
+    Spark would look at it when the query starts, after others have. Sessions and joins of two streams have no update
+    mode: their rows never change, so a table of them appends.
+    """
+    modes = (
+        [dataset.mode] if dataset.mode is not None else ["update", "append"] if dataset.kind.has_keys else ["append"]
+    )
+    refusals = []
+    for mode in modes:
+        error = _mode_refusal(spark, frame, mode)
+        if error is None:
+            return mode
+        refusals.append(error)
+    if dataset.kind is Kind.STREAM and _mode_refusal(spark, frame, "update") is None:
+        raise refused(
+            f"{dataset.name} is a stream, and its rows change as more comes: make it a table, "
+            "@pipeline.table(key=...), or give the source a watermark and group by a window of its time "
+            f"(Spark says: {explain_failure(refusals[0])})",
+            dataset.at,
+        ) from refusals[0]
+    raise refused(f"{dataset.name} failed: {explain_failure(refusals[0])}", dataset.at) from refusals[0]
+
+
+def _mode_refusal(spark: SparkSession, frame: DataFrame, mode: str) -> Exception | None:
+    from pyspark.errors import AnalysisException
+
+    jvm: Any = spark._jvm
+    modes = jvm.org.apache.spark.sql.streaming.OutputMode
+    check = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming
+    try:
+        check(frame._jdf.queryExecution().analyzed(), getattr(modes, mode.capitalize())())
+    except AnalysisException as error:
+        return error
+    return None
 
 
 def _words(error: Exception) -> str:

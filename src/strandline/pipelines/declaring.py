@@ -7,7 +7,6 @@ a declaration is checked and forgotten.
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,20 +15,14 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
-from strandline.pipelines.failures import refused
+from strandline.pipelines.checks import check_dataset, check_name, check_source, watermark_of
+from strandline.pipelines.failures import guess, refused
 from strandline.pipelines.model import Dataset, Kind, Place, Source, Watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NAME_LENGTH_MAX: Final = 200
-"""Of a pipeline, a dataset or a topic: what is put before and behind it still fits into the 249 of a topic's name."""
-_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
-_VERSION: Final = re.compile(r"\.v\d+$")
-_DELAY: Final = re.compile(
-    r"\s*\d+\s+(milli|micro)?(second|minute|hour|day|week)s?(\s+\d+\s+(milli|micro)?(second|minute|hour|day)s?)*\s*"
-)
-_MODES: Final = ("append", "update", "complete")
+_ARGUMENTS: Final = ("name", "topic", "key", "changes", "partitions", "mode", "trigger", "options", "comment")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -155,6 +148,13 @@ class _Decorator:
                 f"@pipeline.{self._word} takes its arguments by name, as in @pipeline.{self._word}(topic=...)", _here()
             )
 
+        if unknown := [each for each in said if each not in _ARGUMENTS]:
+            raise refused(
+                f"@pipeline.{self._word} has no argument {unknown[0]}{guess(unknown[0], _ARGUMENTS)}: "
+                f"it has {', '.join(_ARGUMENTS)}",
+                _here(),
+            )
+
         def decorate(function: Function) -> Function:
             declare_dataset(_dataset(self._kind, function, **said))
             return function
@@ -210,44 +210,12 @@ def _dataset(
 
 
 def declare_source(declared: Source) -> None:
-    at = declared.at
-    check_name("the source", declared.name, at)
-    check_topic(declared.topic, at)
-    if declared.dead_letters is not None:
-        check_topic(declared.dead_letters, at, is_written=True)
-        if declared.schema is None:
-            raise refused(
-                f"the source {declared.name} has dead letters and no schema, so every record fits: say schema=", at
-            )
-        if declared.dead_letters == declared.topic:
-            raise refused(f"the dead letters of {declared.name} would go to the topic they come from: name another", at)
-    if declared.is_table and declared.schema is None:
-        raise refused(f"the source {declared.name} has a key and no schema: say schema= with the key's columns", at)
-    if declared.is_table and declared.watermark is not None:
-        raise refused(f"the source {declared.name} is a table, which has no watermark: leave out key or watermark", at)
+    check_source(declared)
     _note(declared)
 
 
 def declare_dataset(declared: Dataset) -> None:
-    at, name, kind = declared.at, declared.name, declared.kind
-    check_name(f"the {kind.value}", name, at)
-    if kind is Kind.TEMPORARY:
-        if declared.topic or declared.key or declared.partitions or declared.mode or declared.trigger:
-            raise refused(
-                f"{name} is a temporary view, which is not written: it has no key, topic, mode or trigger", at
-            )
-    else:
-        check_topic(declared.topic, at, is_written=True)
-    if kind.has_keys and not declared.key:
-        raise refused(
-            f'the {kind.value} {name} has no key: say which columns are, @pipeline.{kind.value}(key="id")', at
-        )
-    if declared.mode is not None and declared.mode not in _MODES:
-        raise refused(f"{name} has the mode {declared.mode!r}: say append, update or complete", at)
-    if declared.partitions is not None and (type(declared.partitions) is not int or declared.partitions < 1):
-        raise refused(f"{name} has partitions={declared.partitions!r}: say a whole number, 1 or above", at)
-    if declared.trigger is not None and not _DELAY.fullmatch(declared.trigger):
-        raise refused(f"{name} has the trigger {declared.trigger!r}: say a time like '10 seconds'", at)
+    check_dataset(declared)
     _note(declared)
 
 
@@ -264,41 +232,13 @@ def _note(declared: Source | Dataset) -> None:
         declarations.datasets[declared.name] = declared
 
 
-# Checks
-
-
-def check_name(what: str, name: object, at: Place | None) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > NAME_LENGTH_MAX or name in (".", ".."):
-        raise refused(
-            f"{what} is named {name!r}: use letters without accents, digits, '_', '-' and '.', "
-            f"at most {NAME_LENGTH_MAX} of them",
-            at,
-        )
-
-
-def check_topic(topic: object, at: Place | None, *, is_written: bool = False) -> None:
-    check_name("a topic", topic, at)
-    assert isinstance(topic, str)
-    if is_written and topic.startswith("__"):
-        raise refused(f"{topic} is the name of an internal topic: choose one that does not begin with '__'", at)
-    if is_written and _VERSION.search(topic):
-        raise refused(
-            f"{topic} is the name that a version of the topic {_VERSION.sub('', topic)} gets in a rebuild: choose one "
-            "that does not end like this",
-            at,
-        )
+# Arguments
 
 
 def _watermark(name: str, said: object, at: Place) -> Watermark:
     if not (isinstance(said, tuple | list) and len(said) == 2 and all(isinstance(each, str) for each in said)):
         raise refused(f'the source {name} has watermark={said!r}: say it like watermark=("at", "10 minutes")', at)
     return watermark_of(name, str(said[0]), str(said[1]), at)
-
-
-def watermark_of(name: str, column: str, delay: str, at: Place) -> Watermark:
-    if not _DELAY.fullmatch(delay):
-        raise refused(f"the source {name} has the watermark delay {delay!r}: say a time like '10 minutes'", at)
-    return Watermark(column, delay)
 
 
 def _inputs(name: str, function: Callable[..., Any], at: Place) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, BooleanType, DataType, StringType, StructType
+from pyspark.sql.types import BinaryType, BooleanType, DataType, NullType, StringType, StructType
 
 from strandline.pipelines.failures import guess, refused
 from strandline.pipelines.json_values import READ
@@ -95,10 +95,10 @@ def encode(frame: DataFrame, dataset: Dataset) -> DataFrame:
         return frame.select(*(each for each in frame.columns if each in _RECORD))
     steering = _steering(schema, dataset)
     rest = [each for each in frame.columns if each not in steering and each not in dataset.key]
-    value = F.to_json(F.struct(*(_column(each) for each in rest)), _WRITE) if rest else F.lit("{}")
+    value = F.to_json(F.struct(*(column(each) for each in rest)), _WRITE) if rest else F.lit("{}")
     if DELETED in steering:
         # A null in `_deleted` is no deletion.
-        value = F.when(F.coalesce(_column(DELETED), F.lit(False)), F.lit(None).cast("string")).otherwise(value)
+        value = F.when(F.coalesce(column(DELETED), F.lit(False)), F.lit(None).cast("string")).otherwise(value)
     columns = [value.alias("value")]
     if dataset.key:
         columns.insert(0, _key(schema, dataset.key).alias("key"))
@@ -107,8 +107,8 @@ def encode(frame: DataFrame, dataset: Dataset) -> DataFrame:
 
 def _key(schema: StructType, key: Sequence[str]) -> Column:
     if len(key) == 1 and isinstance(schema[key[0]].dataType, StringType):
-        return _column(key[0])
-    return F.to_json(F.struct(*(_column(each) for each in key)), _WRITE)
+        return column(key[0])
+    return F.to_json(F.struct(*(column(each) for each in key)), _WRITE)
 
 
 def _check_columns(schema: StructType, dataset: Dataset) -> None:
@@ -119,6 +119,13 @@ def _check_columns(schema: StructType, dataset: Dataset) -> None:
             "on='column' keeps one)",
             dataset.at,
         )
+    for field in schema.fields:
+        if isinstance(field.dataType, NullType):
+            raise refused(
+                f"{dataset.name} has the column {field.name}, which is null and has no type: say one, as in "
+                "lit(None).cast('string')",
+                dataset.at,
+            )
     for each in dataset.key:
         if each not in names:
             raise refused(
@@ -137,7 +144,7 @@ def decode(frame: DataFrame, schema: StructType, key: Sequence[str], *, keep: It
     The value of a tombstone is nulls.
     """
     if is_record(schema, key):
-        columns = [_column(field.name).cast(field.dataType).alias(field.name) for field in schema.fields]
+        columns = [column(field.name).cast(field.dataType).alias(field.name) for field in schema.fields]
         return frame.select(*columns, *keep)
     rest, in_key = split(schema, key)
     parsed = [F.struct(*(each for each in keep)).alias("kept")] if keep else []
@@ -167,6 +174,6 @@ def key_columns(schema: StructType) -> Column:
     return F.when(text.startswith("{"), parsed).otherwise(F.struct(text.try_cast(only.dataType).alias(only.name)))
 
 
-def _column(name: str) -> Column:
+def column(name: str) -> Column:
     """A column by its whole name, dots and backticks included."""
     return F.col("`" + name.replace("`", "``") + "`")

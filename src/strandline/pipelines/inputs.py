@@ -2,8 +2,8 @@
 
 A stream is read record by record from its topic. A table is a static frame: the whole topic is read anew for every
 batch of whoever reads it, and of each key the newest record counts. That is always what the table is at the time of
-the batch, costs a read of the topic per batch, and fits tables of up to some million keys; for larger ones read the
-table's changes, which is a stream.
+the batch, costs a read of the topic per batch, and fits tables of up to some hundred thousand keys; for larger ones
+read the table's changes, which is a stream.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from strandline.pipelines.encoding import DELETED, decode, is_record
+from strandline.pipelines.encoding import DELETED, column, decode, is_record
 from strandline.pipelines.failures import guess, refused
 from strandline.pipelines.json_values import CORRUPT, READ, ddl, parsed, refusing, source_parses
 from strandline.pipelines.model import Kind, KnownDataset, Source
@@ -39,9 +39,12 @@ class Reader:
         reader = reader.option("subscribe", topic).option("startingOffsets", "earliest").option("columns", columns)
         return reader.option("kafka.group.id", self._group).options(**(options or {})).load()
 
-    def newest(self, topic: str) -> DataFrame:
+    def newest(self, topic: str, options: Mapping[str, str] | None = None) -> DataFrame:
         """`key` and `value` of the newest record of each key that is not deleted."""
-        reader = self._spark.read.format("strandline").options(**self._options).option("subscribe", topic)
+        # Of the options those of the client count: how much is read at once, and from where, is said of streams.
+        said = {**self._options, **(options or {})}
+        client = {name: value for name, value in said.items() if name.lower().startswith("kafka.")}
+        reader = self._spark.read.format("strandline").options(**client).option("subscribe", topic)
         records = reader.option("columns", "key,value,offset").load().where("key IS NOT NULL")
         newest = records.groupBy("key").agg(F.max_by(F.struct("value"), "offset").alias("newest"))
         return newest.select("key", F.col("newest.value").alias("value")).where("value IS NOT NULL")
@@ -63,7 +66,7 @@ class Reader:
         # What we wrote is JSON in Spark's way, where the numbers that JSON has not (NaN, Infinity) are texts.
         again = F.from_json(F.col(CORRUPT), schema, READ)
         columns = [
-            F.when(F.col(CORRUPT).isNull(), read[name]).otherwise(again.getField(name)).alias(name)
+            F.when(F.col(CORRUPT).isNull(), column(name)).otherwise(again.getField(name)).alias(name)
             for name in schema.names
         ]
         return read.select(*columns)
@@ -81,27 +84,29 @@ class Reader:
         if of.is_table:
             if as_changes:
                 return self._changes(of.topic, schema, of.key, of.options)
-            return decode(self.newest(of.topic), schema, of.key)
-        if source_parses(schema):
-            read = self.records(of.topic, "", {"valueSchema": ddl(schema), **of.options})
-        else:
-            read = self.records(of.topic, "value", of.options)
-            read = read.select(parsed(read["value"], schema).alias("parsed")).select("parsed.*")
+            return decode(self.newest(of.topic, of.options), schema, of.key)
+        read = self._values(of, schema, _more_columns(of))
         if of.dead_letters is not None:
             return self._marked(read.where(F.col(CORRUPT).isNull()).drop(CORRUPT), of)
         return self._marked(refusing(read, of.name, of.topic), of)
 
     def dead_letters(self, of: Source) -> DataFrame:
         """The records of a source whose values do not fit its schema, as they are, with where they come from."""
-        schema, columns = self._schema(of), "key,value,topic,partition,offset"
+        columns = ["key", "value", "topic", "partition", "offset"]
+        read = self._values(of, self._schema(of), columns, only_corrupt=True)
+        came_from = F.array(*(_header(f"source.{each}", read[each]) for each in ("topic", "partition", "offset")))
+        return read.select("key", "value", came_from.alias("headers"))
+
+    def _values(self, of: Source, schema: StructType, columns: list[str], *, only_corrupt: bool = False) -> DataFrame:
+        """The schema's columns, `columns` of the record, and `_corrupt`; or these columns where that is filled."""
+        options = {name: value for name, value in of.options.items() if name.lower() != "columns"}
         if source_parses(schema):
-            read = self.records(of.topic, columns, {"valueSchema": ddl(schema), **of.options})
-            bad = read.where(F.col(CORRUPT).isNotNull())
-        else:
-            read = self.records(of.topic, columns, of.options)
-            bad = read.where(parsed(read["value"], schema).getField(CORRUPT).isNotNull())
-        came_from = F.array(*(_header(f"source.{each}", bad[each]) for each in ("topic", "partition", "offset")))
-        return bad.select("key", "value", came_from.alias("headers"))
+            read = self.records(of.topic, ",".join(columns), {**options, "valueSchema": ddl(schema)})
+            return read.where(F.col(CORRUPT).isNotNull()) if only_corrupt else read
+        read = self.records(of.topic, ",".join({"value": None} | dict.fromkeys(columns)), options)
+        if only_corrupt:
+            return read.where(parsed(read["value"], schema).getField(CORRUPT).isNotNull())
+        return read.select(parsed(read["value"], schema).alias("parsed"), *columns).select("parsed.*", *columns)
 
     def _schema(self, of: Source) -> StructType:
         assert of.schema is not None
@@ -123,20 +128,25 @@ class Reader:
     def _marked(self, frame: DataFrame, of: Source) -> DataFrame:
         if of.watermark is None:
             return frame
-        column = of.watermark.column
-        if column not in frame.columns:
+        name = of.watermark.column
+        if name not in frame.columns:
             raise refused(
-                f"the source {of.name} has a watermark on {column}, which is no column of it"
-                f"{guess(column, frame.columns)}: correct the name",
+                f"the source {of.name} has a watermark on {name}, which is no column of it"
+                f"{guess(name, frame.columns)}: correct the name",
                 of.at,
             )
-        if not frame.schema[column].dataType.simpleString().startswith("timestamp"):
+        if not frame.schema[name].dataType.simpleString().startswith("timestamp"):
             raise refused(
-                f"the source {of.name} has a watermark on {column}, which is no time: make it a TIMESTAMP in the "
-                "schema",
+                f"the source {of.name} has a watermark on {name}, which is no time: make it a TIMESTAMP in the schema",
                 of.at,
             )
-        return frame.withWatermark(column, of.watermark.delay)
+        return frame.withWatermark(name, of.watermark.delay)
+
+
+def _more_columns(of: Source) -> list[str]:
+    """Columns of the record that the user wants beside those of the value: `options={"columns": "timestamp"}`."""
+    said = next((value for name, value in of.options.items() if name.lower() == "columns"), "")
+    return [each.strip() for each in said.split(",") if each.strip()]
 
 
 def _header(name: str, value: Column) -> Column:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from strandline.pipelines import declaring, graph
+from strandline.pipelines import checks, declaring, graph
 from strandline.pipelines.declaring import Declarations
 from strandline.pipelines.failures import PipelineRefused, refused
 from strandline.pipelines.model import Pipeline, Place
@@ -38,7 +38,7 @@ def load(path: str | Path, *, known: Collection[str] | None = ()) -> Pipeline:
         else:
             _execute(file, text, declared)
     name = declared.name or file.stem
-    declaring.check_name("the pipeline", name, Place(str(path), 1))
+    checks.check_name("the pipeline", name, Place(str(path), 1))
     return graph.arranged(declared, name, known=known)
 
 

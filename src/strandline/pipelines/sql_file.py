@@ -19,9 +19,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from strandline.pipelines import declaring
-from strandline.pipelines.failures import PipelineRefused, guess, refused
+from strandline.pipelines.checks import watermark_of
+from strandline.pipelines.failures import guess, refused
 from strandline.pipelines.model import Dataset, Kind, Place, Source
-from strandline.pipelines.sql_tokens import NotSql, Relation, Token, TokenKind, relations, statements
+from strandline.pipelines.sql_reading import StatementReader, place_of
+from strandline.pipelines.sql_tokens import NotSql, Relation, Token, relations, statements
 from strandline.spark.explain import explain_failure
 
 _KINDS: Final = {
@@ -44,7 +46,7 @@ def declare(text: str, file: str) -> None:
     try:
         found = list(statements(text))
     except NotSql as error:
-        raise refused(str(error), _place(text, file, error.at)) from None
+        raise refused(str(error), place_of(text, file, error.at)) from None
     sources: list[Source] = []
     datasets: list[tuple[Dataset, list[Relation]]] = []
     for tokens in found:
@@ -68,92 +70,85 @@ def _changes(dataset: Dataset, read: list[Relation]) -> frozenset[str]:
     return changes
 
 
-class _Statement:
-    """Reads one statement from its first token to its last."""
-
-    def __init__(self, text: str, file: str, tokens: list[Token]) -> None:
-        self._text = text
-        self._file = file
-        self._tokens = tokens
-        self._next = 0
-        self.at = _place(text, file, tokens[0].start)
+class _Statement(StatementReader):
+    """What one statement declares."""
 
     def declare(self, sources: list[Source], datasets: list[tuple[Dataset, list[Relation]]]) -> None:
-        if self._maybe("PIPELINE"):
-            declaring.name_pipeline(self._name("the pipeline's name"), self.at)
-            self._end()
+        if self.maybe("PIPELINE"):
+            declaring.name_pipeline(self.name("the pipeline's name"), self.at)
+            self.end()
             return
-        self._word("CREATE")
-        if self._maybe("OR"):
-            self._word("REPLACE")
-        if self._maybe("SOURCE"):
+        self.word("CREATE")
+        if self.maybe("OR"):
+            self.word("REPLACE")
+        if self.maybe("SOURCE"):
             sources.append(self._source())
             return
         datasets.append(self._dataset(self._kind()))
 
     def _kind(self) -> Kind:
         for words, kind in _KINDS.items():
-            ahead = self._tokens[self._next : self._next + len(words)]
+            ahead = self.rest()[: len(words)]
             if len(ahead) == len(words) and all(token.says(word) for token, word in zip(ahead, words, strict=True)):
-                self._next += len(words)
+                self.skip(len(words))
                 return kind
-        what = self._what()
+        what = self.what()
         near = guess(what.upper(), ["SOURCE", *(words[0] for words in _KINDS)])
-        raise self._refused(
+        raise self.refused(
             f"CREATE {what} is no statement of a pipeline{near}: create a SOURCE, STREAM, TABLE, VIEW or TEMPORARY VIEW"
         )
 
     # CREATE SOURCE
 
     def _source(self) -> Source:
-        name = self._name("the source's name")
-        schema = self._parenthesised_text() if self._is_sign("(") else None
+        name = self.name("the source's name")
+        schema = self.parenthesised_text() if self.is_sign("(") else None
         key: tuple[str, ...] = ()
         topic, watermark, letters, options = name, None, None, {}
-        while not self._is_done():
-            match self._clause(_SOURCE_CLAUSES):
+        while not self.is_done():
+            match self.clause(_SOURCE_CLAUSES):
                 case "FROM":
-                    self._word("TOPIC")
-                    topic = self._quoted()
+                    self.word("TOPIC")
+                    topic = self.quoted()
                 case "KEY":
-                    key = self._names()
+                    key = self.names()
                 case "WATERMARK":
-                    column = self._name("a column")
-                    self._word("DELAY")
-                    watermark = declaring.watermark_of(name, column, self._quoted(), self.at)
+                    column = self.name("a column")
+                    self.word("DELAY")
+                    watermark = watermark_of(name, column, self.quoted(), self.at)
                 case "DEAD":
-                    self._word("LETTERS")
-                    self._word("TO")
-                    letters = self._quoted()
+                    self.word("LETTERS")
+                    self.word("TO")
+                    letters = self.quoted()
                 case "OPTIONS":
-                    options = self._options()
+                    options = self.options()
         return Source(name, topic, schema, key, bool(key), watermark, letters, options, self.at)
 
     # CREATE STREAM, TABLE, VIEW
 
     def _dataset(self, kind: Kind) -> tuple[Dataset, list[Relation]]:
-        name = self._name(f"the {kind.value}'s name")
+        name = self.name(f"the {kind.value}'s name")
         said: dict[str, Any] = {"topic": "" if kind is Kind.TEMPORARY else name}
-        while (clause := self._clause(_DATASET_CLAUSES)) != "AS":
+        while (clause := self.clause(_DATASET_CLAUSES)) != "AS":
             match clause:
                 case "TO":
-                    self._word("TOPIC")
-                    said["topic"] = self._quoted()
+                    self.word("TOPIC")
+                    said["topic"] = self.quoted()
                 case "KEY":
-                    said["key"] = self._names()
+                    said["key"] = self.names()
                 case "PARTITIONS":
-                    said["partitions"] = self._number()
+                    said["partitions"] = self.number()
                 case "MODE":
-                    said["mode"] = self._name("a mode").lower()
+                    said["mode"] = self.name("a mode").lower()
                 case "TRIGGER":
-                    said["trigger"] = self._quoted()
+                    said["trigger"] = self.quoted()
                 case "COMMENT":
-                    said["comment"] = self._quoted()
+                    said["comment"] = self.quoted()
                 case "OPTIONS":
-                    said["options"] = self._options()
-        query = self._tokens[self._next :]
+                    said["options"] = self.options()
+        query = self.rest()
         if not query:
-            raise self._refused(f"{name} has nothing after AS: write its query there")
+            raise self.refused(f"{name} has nothing after AS: write its query there")
         read = relations(query)
         inputs = tuple(dict.fromkeys(each.name for each in read))
         function = _function(name, self._query_text(query, read), self.at)
@@ -162,133 +157,12 @@ class _Statement:
     def _query_text(self, query: list[Token], read: list[Relation]) -> str:
         """As it stands, each word on the line it has in the file, so that Spark's messages name that line."""
         start, end = query[0].start, query[-1].end
-        text = self._text[start:end]
+        text = self.text[start:end]
         for each in reversed(read):
             if each.is_stream:
                 name = "`" + each.name.replace("`", "``") + "`"
                 text = text[: each.start - start] + name + text[each.end - start :]
-        return "\n" * self._text.count("\n", 0, start) + text
-
-    # Words of a statement
-
-    def _clause(self, words: tuple[str, ...]) -> str:
-        token = self._peek()
-        if token is None or not token.says(*words):
-            what = self._what()
-            raise self._refused(f"here is {what}{guess(what.upper(), words)}: it can be {', '.join(words)}")
-        self._next += 1
-        return token.text.upper()
-
-    def _word(self, word: str) -> None:
-        if not self._maybe(word):
-            raise self._refused(f"here is {self._what()} and {word} is missing: write {word}")
-
-    def _maybe(self, word: str) -> bool:
-        token = self._peek()
-        if token is None or not token.says(word):
-            return False
-        self._next += 1
-        return True
-
-    def _name(self, what: str) -> str:
-        token = self._peek()
-        if token is None or not token.is_name:
-            raise self._refused(f"here is {self._what()} and {what} is missing: write a name")
-        self._next += 1
-        return token.name
-
-    def _names(self) -> tuple[str, ...]:
-        self._sign("(")
-        found = [self._name("a column")]
-        while self._is_sign(","):
-            self._next += 1
-            found.append(self._name("a column"))
-        self._sign(")")
-        return tuple(found)
-
-    def _options(self) -> dict[str, str]:
-        self._sign("(")
-        found: dict[str, str] = {}
-        while True:
-            token = self._peek()
-            is_quoted = token is not None and token.kind is TokenKind.TEXT
-            name = self._quoted() if is_quoted else self._dotted()
-            self._sign("=")
-            found[name] = self._quoted()
-            if not self._is_sign(","):
-                break
-            self._next += 1
-        self._sign(")")
-        return found
-
-    def _dotted(self) -> str:
-        name = self._name("an option")
-        while self._is_sign("."):
-            self._next += 1
-            name += "." + self._name("an option")
-        return name
-
-    def _quoted(self) -> str:
-        token = self._peek()
-        if token is None or token.kind is not TokenKind.TEXT:
-            raise self._refused(f"here is {self._what()} and a text in quotes is missing: write it like 'this'")
-        self._next += 1
-        return token.unquoted
-
-    def _number(self) -> int:
-        token = self._peek()
-        if token is None or not token.text.isdigit():
-            raise self._refused(f"here is {self._what()} and a number is missing: write one")
-        self._next += 1
-        return int(token.text)
-
-    def _parenthesised_text(self) -> str:
-        """What stands between these parentheses, without comments."""
-        depth, words = 0, []
-        for index in range(self._next, len(self._tokens)):
-            token = self._tokens[index]
-            depth += token.is_sign("(") - token.is_sign(")")
-            words.append(token)
-            if depth == 0:
-                self._next = index + 1
-                break
-        else:
-            raise self._refused("the parenthesis ( is not closed: close it")
-        inner = words[1:-1]
-        if not inner:
-            raise self._refused("there are no columns between the parentheses: name some, or leave out the parentheses")
-        return " ".join(token.text for token in inner)
-
-    def _sign(self, sign: str) -> None:
-        if not self._is_sign(sign):
-            raise self._refused(f"here is {self._what()} and {sign} is missing: write {sign}")
-        self._next += 1
-
-    def _is_sign(self, sign: str) -> bool:
-        token = self._peek()
-        return token is not None and token.is_sign(sign)
-
-    def _peek(self) -> Token | None:
-        return self._tokens[self._next] if self._next < len(self._tokens) else None
-
-    def _is_done(self) -> bool:
-        return self._peek() is None
-
-    def _end(self) -> None:
-        if not self._is_done():
-            raise self._refused(f"here is {self._what()} and the statement should end: write ;")
-
-    def _what(self) -> str:
-        token = self._peek()
-        return "the end of the statement" if token is None else token.text
-
-    def _refused(self, sentence: str) -> PipelineRefused:
-        token = self._peek() or self._tokens[-1]
-        return refused(sentence, _place(self._text, self._file, token.start))
-
-
-def _place(text: str, file: str, at: int) -> Place:
-    return Place(file, text.count("\n", 0, at) + 1)
+        return "\n" * self.text.count("\n", 0, start) + text
 
 
 def _function(name: str, query: str, at: Place) -> Callable[..., Any]:

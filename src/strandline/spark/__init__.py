@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from strandline.spark.positions import settle, watch_positions
     from strandline.spark.sessions import session
     from strandline.spark.shipping import ship
+    from strandline.spark.sink.update_mode import write_updates
     from strandline.spark.terminal import follow
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "settle",
     "ship",
     "watch_positions",
+    "write_updates",
 ]
 
 _HOMES = {
@@ -40,6 +42,7 @@ _HOMES = {
     "settle": "strandline.spark.positions",
     "ship": "strandline.spark.shipping",
     "watch_positions": "strandline.spark.positions",
+    "write_updates": "strandline.spark.sink.update_mode",
 }
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-def write_with(writer: DataStreamWriter, options: Mapping[str, str]) -> DataStreamWriter:
+def write_updates(writer: DataStreamWriter, options: Mapping[str, str]) -> DataStreamWriter:
     """`writer` with the sink behind it in whatever mode it has; give the checkpoint in `options`, too."""
     return writer.options(**options).foreachBatch(_write(dict(options)))
 

@@ -1,0 +1,363 @@
+"""Files become queries that run: sources, dead letters, tables, changes, temporary views, SQL."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+import pytest
+from tests.spark.sink_ground import consume
+
+from strandline import pipeline
+from strandline.pipelines.model import Kind, KnownDataset
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from strandline.pipelines.compiling import CompiledQuery
+    from strandline.testing.embedded_broker import EmbeddedBroker
+
+
+class Ground:
+    """A directory for a file, a log to run it on, and a word that no other test has."""
+
+    def __init__(self, spark: SparkSession, broker: EmbeddedBroker, directory: Path, word: str) -> None:
+        self.spark = spark
+        self.bootstrap = broker.bootstrap
+        self.directory = directory
+        self.word = word
+
+    def send(self, topic: str, *records: Any) -> None:
+        """Values, or pairs of key and value."""
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.bootstrap})
+        for record in records:
+            key, value = record if isinstance(record, tuple) else (None, record)
+            producer.produce(topic, key=key, value=json.dumps(value) if isinstance(value, dict) else value)
+        assert producer.flush(60) == 0
+
+    def compiled(self, text: str, suffix: str = "py", **wiring: Any) -> list[CompiledQuery]:
+        from strandline.pipelines.compiling import Wiring, compile
+
+        file = self.directory / f"shop.{suffix}"
+        file.write_text(text.replace("WORD", self.word))
+        loaded = pipeline.load(file, known=None)
+        return compile(self.spark, loaded, Wiring(self.bootstrap, **wiring))
+
+    def run(self, *queries: CompiledQuery) -> None:
+        import strandline.spark
+
+        for query in queries:
+            checkpoint = str(self.directory / "checkpoints" / query.name.replace(" ", "-"))
+            for attempts_left in reversed(range(5)):
+                writer = query.writer(self.bootstrap, checkpoint).trigger(availableNow=True)
+                try:
+                    strandline.spark.await_end(writer.start())
+                    break
+                except strandline.spark.SparkFailed as failed:
+                    # Spark gives a Python process ten seconds to come up, which a busy machine may need.
+                    if "within ten seconds" not in str(failed) or not attempts_left:
+                        raise
+
+    def rows(self, topic: str) -> list[Any]:
+        """Values, or pairs of key and value, in an order of their own."""
+        found = []
+        for message in consume(self.bootstrap, topic):
+            value = message.value() and json.loads(message.value())
+            found.append(value if message.key() is None else (message.key().decode(), value))
+        return sorted(found, key=repr)
+
+
+@pytest.fixture
+def ground(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, topic: str) -> Ground:
+    return Ground(spark, broker, tmp_path, topic)
+
+
+SHOP = """
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
+from shop_words import louder
+from strandline import pipeline
+
+pipeline.source("orders", topic="WORD", schema="id STRING, customer STRING, amount DOUBLE, at TIMESTAMP",
+                watermark=("at", "10 minutes"), dead_letters="WORD.dead")
+
+shout = F.udf(lambda text: louder(text), StringType())
+
+
+@pipeline.temporary_view
+def paid(orders):
+    return orders.where("amount > 0")
+
+
+@pipeline.stream(topic="WORD.large", options={"kafka.compression.type": "lz4"})
+def large(paid):
+    return paid.where("amount > 100").withColumn("customer", shout("customer"))
+
+
+@pipeline.table(topic="WORD.totals", key="customer")
+def totals(paid):
+    return paid.groupBy("customer").agg(F.sum("amount").alias("total"))
+
+
+@pipeline.view(topic="WORD.rich", key="customer", changes="totals")
+def rich(totals):
+    return totals.select("customer", "total", F.expr("_deleted OR total < 100").alias("_deleted"))
+"""
+
+
+def test_a_file_with_everything_runs(ground: Ground) -> None:
+    (ground.directory / "shop_words.py").write_text("def louder(text):\n    return text.upper()\n")
+    at = "2026-01-31T09:30:00.5Z"
+    ground.send(
+        ground.word,
+        {"id": "1", "customer": "ann", "amount": 60, "at": at},
+        {"id": "2", "customer": "bob", "amount": 500.5, "at": at},
+        (b"k", b"\xffno json"),
+        {"id": "3", "customer": "cyd", "amount": "much", "at": at},
+        {"id": "4", "customer": "dan", "amount": -1, "at": at},
+    )
+    queries = ground.compiled(SHOP)
+    letters, _, totals, rich = queries
+    assert [each.name for each in queries] == ["dead letters of orders", "large", "totals", "rich"]
+    assert [each.output_mode for each in queries] == ["append", "append", "update", "update"]
+    assert [each.reads for each in queries] == [(ground.word,), (ground.word,), (ground.word,), (totals.topic,)]
+    assert totals.known.kind is Kind.TABLE
+    assert [each["name"] for each in json.loads(totals.schema)["fields"]] == ["customer", "total"]
+    assert [each["name"] for each in json.loads(rich.schema)["fields"]] == ["customer", "total"]
+    ground.run(*queries)
+
+    assert letters.topic == f"{ground.word}.dead"
+    dead = consume(ground.bootstrap, letters.topic)
+    assert [(each.key(), each.value()) for each in dead] == [
+        (b"k", b"\xffno json"),
+        (None, json.dumps({"id": "3", "customer": "cyd", "amount": "much", "at": at}).encode()),
+    ]
+    assert dead[1].headers() == [
+        ("source.topic", ground.word.encode()),
+        ("source.partition", b"0"),
+        ("source.offset", b"3"),
+    ]
+    assert ground.rows(f"{ground.word}.large") == [
+        {"id": "2", "customer": "BOB", "amount": 500.5, "at": "2026-01-31T09:30:00.500000Z"}
+    ]
+    assert ground.rows(f"{ground.word}.totals") == [("ann", {"total": 60.0}), ("bob", {"total": 500.5})]
+    assert ground.rows(f"{ground.word}.rich") == [("ann", None), ("bob", {"total": 500.5})]
+
+    # The next batch of an aggregate in update mode has the rows that changed, and a checkpoint goes on.
+    ground.send(ground.word, {"id": "5", "customer": "ann", "amount": 45, "at": at})
+    ground.run(totals, rich)
+    assert ground.rows(f"{ground.word}.totals")[1:] == [("ann", {"total": 60.0}), ("bob", {"total": 500.5})]
+    assert ("ann", {"total": 105.0}) in ground.rows(f"{ground.word}.totals")
+    assert ("ann", {"total": 105.0}) in ground.rows(f"{ground.word}.rich")
+
+
+def test_a_table_is_what_it_is_when_a_batch_begins(ground: Ground) -> None:
+    word = ground.word
+    ground.send(f"{word}.people", ("7", {"name": "Ann"}), ("8", {"name": "Bob"}), ("9", {"name": "Cyd"}), ("9", None))
+    ground.send(word, {"value": 1, "key": 7}, {"value": 2, "key": 9})
+    text = """
+CREATE SOURCE `all-readings` (key BIGINT, value INT) FROM TOPIC 'WORD';
+CREATE SOURCE people (key BIGINT, name STRING) FROM TOPIC 'WORD.people' KEY (key);
+CREATE STREAM named TO TOPIC 'WORD.named' AS
+SELECT r.key, value, name FROM `all-readings` r LEFT JOIN people p ON r.key = p.key;
+"""
+    [named] = ground.compiled(text, "sql")
+    assert named.reads == (word, f"{word}.people")
+    ground.run(named)
+    assert ground.rows(f"{word}.named") == [
+        {"key": 7, "value": 1, "name": "Ann"},
+        {"key": 9, "value": 2, "name": None},
+    ]
+    ground.send(f"{word}.people", ("7", {"name": "Anna"}), ("9", {"name": "Cyd"}), ("8", None))
+    ground.send(word, {"value": 3, "key": 7}, {"value": 4, "key": 8}, {"value": 5, "key": 9})
+    ground.run(named)
+    assert ground.rows(f"{word}.named")[1:4] == [
+        {"key": 7, "value": 3, "name": "Anna"},
+        {"key": 8, "value": 4, "name": None},
+        {"key": 9, "value": 2, "name": None},
+    ]
+
+
+def test_a_value_that_does_not_fit_ends_a_query_without_dead_letters(ground: Ground) -> None:
+    from strandline.spark import SparkFailed
+
+    ground.send(ground.word, {"id": 1, "on": "2026-01-31"}, b"{nothing")
+    text = """
+CREATE SOURCE things (id BIGINT, on DATE) FROM TOPIC 'WORD';
+CREATE STREAM copies TO TOPIC 'WORD.copies' AS SELECT * FROM things;
+"""
+    with pytest.raises(SparkFailed) as failed:
+        ground.run(*ground.compiled(text, "sql"))
+    assert f"a value of the topic {ground.word} does not fit the schema of the source things: {{nothing" in str(
+        failed.value
+    )
+    assert "dead_letters" in str(failed.value)
+
+
+def test_versions_and_other_pipelines_are_a_matter_of_wiring(ground: Ground) -> None:
+    schema = ground.spark.createDataFrame([], "customer STRING, total DOUBLE").schema.json()
+    text = """
+from strandline import pipeline
+
+pipeline.source("raw", topic="WORD")
+
+@pipeline.stream(topic="WORD.copies")
+def copies(raw):
+    return raw
+
+@pipeline.stream(topic="WORD.routed")
+def routed(copies, totals):
+    return copies.selectExpr("value", "if(value = 'a', 'elsewhere', null) AS topic")
+
+@pipeline.stream(topic="WORD.rich", changes="totals", key="customer")
+def rich(totals):
+    return totals
+"""
+    known = {"totals": KnownDataset(f"{ground.word}.other", schema, ("customer",), Kind.TABLE)}
+    copies, routed, rich = ground.compiled(
+        text,
+        known=known,
+        suffix=".v2",
+        write_topics={"copies": f"{ground.word}.copies.v2", "routed": "routed.v2"},
+        read_topics={"copies": "copies.v9"},
+    )
+    assert (copies.topic, copies.default_topic) == (f"{ground.word}.copies.v2", f"{ground.word}.copies.v2")
+    assert copies.reads == (ground.word,)
+    assert routed.reads == ("copies.v9", known["totals"].topic)
+    assert (routed.topic, routed.default_topic) == (None, "routed.v2")
+    assert (rich.reads, rich.key) == ((known["totals"].topic,), ("customer",))
+    assert rich.frame.columns == ["key", "value"]
+    assert copies.frame.columns == ["key", "value"]
+
+
+def test_what_a_stream_wrote_is_read_back_as_it_was(ground: Ground) -> None:
+    rows = "(1, double('NaN'), timestamp '2026-01-31 09:30:00Z', 'x'), (2, 0.5, null, null)"
+    ground.send(ground.word, b"1")
+    text = f"""
+CREATE SOURCE starts FROM TOPIC 'WORD';
+CREATE STREAM first TO TOPIC 'WORD.first' AS
+  SELECT n, v AS `v.w`, at, s FROM starts CROSS JOIN VALUES {rows} AS t(n, v, at, s);
+CREATE STREAM second TO TOPIC 'WORD.second' KEY (n) AS SELECT * FROM first;
+"""
+    ground.run(*ground.compiled(text, "sql"))
+    at = "2026-01-31T09:30:00.000000Z"
+    assert ground.rows(f"{ground.word}.first")[0] == {"n": 1, "v.w": "NaN", "at": at, "s": "x"}
+    assert ground.rows(f"{ground.word}.second") == [
+        ('{"n":1}', {"v.w": "NaN", "at": at, "s": "x"}),
+        ('{"n":2}', {"v.w": 0.5, "at": None, "s": None}),
+    ]
+
+
+MODES = [
+    ("table(key='id')", "orders", "update"),
+    ("table(key='id', mode='append')", "orders", "append"),
+    ("table(key='id')", "orders.groupBy('id').count()", "update"),
+    ("table(key='id', mode='complete')", "orders.groupBy('id').count()", "complete"),
+    ("stream", "orders.groupBy(F.window('at', '1 minute')).count()", "append"),
+    ("stream(mode='update')", "orders.groupBy(F.window('at', '1 minute')).count()", "update"),
+    ("table(key=['id', 'window'])", "orders.groupBy('id', F.window('at', '1 minute')).count()", "update"),
+    ("table(key='id')", "orders.groupBy('id', F.session_window('at', '1 minute')).count()", "append"),
+    ("table(key='id')", "orders.selectExpr('id AS i', 'at').join(others, F.expr('i = id AND at <= then'))", "append"),
+]
+
+
+def with_orders(decorator: str, result: str) -> str:
+    return f"""
+from pyspark.sql import functions as F
+from strandline import pipeline
+pipeline.source("orders", schema="id STRING, at TIMESTAMP", watermark=("at", "1 minute"))
+pipeline.source("others", schema="id STRING, then TIMESTAMP", watermark=("then", "1 minute"))
+
+@pipeline.{decorator}
+def some(orders, others):
+    return {result}
+"""
+
+
+@pytest.mark.parametrize(("decorator", "result", "mode"), MODES)
+def test_a_query_has_the_mode_that_it_says_or_else_one_that_spark_allows(
+    ground: Ground, decorator: str, result: str, mode: str
+) -> None:
+    [query] = ground.compiled(with_orders(decorator, result))
+    assert query.output_mode == mode
+
+
+@pytest.mark.parametrize(
+    ("decorator", "result", "sentence"),
+    [
+        (
+            "stream",
+            "orders.groupBy('id').count()",
+            "some is a stream, and its rows change as more comes: make it a table",
+        ),
+        (
+            "table(key='id', mode='append')",
+            "orders.groupBy('id').count()",
+            "some failed: Invalid streaming output mode",
+        ),
+        ("stream", "orders.select(F.lit(None).alias('x'))", "the column x, which is null and has no type"),
+    ],
+)
+def test_a_mode_that_spark_refuses_is_told(ground: Ground, decorator: str, result: str, sentence: str) -> None:
+    with pytest.raises(pipeline.PipelineRefused) as refused:
+        ground.compiled(with_orders(decorator, result))
+    assert f"shop.py:7: {sentence}" in str(refused.value).replace("some has ", "")
+
+
+def refusal(ground: Ground, body: str, **wiring: Any) -> str:
+    head = "from strandline import pipeline\npipeline.source('orders', schema='id STRING, at STRING')\n"
+    with pytest.raises(pipeline.PipelineRefused) as refused:
+        ground.compiled(head + body, **wiring)
+    words = str(refused.value)
+    assert "\n" not in words
+    assert "\tat " not in words
+    return words
+
+
+REFUSED = [
+    ("@pipeline.stream\ndef a(orders):\n    return orders.where('amonut > 1')", "5: a failed: A column"),
+    ("@pipeline.stream\ndef a(orders):\n    orders.where('id = 1')", "a returned nothing: return a data frame"),
+    ("@pipeline.stream\ndef a(orders):\n    return 7", "a returned int: return a data frame"),
+    ("@pipeline.stream\ndef a(orders):\n    return 1 / 0", "5: a failed: ZeroDivisionError: division by zero"),
+    ("@pipeline.stream\ndef a():\n    return pipeline.spark().range(3)", "a reads no stream"),
+    ("@pipeline.table(key='name')\ndef a(orders):\n    return orders", "has the key name, which is no column"),
+    ("@pipeline.stream\ndef a(orders, odrers):\n    return orders", "did you mean orders?"),
+    (
+        "pipeline.source('b', schema='id STRING,,')\n@pipeline.stream\ndef a(b):\n    return b",
+        "the schema of the source b",
+    ),
+    (
+        "pipeline.source('b', schema='id STRING', watermark=('at', '1 hour'))\n@pipeline.stream\ndef a(b): return b",
+        "a watermark on at, which is no column",
+    ),
+    (
+        "pipeline.source('b', schema='at STRING', watermark=('at', '1 hour'))\n@pipeline.stream\ndef a(b): return b",
+        "which is no time: make it a TIMESTAMP",
+    ),
+    (
+        "pipeline.source('b', schema='id STRING', key='no')\n@pipeline.stream\ndef a(b):\n    return b",
+        "the key no, which",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
+def test_what_only_frames_can_tell_is_told_in_a_sentence(ground: Ground, body: str, sentence: str) -> None:
+    words = refusal(ground, body)
+    assert sentence in words
+    line = 5 if sentence.startswith("5: ") else 3
+    assert words.startswith(f"{ground.directory / 'shop.py'}:{line}: "), words
+
+
+def test_a_query_in_sql_that_spark_refuses_is_told_with_its_line(ground: Ground) -> None:
+    text = (
+        "CREATE SOURCE a (id STRING) FROM TOPIC 'WORD';\n\nCREATE STREAM b AS\nSELECT id\nFROM a\nWEHRE id = 1 OR OR 2;"
+    )
+    with pytest.raises(pipeline.PipelineRefused) as refused:
+        ground.compiled(text, "sql")
+    assert str(refused.value) == f"{ground.directory / 'shop.sql'}:6: b failed: Syntax error at or near 'id'"
+    with pytest.raises(pipeline.PipelineRefused, match=r"shop.sql:7: b failed: A column.* `?idd`?") as refused:
+        ground.compiled(text.replace("WEHRE id = 1 OR OR 2", "WHERE\n\n idd = 1").replace("FROM a\n", "FROM a "), "sql")
+    assert "pos" not in str(refused.value)
