@@ -113,4 +113,6 @@ class TwoVersions:
 
     def named(self, table: str) -> dict[str, str]:
         """What the name means now."""
-        return table_of(self.bootstrap, self.registry.refresh().known_datasets()[f"{self.name}.{table}"].topic)
+        current = self.state.current
+        assert current is not None
+        return table_of(self.bootstrap, current.datasets[table].topic)

@@ -2,9 +2,195 @@
 
 from __future__ import annotations
 
-from strandline.cli.failures import CommandFailed
+import sys
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from strandline.cli.failures import UsageFailed
+from strandline.cli.options import AsJson, GroundBootstrap, key_values
+from strandline.cli.output import Output
+from strandline.cli.pipeline_failures import check_file, plain_failures
+from strandline.cli.pipeline_reading import PipelineName, known_pipeline, registry_of
+from strandline.cli.pipeline_run import Checkpoints, Master, SparkSettings, Stopping, Verbose
+from strandline.cli.plans import confirm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from strandline.pipelines.comparing import Comparison
+    from strandline.pipelines.launching import Place
+    from strandline.pipelines.rebuilding import Ended, Means
+    from strandline.pipelines.registry import Registry
+    from strandline.pipelines.running import Runner
+    from strandline.pipelines.stages import Stages
+    from strandline.pipelines.state import PipelineState
+    from strandline.spark.display import Display
 
 
-def rebuild() -> None:
-    """Run a new version from the beginning, then switch to it."""
-    raise CommandFailed("`strandline pipeline rebuild` is not there yet")
+def rebuild(
+    name: PipelineName,
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="The file of the new version. Default: that of the last run.")
+    ] = None,
+    bootstrap: GroundBootstrap = None,
+    master: Master = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Show how the versions differ, and ask before the switch.")
+    ] = False,
+    rollback: Annotated[
+        bool, typer.Option("--rollback", help="Give the new version up; after the switch, go back to the old one.")
+    ] = False,
+    finish: Annotated[bool, typer.Option("--finish", help="Remove the old version, which was kept.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    checkpoints: Checkpoints = None,
+    settings: SparkSettings = None,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a new version of a pipeline from the beginning beside the old one, then switch to it.
+
+    Until the switch all who read see the old version, and then the new one. The old one is kept until --finish. If the
+    command is killed, say it again: it goes on where it was.
+    """
+    if rollback and finish:
+        raise UsageFailed(
+            "--rollback and --finish cannot go together", hint="one keeps the old version, one removes it"
+        )
+    if file is not None:
+        check_file(file)
+    spark_settings = key_values(settings, option="--set")
+    output = Output(as_json=as_json)
+    with ExitStack() as stack:
+        stopping = stack.enter_context(Stopping())
+        registry = stack.enter_context(registry_of(bootstrap))
+        state = known_pipeline(registry, name)
+        with plain_failures(verbose=verbose):
+            from strandline.pipelines.launching import Place
+            from strandline.pipelines.rebuild_phases import Wish
+            from strandline.pipelines.rebuilding import Rebuilding
+            from strandline.pipelines.stages import Stages
+
+            wish = Wish.ROLL_BACK if rollback else Wish.FINISH if finish else Wish.REBUILD
+            if wish is Wish.FINISH:
+                _confirm_finish(output, registry, state, yes=yes)
+            stages = stack.enter_context(closing(Stages(sys.stderr)))
+            place = Place(registry.bootstrap, master, checkpoints, spark_settings, verbose=verbose)
+            means = _means(stack, place, stages, name, stopping, output, yes=yes)
+            ended = Rebuilding(registry, name, means).carry_out(wish, file=file, compares=compare)
+            _tell(output, name, ended)
+
+
+def _means(
+    stack: ExitStack, place: Place, stages: Stages, name: str, stopping: Stopping, output: Output, *, yes: bool
+) -> Means:
+    from strandline.pipelines.ground import checkpoints_of
+    from strandline.pipelines.launching import Launch
+    from strandline.pipelines.loading import load
+    from strandline.pipelines.rebuilding import Means
+
+    started: list[SparkSession] = []
+
+    def spark() -> SparkSession:
+        # Neither a file that is refused nor the removal of a version needs Spark.
+        if not started:
+            started.append(stack.enter_context(Launch(place, stages, name=name)).spark())
+        return started[0]
+
+    def checkpoints() -> str:
+        said = place.checkpoints
+        if said is None:
+            assert place.bootstrap is not None
+            return checkpoints_of(place.bootstrap, home=place.home)
+        return said if "://" in said else str(Path(said).resolve())
+
+    def display(runner: Runner) -> Display:
+        from strandline.cli.pipeline_rebuild_display import BuildDisplay
+
+        stopping.arm()
+        stages.close()
+        return BuildDisplay(sys.stderr, f"version {runner.version}", expected_records(runner), stages.say)
+
+    return Means(
+        load=lambda path: load(path, known=None),
+        spark=spark,
+        checkpoints=checkpoints,
+        display=display,
+        tell=lambda words: stages.say(f"  {words}"),
+        stop=stopping.event,
+        may_switch=lambda comparisons: _may_switch(output, comparisons, yes=yes),
+        home=place.home,
+    )
+
+
+def expected_records(runner: Runner) -> int:
+    """What the queries of a version that never ran have to read of the topics that others write."""
+    from strandline.ids import TopicPartition
+    from strandline.spark.raw_client import EARLIEST, LATEST, ClientSettings, RawClient
+
+    state = runner.registry.pipeline(runner.pipeline.name)
+    version = None if state is None else state.versions.get(runner.version)
+    if version is None or any(each.query_id for each in version.datasets.values()):
+        return 0
+    topics = {each.topic for each in runner.pipeline.sources.values() if not each.is_table}
+    client = RawClient(ClientSettings(runner.registry.bootstrap, client_id="strandline-rebuild"))
+    try:
+        sizes = {}
+        for topic, told in client.topics(sorted(topics)).items():
+            places = [TopicPartition(topic, each) for each in told.leaders]
+            ends = client.list_offsets(dict.fromkeys(places, LATEST))
+            starts = client.list_offsets(dict.fromkeys(places, EARLIEST))
+            sizes[topic] = sum(ends.values()) - sum(starts.values())
+        return sum(sizes.get(topic, 0) for each in runner.compiled for topic in each.reads)
+    finally:
+        client.close()
+
+
+def _may_switch(output: Output, comparisons: list[Comparison], *, yes: bool) -> bool:
+    from strandline.pipelines.comparing import words_of
+
+    if not output.as_json:
+        for each in comparisons:
+            for line in words_of(each):
+                output.line(line)
+        output.flush()
+    return yes or (sys.stdin.isatty() and typer.confirm("Switch to the new version?", err=True))
+
+
+def _confirm_finish(output: Output, registry: Registry, state: PipelineState, *, yes: bool) -> None:
+    from strandline.pipelines.rebuild_phases import Phase, Step, Wish, next_step, phase_of, with_phase
+    from strandline.pipelines.removing import doomed
+
+    if next_step(state, Wish.FINISH) is not Step.REMOVE:
+        return
+    assert state.rebuild is not None
+    if phase_of(state.rebuild) is Phase.SWITCHED:
+        state = with_phase(state, Phase.FINISHING)
+    others = {name: each for name, each in registry.pipelines.items() if name != state.name}
+    what = doomed(state, others)
+    plan = [f"version {what.version} of {state.name} is removed, with"]
+    plan += [f"  topic {each}" for each in what.topics]
+    if what.checkpoints:
+        plan.append(f"  its checkpoints in {what.checkpoints}")
+    confirm(output, plan, yes=yes, question="Remove it?", undone="nothing was removed")
+
+
+def _tell(output: Output, name: str, ended: Ended) -> None:
+    if output.as_json:
+        told = {
+            "pipeline": name,
+            "active": ended.active,
+            "phase": None if ended.phase is None else ended.phase.value,
+            "said": ended.words,
+            "written": ended.written,
+            "comparisons": [each.to_json() for each in ended.comparisons],
+        }
+        output.json_line(told)
+        output.flush()
+        return
+    if ended.written:
+        parts = ", ".join(f"{count:,} records to {topic}" for topic, count in ended.written.items())
+        output.talk(f"  the differences: {parts}")
+    output.line(ended.words)

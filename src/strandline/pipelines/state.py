@@ -224,7 +224,9 @@ def known_datasets(pipelines: Mapping[str, PipelineState]) -> dict[str, KnownDat
     for name, pipeline in sorted(pipelines.items()):
         version = pipeline.current
         for dataset in () if version is None else version.datasets.values():
-            known = KnownDataset(dataset.topic, dataset.schema, dataset.key, dataset.kind)
+            # A table is read where Kafka's clients read it: while a rebuild switches it, positions stay in one topic.
+            topic = dataset.public_topic if dataset.kind.has_keys else dataset.topic
+            known = KnownDataset(topic, dataset.schema, dataset.key, dataset.kind)
             found.setdefault(dataset.name, known)
             found[f"{name}.{dataset.name}"] = known
     return found

@@ -1,0 +1,136 @@
+"""A small pipeline whose file is edited between two versions, and what its tables must be, in plain Python."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.pipelines.rebuild_ground import put_rows
+from tests.spark.sink_ground import consume
+
+from strandline import views
+from strandline.pipelines.comparing import Comparison
+from strandline.pipelines.loading import load
+from strandline.pipelines.rebuild_phases import Wish
+from strandline.pipelines.rebuilding import Ended, Means, Rebuilding
+from strandline.pipelines.registry import Registry
+from strandline.pipelines.running import Outcome, Runner, RunOptions
+from strandline.spark.display import Display
+from strandline.testing.embedded_broker import EmbeddedBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILE = """
+from pyspark.sql import functions as F
+
+from strandline import pipeline
+
+pipeline.name("{name}")
+
+orders = pipeline.source("orders", topic="{name}-orders", schema="customer STRING, amount BIGINT")
+
+@pipeline.stream(topic="{name}-large")
+def large(orders):
+    return orders.where("amount >= {large}").select("customer", "amount")
+
+@pipeline.view(key="customer", topic="{name}-totals")
+def totals(orders):
+    return orders.where("{which}").groupBy("customer").agg(F.sum("amount").alias("total"))
+"""
+
+WITH_CHANGES = """
+@pipeline.table(key="customer", topic="{name}-ranks", changes=["totals"])
+def ranks(totals):
+    return totals.selectExpr("customer", "CASE WHEN total >= {high} THEN 'high' ELSE 'low' END AS rank")
+"""
+
+
+class Shop:
+    """Orders in a topic, a pipeline's file, and what a user does with both."""
+
+    def __init__(self, broker: EmbeddedBroker, home: Path, *, with_changes: bool = False, partitions: int = 2) -> None:
+        self.bootstrap = broker.bootstrap
+        self.home = home
+        self.name = f"shop-{uuid.uuid4().hex[:8]}"
+        self.file = home / "shop.py"
+        self.registry = Registry(broker.bootstrap)
+        self.orders: list[tuple[str, int]] = []
+        self.with_changes = with_changes
+        broker.create_topic(f"{self.name}-orders", partitions=partitions)
+
+    def edit(self, *, large: int = 100, which: str = "true", high: int = 1000, text: str | None = None) -> None:
+        form = FILE + (WITH_CHANGES if self.with_changes else "")
+        self.file.write_text(text or form.format(name=self.name, large=large, which=which, high=high))
+
+    def order(self, *orders: tuple[str, int]) -> None:
+        self.orders += orders
+        values = [json.dumps({"customer": customer, "amount": amount}) for customer, amount in orders]
+        put_rows(self.bootstrap, f"{self.name}-orders", {f"{uuid.uuid4()}": value for value in values})
+
+    # What a user does
+
+    def run_once(self, spark: SparkSession) -> None:
+        assert self.runner(spark, once=True).run(threading.Event()) is Outcome.DONE
+
+    def runner(self, spark: SparkSession, *, once: bool, version: int | None = None) -> Runner:
+        options = RunOptions(str(self.home / "checkpoints"), once=once, version=version)
+        runner = Runner(load(self.file), self.registry, options)
+        runner.claim()
+        runner.plan(spark)
+        return runner
+
+    def rebuild(
+        self,
+        spark: Callable[[], SparkSession],
+        wish: Wish = Wish.REBUILD,
+        *,
+        file: Path | None = None,
+        compares: bool = False,
+        may_switch: Callable[[list[Comparison]], bool] = lambda _: True,
+        stop: threading.Event | None = None,
+    ) -> Ended:
+        means = Means(
+            load=load,
+            spark=spark,
+            checkpoints=lambda: str(self.home / "checkpoints"),
+            display=lambda _: Display(),
+            tell=print,
+            stop=stop or threading.Event(),
+            may_switch=may_switch,
+            home=self.home,
+        )
+        registry = Registry(self.bootstrap)
+        try:
+            return Rebuilding(registry, self.name, means).carry_out(wish, file=file and str(file), compares=compares)
+        finally:
+            registry.close()
+
+    # What is there
+
+    def desk(self) -> views.Desk:
+        return views.Desk(self.bootstrap, directory=self.home / "views")
+
+    def totals(self, desk: views.Desk) -> dict[str, int]:
+        return dict(desk.query(f'select customer, total from "{self.name}".totals').rows)
+
+    def stream(self, version: int = 1) -> list[tuple[str, int]]:
+        topic = f"{self.name}-large" + ("" if version == 1 else f".v{version}")
+        rows = [json.loads(message.value()) for message in consume(self.bootstrap, topic)]
+        return sorted((row["customer"], row["amount"]) for row in rows)
+
+    def expected(self, which: Callable[[int], bool] = lambda _: True) -> dict[str, int]:
+        totals: dict[str, int] = {}
+        for customer, amount in self.orders:
+            if which(amount):
+                totals[customer] = totals.get(customer, 0) + amount
+        return totals
+
+
+def stock_totals(table: dict[str, str]) -> dict[str, Any]:
+    """A stock client's fold of the table, with its values read."""
+    return {key: json.loads(value)["total"] for key, value in table.items()}

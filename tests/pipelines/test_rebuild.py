@@ -1,0 +1,216 @@
+"""A pipeline is rebuilt by Spark on a broker: who reads sees the old version, then the new one, and may go back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.pipelines.rebuild_ground import table_of, topic_id
+from tests.pipelines.shop_ground import Shop, stock_totals
+
+from strandline.pipelines.comparing import Comparison, words_of
+from strandline.pipelines.failures import PipelineRefused
+from strandline.pipelines.rebuild_phases import RebuildRefused, Wish
+from strandline.pipelines.running import Outcome
+from strandline.pipelines.topic_copies import _admin, _topics
+from strandline.testing.embedded_broker import EmbeddedBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ORDERS = [("ana", 50), ("bo", 150), ("ana", 300), ("cy", 5), *((f"c{each}", each) for each in range(1, 40))]
+
+
+def large(amount: int) -> bool:
+    return amount > 10
+
+
+class Reader:
+    """Asks a view again and again, and keeps what it was told."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.seen: list[dict[str, int]] = []
+        self.failures: list[BaseException] = []
+        self._shop = shop
+        self._ended = threading.Event()
+
+    def read(self) -> None:
+        try:
+            with self._shop.desk() as desk:
+                while not self._ended.is_set():
+                    self.seen.append(self._shop.totals(desk))
+        except BaseException as error:
+            self.failures.append(error)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        thread = threading.Thread(target=self.read)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            thread.join()
+
+
+def test_readers_see_the_old_version_and_then_the_new_one(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    shop = Shop(broker, tmp_path)
+    shop.edit()
+    shop.order(*ORDERS)
+    shop.run_once(spark)
+    old, new = shop.expected(), shop.expected(large)
+    public = f"{shop.name}-totals"
+    was_id, was_stream = topic_id(broker.bootstrap, public), shop.stream()
+    shop.edit(which="amount > 10", large=10)
+    reader = Reader(shop)
+    compared: list[Comparison] = []
+
+    def look(comparisons: list[Comparison]) -> bool:
+        compared.extend(comparisons)
+        assert stock_totals(table_of(broker.bootstrap, public)) == old, "nothing is public before the switch"
+        return True
+
+    with reader.reading():
+        ended = shop.rebuild(lambda: spark, compares=True, may_switch=look)
+    assert not reader.failures
+    changes = [each for at, each in enumerate(reader.seen) if at == 0 or each != reader.seen[at - 1]]
+    assert changes in ([old, new], [old]), "old until the switch, new after it, never anything else"
+    with shop.desk() as desk:
+        assert shop.totals(desk) == new
+    assert stock_totals(table_of(broker.bootstrap, public)) == new, "and so does a stock consumer"
+    assert topic_id(broker.bootstrap, public) == was_id
+    assert ended.written == {public: 11}, "ten customers had only small orders, and ana none"
+    assert shop.stream(1) == was_stream
+    assert shop.stream(2) == sorted(each for each in ORDERS if each[1] >= 10)
+    totals = next(each for each in compared if each.dataset == "totals")
+    assert (totals.old_rows, totals.new_rows, totals.only_old) == (len(old), len(new), len(old) - len(new))
+    assert len(totals.sample) == 5
+    assert any("the same" in line for each in compared for line in words_of(each))
+
+    # The new version goes on in the public topic, the old one comes back with what came since.
+    shop.order(("cy", 7), ("zoe", 500))
+    shop.run_once(spark)
+    with shop.desk() as desk:
+        assert shop.totals(desk) == shop.expected(large)
+    assert shop.rebuild(lambda: spark).words.startswith("version 2 is what")
+    shop.rebuild(lambda: spark, Wish.ROLL_BACK)
+    with shop.desk() as desk:
+        assert shop.totals(desk) == shop.expected()
+    assert stock_totals(table_of(broker.bootstrap, public)) == shop.expected()
+    assert shop.stream(1) == sorted(each for each in shop.orders if each[1] >= 100)
+    state = shop.registry.refresh().pipeline(shop.name)
+    assert state is not None
+    assert (state.active, sorted(state.versions), state.rebuild) == (1, [1], None)
+    assert topics_of(shop) == {"-orders", "-large", "-totals"}, "nothing of version 2 is left"
+    assert not (tmp_path / "checkpoints" / shop.name / "v2").exists()
+
+
+def topics_of(shop: Shop) -> set[str]:
+    return {each.removeprefix(shop.name) for each in _topics(_admin(shop.bootstrap)) if each.startswith(shop.name)}
+
+
+def test_a_version_that_fails_leaves_the_old_one_as_it_is(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    shop = Shop(broker, tmp_path)
+    shop.edit()
+    shop.order(*ORDERS)
+    shop.run_once(spark)
+    with pytest.raises(RebuildRefused, match="There is no pipeline"):
+        Shop(broker, tmp_path).rebuild(lambda: spark)
+    good = shop.file.read_text()
+    shop.edit(text="this is no Python")
+    with pytest.raises(PipelineRefused, match=r"shop\.py:1"):
+        shop.rebuild(lambda: spark)
+    shop.edit(text=good.replace(shop.name, "another"))
+    with pytest.raises(PipelineRefused, match="declares the pipeline another"):
+        shop.rebuild(lambda: spark)
+    shop.edit(text=good.replace('view(key="customer", ', "stream("))
+    with pytest.raises(PipelineRefused, match="was a view and is a stream now"):
+        shop.rebuild(lambda: spark)
+    state = shop.registry.refresh().pipeline(shop.name)
+    assert state is not None
+    assert state.rebuild is None, "what can be seen in the file is refused before anything begins"
+    shop.edit(text=good.replace('"amount >= 100"', '"raise_error(customer) IS NULL"'))
+    with pytest.raises(PipelineRefused, match="large failed"):
+        shop.rebuild(lambda: spark)
+    with shop.desk() as desk:
+        assert shop.totals(desk) == shop.expected()
+    shop.order(("zoe", 500))
+    shop.edit(text=good)
+    shop.run_once(spark)
+    with shop.desk() as desk:
+        assert shop.totals(desk) == shop.expected(), "the old version runs on"
+    shop.rebuild(lambda: pytest.fail("nothing here needs Spark"), Wish.ROLL_BACK)
+    assert topics_of(shop) == {"-orders", "-large", "-totals"}
+
+
+def test_a_rebuild_takes_over_from_a_run_and_only_one_is_done_at_a_time(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    shop = Shop(broker, tmp_path)
+    shop.edit()
+    shop.order(*ORDERS)
+    outcomes: list[Outcome] = []
+    runner = shop.runner(spark, once=False)
+    running = threading.Thread(target=lambda: outcomes.append(runner.run(threading.Event())))
+    running.start()
+    shop.edit(which="amount > 10")
+    others: list[str] = []
+
+    def look(comparisons: list[Comparison]) -> bool:
+        shop.order(("late", 77))
+        with pytest.raises(RebuildRefused, match=r"being rebuilt by another process .building") as refused:
+            shop.rebuild(lambda: spark)
+        others.append(str(refused.value))
+        return True
+
+    shop.rebuild(lambda: spark, compares=True, may_switch=look)
+    running.join()
+    assert outcomes == [Outcome.HANDED_OVER]
+    assert len(others) == 1
+    with shop.desk() as desk:
+        assert shop.totals(desk) == shop.expected(large), "what came before the switch is in it"
+    shop.rebuild(lambda: pytest.fail("nothing here needs Spark"), Wish.FINISH)
+    with shop.desk() as desk:
+        assert shop.totals(desk) == shop.expected(large)
+    assert topics_of(shop) == {"-orders", "-large", "-large.v2", "-totals"}, "a public name is never removed"
+    assert not (tmp_path / "checkpoints" / shop.name / "v1").exists()
+    with pytest.raises(RebuildRefused, match="has no rebuild to finish"):
+        shop.rebuild(lambda: spark, Wish.FINISH)
+
+
+def test_changes_of_a_table_are_read_once_through_switch_and_return(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """The query that reads them has its position in a topic that the table leaves, and comes back to."""
+    shop = Shop(broker, tmp_path, with_changes=True)
+    shop.edit(high=200)
+    shop.order(*ORDERS)
+    shop.run_once(spark)
+    # Not everything was read when the switch comes: totals are written, ranks are not.
+    shop.order(("zoe", 900))
+    runner = shop.runner(spark, once=True)
+    runner.compiled = [each for each in runner.compiled if each.name == "totals"]
+    assert runner.run(threading.Event()) is Outcome.DONE
+    ranks = f"{shop.name}-ranks"
+    assert "zoe" not in table_of(broker.bootstrap, ranks)
+    shop.edit(high=300)
+    shop.rebuild(lambda: spark)
+    assert '"high"' in table_of(broker.bootstrap, ranks)["zoe"]
+    shop.order(("bo", 160))
+    shop.run_once(spark)
+    assert '"high"' in table_of(broker.bootstrap, ranks)["bo"]
+    shop.rebuild(lambda: spark, Wish.ROLL_BACK)
+    shop.order(("cy", 1000))
+    shop.edit(high=200)
+    shop.run_once(spark)
+    expected = {name: "high" if total >= 200 else "low" for name, total in shop.expected().items()}
+    told = {key: "high" if '"high"' in value else "low" for key, value in table_of(broker.bootstrap, ranks).items()}
+    assert told == expected
