@@ -34,7 +34,7 @@ SHOWN_MAX = 8
 def main() -> int:
     parser = argparse.ArgumentParser(prog="feed.py", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("example", nargs="?", help="the file of a pipeline whose output is shown")
-    parser.add_argument("--bootstrap", default="localhost:9092", help="the log to write to (%(default)s)")
+    parser.add_argument("--bootstrap", default=_log_here(), help="the log to write to (%(default)s)")
     parser.add_argument("--seconds", type=float, default=40.0, help="how long half a day takes (%(default)s)")
     parser.add_argument("--seed", type=int, default=6, help="another half day (%(default)s)")
     asked = parser.parse_args()
@@ -81,6 +81,14 @@ def create_topics(bootstrap: str) -> None:
     ]
     for outcome in admin.create_topics(wanted).values() if wanted else ():
         outcome.result()
+
+
+def _log_here() -> str:
+    """The log that a pipeline has started in this directory, else the usual address."""
+    try:
+        return str(json.loads(Path(".strandline", "node.json").read_text())["bootstrap"])
+    except (OSError, ValueError, KeyError):
+        return "localhost:9092"
 
 
 def _outputs(path: str) -> list[str]:

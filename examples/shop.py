@@ -48,10 +48,14 @@ class Record:
 
 
 def half_day(
-    rng: random.Random, begin: datetime = datetime(2026, 3, 2, 8, tzinfo=UTC), *, visits_per_hour: int = 120
+    rng: random.Random,
+    begin: datetime = datetime(2026, 3, 2, 8, tzinfo=UTC),
+    *,
+    visits_per_hour: int = 120,
+    customer_count: int = 30,
 ) -> Iterator[Record]:
     """Everything that is written from `begin` on, four hours long; at noon some customers rise, and some leave."""
-    customers = {f"c-{number:02}": rng.choice(list(RATES)) for number in range(1, 31)}
+    customers = {f"c-{number:02}": rng.choice(list(RATES)) for number in range(1, customer_count + 1)}
     yield from (_record("rates", country, {"percent": percent}, begin) for country, percent in RATES.items())
     for customer in customers:
         yield _record("customers", customer, {"name": rng.choice(NAMES), "tier": rng.choice(TIERS[:2])}, begin)
@@ -66,10 +70,11 @@ def half_day(
 
 def _visits(rng: random.Random, begin: datetime, customers: dict[str, str], per_hour: int) -> Iterator[Record]:
     at, end = begin, begin + timedelta(hours=HOURS)
+    names = sorted(customers)
     number = 0
     while (at := at + timedelta(hours=rng.expovariate(per_hour))) < end:
         number += 1
-        customer = rng.choice(sorted(customers))
+        customer = rng.choice(names)
         is_offline = at < begin + timedelta(hours=OFFLINE_HOURS) and rng.random() < 0.2
         tunnel_end = begin + timedelta(hours=rng.uniform(3.75, 3.95))
         is_phone = rng.random() < 0.4
