@@ -73,10 +73,11 @@ def run(
         from strandline.pipelines.stages import Stages
 
         place = Place(bootstrap, master, checkpoints, spark_settings, verbose=verbose)
-        with closing(Stages(sys.stderr)) as stages, Launch(place, stages, name=Path(file).stem) as launch:
+        with closing(Stages(sys.stderr)) as stages, Launch(place, stages, name=Path(file).stem, file=file) as launch:
             from strandline.pipelines.running import RunOptions
 
-            pipeline = launch.load(file)
+            assert launch.pipeline is not None
+            pipeline = launch.pipeline
             launch.registry()
             options = RunOptions(
                 launch.checkpoints(),

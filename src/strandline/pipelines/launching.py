@@ -41,7 +41,7 @@ class Place:
 class Launch:
     """Begins everything when it is made. `close` ends what is ours: Spark, then the node."""
 
-    def __init__(self, place: Place, stages: Stages, *, name: str) -> None:
+    def __init__(self, place: Place, stages: Stages, *, name: str, file: str | None = None) -> None:
         self.place = place
         self.stages = stages
         self._name = name
@@ -54,6 +54,8 @@ class Launch:
             # Imported here and not by two threads at once, which may see each other's half of a package.
             with stages.stage("PySpark"):
                 _import_spark()
+            # Before Java is started: what is wrong in the file is told at once.
+            self.pipeline: Pipeline | None = None if file is None else self.load(file)
         except BaseException:
             self.ground.close()
             raise
