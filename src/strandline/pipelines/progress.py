@@ -61,8 +61,6 @@ class RunProgress(StreamingQueryListener):
 
     def __init__(self, display: Display, counted: Mapping[str, QueryProgress]) -> None:
         self.display = display
-        self.first_batch: str | None = None
-        """The name of the query that wrote first."""
         self._counted = counted
         self._lock = threading.Lock()
         self._by_run: dict[str, _Followed] = {}
@@ -87,6 +85,11 @@ class RunProgress(StreamingQueryListener):
         """By dataset."""
         with self._lock:
             return {each.name: each.progress for each in self._by_run.values()}
+
+    def ran(self) -> set[str]:
+        """The datasets that had a batch in this run."""
+        with self._lock:
+            return {each.name for each in self._by_run.values() if each.view.batches}
 
     def look(self) -> None:
         """Ask what the queries are doing, for those that look on; and who has ended."""
@@ -128,8 +131,6 @@ class RunProgress(StreamingQueryListener):
     def _take(self, followed: _Followed, report: Mapping[str, Any]) -> None:
         if followed.view.take(report):
             followed.progress = taken(followed.progress, report)
-            if self.first_batch is None and int(report["numInputRows"]):
-                self.first_batch = followed.name
             self.display.show(self.views, followed.view)
         else:
             followed.progress = replace(followed.progress, lag=followed.view.lag)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline.pipelines.checkpoint_files import HALF_MADE
 from strandline.pipelines.compiling import CompiledQuery
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.state import checkpoint_of, query_name_of
@@ -40,6 +41,7 @@ _OTHER_PLAN: Final = (
     "STREAMING_STATE_SCHEMA",
     "UNRECOVERABLE_STATE_STORE",
     "sources in the checkpoint offsets and now there are",
+    "is gone, or is no longer subscribed to",
     "Provided key schema does not match existing",
     "Provided value schema does not match existing",
 )
@@ -96,8 +98,9 @@ def sentence_of(error: BaseException, dataset: str, pipeline: str) -> str:
     words = explain_failure(error)
     text = str(error)
     if any(each in text for each in _OTHER_PLAN):
+        first = words.partition(". ")[0].rstrip(".")
         return (
-            f"{dataset} cannot go on from its checkpoint, which was made by another form of the file ({words}): "
+            f"{dataset} cannot go on from its checkpoint, which was made by another form of the file ({first}): "
             f"`strandline pipeline rebuild {pipeline}` runs this one from the beginning as a new version, or put the "
             "file back as it was; the checkpoint is untouched"
         )
@@ -118,11 +121,13 @@ def levels(queries: list[CompiledQuery]) -> list[list[CompiledQuery]]:
 
 
 def checkpoint_exists(spark: SparkSession, checkpoint: str) -> bool:
-    """On any file system that Spark knows. A checkpoint is there if it has a query's id."""
+    """On any file system that Spark knows. A checkpoint is there if it has a query's id, and its state is whole."""
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/metadata")
+    mark = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}{HALF_MADE}")
     with plainly():
-        return bool(path.getFileSystem(spark._jsc.hadoopConfiguration()).exists(path))
+        files = path.getFileSystem(spark._jsc.hadoopConfiguration())
+        return bool(files.exists(path)) and not files.exists(mark)
 
 
 def stateful_operators(frame: DataFrame) -> tuple[str, ...]:

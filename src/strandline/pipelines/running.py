@@ -115,6 +115,7 @@ class Runner:
         self._followed: RunProgress | None = None
         self._known_command: str | None = None
         self._restarts: dict[str, int] = {}
+        self._to_note: Callable[[VersionState], VersionState] | None = None
 
     # Before Spark is there
 
@@ -210,12 +211,6 @@ class Runner:
             for each in self.compiled
         }
         digest = digest_of(Path(self.pipeline.file).read_bytes())
-        before = self._own_version(self.registry.pipeline(self.pipeline.name))
-        if before.digest not in ("", digest):
-            self.tell(
-                "the file has changed since the last run: what was written stays as it is, and "
-                f"`strandline pipeline rebuild {self.pipeline.name}` would write all of it anew"
-            )
 
         def noted(version: VersionState) -> VersionState:
             ids = {name: each.query_id for name, each in version.datasets.items()}
@@ -224,7 +219,17 @@ class Runner:
             version = version if version.digest == digest else with_file(version, self.pipeline.file)
             return replace(version, datasets=datasets)
 
-        self._change(noted)
+        before = self._own_version(self.registry.pipeline(self.pipeline.name))
+        if before.digest in ("", digest):
+            self._change(noted)
+        else:
+            # Whether the checkpoints go with the file as it is now is known after a batch. Until then the version is
+            # what it was, and can be gone back to.
+            self._to_note = noted
+            self.tell(
+                "the file has changed since the last run: what was written stays as it is, and "
+                f"`strandline pipeline rebuild {self.pipeline.name}` would write all of it anew"
+            )
 
     def lost_checkpoints(self) -> dict[str, DatasetState]:
         """Datasets that have run, and have no checkpoint any more."""
@@ -335,6 +340,10 @@ class Runner:
                 raise failure
             self.tell(f"{name}: a Python process of Spark's did not come up within ten seconds; once more")
             self._start_one(compiled, beside=0)
+        if self._to_note is not None and self._followed.ran() >= {each.name for each in self.compiled}:
+            self._change(self._to_note)
+            self._to_note = None
+            self._note_ids({name: str(query.id) for name, query in self.running.items()})
 
     def _asked(self, stop: threading.Event) -> Outcome | None:
         """Whether the user, another command or a rebuild wants this run to end."""

@@ -39,6 +39,8 @@ _STAGE: Final = re.compile(r"most recent failure: (?:Lost task [^)]*\)[^)]*\): )
 _JAVA: Final = re.compile(r"^(?:Caused by|): (?:[\w$]+\.)+([\w$]+)(?:: (.+))?$", re.MULTILINE)
 
 _KNOWN: Final = [
+    # Of raise_error, with which a query says by itself what it will not take.
+    (r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: |\n|\Z)", "{0}"),
     (
         r"No module named '(strandline|pyspark_strandline|confluent_kafka|crc32c|cramjam|lz4|zstandard)",
         "the executors have no {0}: start Spark with strandline.spark.session(master=...), which ships it, or call "
