@@ -1,0 +1,20 @@
+"""What a cluster can promise to those who write to it, said before the first batch: not all of them decide batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from strandline.pipelines.sink_notes import SinkNotes
+
+WEAKER: Final = (
+    "this cluster cannot commit a whole batch by one request, as Apache Kafka cannot, so each task commits for itself: "
+    "exactly once as long as a batch that is run again has the same number of tasks, and readers see a batch task by "
+    "task; a Strandline cluster has no such limits"
+)
+
+
+def tell_if_weaker(bootstrap: str, tell: Callable[[str], None]) -> None:
+    with SinkNotes(bootstrap) as notes:
+        if not notes.are_kept:
+            tell(WEAKER)
