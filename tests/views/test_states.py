@@ -116,6 +116,31 @@ def test_a_refresh_reads_only_what_is_new(broker: EmbeddedBroker, topic: str, tm
         assert sum(read) == 1
 
 
+def test_a_read_that_fails_half_way_changes_nothing(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+    feed = Feed(broker, topic, partitions=3)
+    for number in range(9):
+        feed.put(f"c{number}", 1.0, partition=number % 3)
+    feed.flush()
+    with feed.view(tmp_path) as view:
+        before = rows_of(view)
+        for number in range(9):
+            feed.put(f"c{number}", 2.0, partition=number % 3)
+        feed.flush()
+        batches = 0
+
+        def fail_at_the_second(records: int) -> None:
+            nonlocal batches
+            batches += 1
+            if batches == 2:
+                raise ConnectionError("planted")
+
+        view._desk.on_read = fail_at_the_second
+        with pytest.raises(ConnectionError):
+            view.query()
+        assert [row[1] for row in before] == [1.0] * 9
+        assert rows_of(view) == feed.rows()
+
+
 def test_values_that_do_not_fit(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
     """One strange record makes nulls of its own row, before and after a snapshot."""
     from confluent_kafka import Producer
