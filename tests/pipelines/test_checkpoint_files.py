@@ -45,12 +45,13 @@ def test_positions_in_words() -> None:
 
 def test_a_checkpoint_without_state_is_made_whole(tmp_path: Path) -> None:
     checkpoint = LocalCheckpoint(tmp_path / "v1" / "large")
-    assert (checkpoint.query_id, checkpoint.last_batch, checkpoint.is_half_made) == (None, -1, False)
+    assert (checkpoint.last_batch, checkpoint.is_half_made) == (-1, False)
     assert checkpoint.put_aside() is None
     checkpoint.make("the-id", 9, Note("v1\nend", "v1\nstart"))
-    assert checkpoint.query_id == "the-id"
+    assert json.loads((checkpoint.directory / "metadata").read_text()) == {"id": "the-id"}
     assert checkpoint.last_batch == 9
-    assert (checkpoint.offsets_of(8), checkpoint.offsets_of(9)) == ("v1\nstart", "v1\nend")
+    assert (checkpoint.directory / "offsets" / "8").read_text() == "v1\nstart"
+    assert (checkpoint.directory / "offsets" / "9").read_text() == "v1\nend"
     assert (checkpoint.directory / "commits" / "9").read_text().startswith("v1\n{")
     # Lost again, but for a part of it; twice.
     for number in (1, 2):
@@ -68,7 +69,8 @@ def test_a_checkpoint_with_state_is_marked_until_it_is_complete(tmp_path: Path) 
     assert checkpoint.is_half_made
     # Killed, and begun anew.
     checkpoint.begin("second")
-    assert (checkpoint.query_id, checkpoint.last_batch) == ("second", -1)
+    assert json.loads((checkpoint.directory / "metadata").read_text()) == {"id": "second"}
+    assert checkpoint.last_batch == -1
     checkpoint.complete()
     assert not checkpoint.is_half_made
     checkpoint.complete()

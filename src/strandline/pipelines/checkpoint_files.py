@@ -24,7 +24,7 @@ from strandline.spark.sink.checkpoint import local_path
 Offsets = dict[str, dict[str, int]]
 """{topic: {partition: offset}}"""
 
-_HALF_MADE: Final = ".recovering"
+HALF_MADE: Final = ".recovering"
 _NO_OFFSET: Final = "-"
 """What Spark writes for a source that has nothing yet."""
 
@@ -109,25 +109,10 @@ class LocalCheckpoint:
         return self._mark.exists()
 
     @property
-    def query_id(self) -> str | None:
-        """None: there is no checkpoint."""
-        try:
-            told = json.loads((self.directory / "metadata").read_text())
-        except (OSError, ValueError):
-            return None
-        return told.get("id") if isinstance(told, dict) else None
-
-    @property
     def last_batch(self) -> int:
         """That was planned; -1: none."""
         files = self.directory.glob("offsets/*")
         return max((int(each.name) for each in files if each.name.isdigit()), default=-1)
-
-    def offsets_of(self, batch_id: int) -> str | None:
-        try:
-            return (self.directory / "offsets" / str(batch_id)).read_text()
-        except (OSError, ValueError):
-            return None
 
     # What becomes of it
 
@@ -171,7 +156,7 @@ class LocalCheckpoint:
 
     @property
     def _mark(self) -> Path:
-        return self.directory.with_name(self.directory.name + _HALF_MADE)
+        return self.directory.with_name(self.directory.name + HALF_MADE)
 
 
 _COMMITTED: Final = 'v1\n{"nextBatchWatermarkMs":0}'

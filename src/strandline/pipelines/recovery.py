@@ -1,0 +1,311 @@
+"""Checkpoints that are lost are made anew from the log (`pipeline run --recover`).
+
+The sink keeps with each batch what the batch read, so the log knows where the last batch that is in the output ended.
+
+    without state    the same query goes on: its id, behind its last batch, at the offsets where that batch ended
+    with state       a new query reads the input again, into nothing, up to where the last batch began; then that batch
+                     itself, with the watermark that it had; then it goes on with a sink of its own
+
+In both cases the sink of the lost checkpoint is sealed before anything else: a driver that is still alive is refused.
+Everything can be begun again after a crash: a seal has the note, and a checkpoint that is half made is marked.
+
+Where no note is kept, positions come from the consumer group that shows them, which may be a batch behind.
+
+Known gaps: checkpoints on this machine only. State is what the input gives today: rows that retention removed, or that
+compaction dropped from the changes of a table, are missing, and tables are read as they are now. A source that began
+with the latest record is read from the first. What late rows could touch in sessions, joins of two streams and
+transformWithState may come out another way; docs/decisions/0024 has the argument.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline.ids import TopicPartition
+from strandline.pipelines import compiling, queries
+from strandline.pipelines.checkpoint_files import LocalCheckpoint, Note, Offsets, in_words, positions, settings
+from strandline.pipelines.compiling import CompiledQuery, Wiring
+from strandline.pipelines.failures import refused
+from strandline.pipelines.ground import admin_of
+from strandline.pipelines.model import Kind, KnownDataset, Pipeline, Source
+from strandline.pipelines.sink_notes import NO_BATCH, LastBatch, SinkNotes
+from strandline.pipelines.state import DatasetState
+from strandline.spark.explain import plainly
+from strandline.spark.raw_client import EARLIEST, ClientSettings, RawClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GROUP_TIMEOUT_S: Final = 30.0
+SUFFIX: Final = ".recovering"
+"""Of the consumer group of a replay, which must not move the query's own."""
+
+_NO_DATA_BATCHES: Final = "spark.sql.streaming.noDataMicroBatches.enabled"
+_BY_LATE_ROWS: Final = ("join of two streams", "transformWithState", "applyInPandasWithState", "mapGroupsWithState")
+_BY_LATE_ROWS_IN_PLANS: Final = {
+    "session_window": "session windows",
+    "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark",
+}
+
+
+@dataclass(frozen=True)
+class Recovery:
+    spark: SparkSession
+    pipeline: Pipeline
+    wiring: Wiring
+    compiled: list[CompiledQuery]
+    save_id: Callable[[str, str], None]
+    """Dataset and query id: kept in the registry when it returns."""
+    tell: Callable[[str], None]
+
+    def recover(self, lost: Mapping[str, DatasetState], checkpoint_of: Callable[[str], str]) -> None:
+        """Make these checkpoints anew, and say of each what was done; PipelineRefused if that cannot be."""
+        by_name = {each.name: each for each in self.compiled}
+        with SinkNotes(self.wiring.bootstrap) as notes:
+            for name, state in lost.items():
+                if name not in by_name or state.query_id is None:
+                    continue
+                checkpoint = LocalCheckpoint.of(checkpoint_of(name))
+                if checkpoint is None:
+                    raise refused(
+                        f"the checkpoint of {name} lies at {checkpoint_of(name)}, and --recover makes them on this "
+                        f"machine only: say --checkpoints with a directory, or `strandline pipeline rebuild "
+                        f"{self.pipeline.name}`"
+                    )
+                _Query(self, notes, by_name[name], state.query_id, checkpoint).recover()
+
+
+class _Query:
+    """One query whose checkpoint is lost."""
+
+    def __init__(
+        self, of: Recovery, notes: SinkNotes, compiled: CompiledQuery, query_id: str, checkpoint: LocalCheckpoint
+    ) -> None:
+        self._of = of
+        self._notes = notes
+        self._compiled = compiled
+        self._name = compiled.name
+        self._query_id = query_id
+        self._checkpoint = checkpoint
+        self._stateful = queries.stateful_operators(compiled.frame)
+
+    def recover(self) -> None:
+        if not self._notes.are_kept:
+            self._from_group("this broker keeps no notes of what a batch read, and the old driver cannot be locked out")
+            return
+        found, sealed = self._notes.seal(self._query_id)
+        if found.batch_id == NO_BATCH:
+            self._put_aside()
+            self._tell("no batch of it was ever committed, so it begins at the beginning")
+        elif found.note is None or found.note.is_empty:
+            self._from_group("nothing was kept with its last batch")
+        elif not self._stateful:
+            self._put_aside()
+            self._checkpoint.make(self._query_id, sealed, found.note)
+            self._checkpoint.complete()
+            at = positions(found.note.offsets)
+            where = "where that one ended" if at is None else f"at {in_words(at)}"
+            self._tell(f"batch {found.batch_id} is the last one in the log; it goes on behind it, {where}")
+        else:
+            self._replay(found, found.note)
+
+    # With state
+
+    def _replay(self, last: LastBatch, note: Note) -> None:
+        end = self._own_positions(note.offsets)
+        before = None if note.before is None else self._own_positions(note.before)
+        self._tell(f"its state ({', '.join(self._stateful)}) is rebuilt from {in_words_of_topics(end)}")
+        self._warn(end)
+        began = time.monotonic()
+        query_id = self._begin()
+        with _with_settings(self._of.spark, {**settings(note.offsets), _NO_DATA_BATCHES: "false"}):
+            rows = 0 if before is None else self._read(before)
+            # The last batch as it was: these offsets, and the watermark that it had.
+            batch_id = self._checkpoint.plan(note.offsets)
+            rows += self._read(end)
+        self._notes.begin(query_id, batch_id, replace(note, seal=None))
+        self._complete(query_id)
+        self._tell(
+            f"{rows:,} rows were read again in {time.monotonic() - began:.1f} s; batch {last.batch_id} is the last one "
+            f"in the log, and it goes on behind it, at {in_words(end)}"
+        )
+
+    def _own_positions(self, text: str) -> Offsets:
+        found = positions(text)
+        if found is None:
+            raise refused(
+                f"{self._name} reads something that is no topic, which cannot be read again: put its checkpoint back, "
+                f"or `strandline pipeline rebuild {self._of.pipeline.name}`"
+            )
+        others = [topic for topic in found if topic not in self._compiled.reads]
+        if others:
+            raise refused(
+                f"{self._name} has read {others[0]} and does not read it any more, so its state cannot be rebuilt: "
+                f"`strandline pipeline rebuild {self._of.pipeline.name}` runs the new file from the beginning"
+            )
+        return found
+
+    def _read(self, stop_at: Offsets) -> int:
+        """Run the query into nothing, from where its checkpoint is up to these offsets; how many rows it took."""
+        frame = self._compile(stop_at).frame
+        writer = frame.writeStream.format("noop").outputMode(self._compiled.output_mode)
+        writer = writer.option("checkpointLocation", str(self._checkpoint.directory)).trigger(availableNow=True)
+        with plainly():
+            query = writer.queryName(f"{self._of.pipeline.name}.{self._name}{SUFFIX}").start()
+            try:
+                query.awaitTermination()
+            finally:
+                query.stop()
+        return sum(each.numInputRows for each in query.recentProgress)
+
+    def _compile(self, stop_at: Offsets) -> CompiledQuery:
+        """This query alone, with an end."""
+        pipeline, wiring = self._of.pipeline, self._of.wiring
+        known = dict(wiring.known)
+        for each in self._of.compiled:
+            if each.name in pipeline.datasets and each.name != self._name:
+                topic = wiring.read_topic(pipeline.datasets[each.name])
+                known[each.name] = KnownDataset(topic, each.schema, each.key, each.kind)
+        datasets = {
+            name: each for name, each in pipeline.datasets.items() if name == self._name or each.kind is Kind.TEMPORARY
+        }
+        sources = {name: _from_the_first(each) for name, each in pipeline.sources.items()}
+        stop = json.dumps(stop_at)
+        wiring = replace(wiring, known=known, suffix=wiring.suffix + SUFFIX, options={**wiring.options, "stopAt": stop})
+        found = compiling.compile(self._of.spark, replace(pipeline, datasets=datasets, sources=sources), wiring)
+        return next(each for each in found if each.name == self._name)
+
+    def _warn(self, end: Offsets) -> None:
+        """Say where what is rebuilt may differ from what was lost."""
+        wanted = {TopicPartition(topic, int(each)): EARLIEST for topic, parts in end.items() for each in parts}
+        client = RawClient(ClientSettings(self._of.wiring.bootstrap))
+        try:
+            starts = client.list_offsets(wanted) if wanted else {}
+        finally:
+            client.close()
+        cut = {each: offset for each, offset in starts.items() if offset > 0}
+        if cut:
+            partition, offset = next(iter(sorted(cut.items())))
+            self._tell(
+                f"the log of {partition} begins at {offset:,}: state that came from before is not there any more"
+            )
+        plan = str(self._compiled.frame._jdf.queryExecution().analyzed().toString())
+        touched = [each for each in self._stateful if each in _BY_LATE_ROWS]
+        touched += [words for name, words in _BY_LATE_ROWS_IN_PLANS.items() if name in plan]
+        if touched:
+            self._tell(
+                f"rows that came later than the watermark may count now where they did not, in its {touched[0]}: the "
+                "batches of the first time are not known"
+            )
+
+    # Without a note
+
+    def _from_group(self, because: str) -> None:
+        group = compiling.group_of(self._of.pipeline, self._name, self._of.wiring.suffix)
+        at = _committed(self._of.wiring.bootstrap, group)
+        at = {topic: each for topic, each in at.items() if topic in self._compiled.reads}
+        if not at:
+            raise refused(
+                f"nobody knows how far {self._name} was: {because}, and the group {group} has no positions; put its "
+                f"checkpoint back, or `strandline pipeline rebuild {self._of.pipeline.name}`"
+            )
+        self._tell(f"{because}: its positions are those of the group {group}, {in_words(at)}")
+        self._warn(at)
+        query_id = self._begin()
+        with _with_settings(self._of.spark, {_NO_DATA_BATCHES: "false"}):
+            rows = self._read(at)
+        self._complete(query_id)
+        self._tell(f"{rows:,} rows were read again; up to one batch behind that may be written a second time")
+
+    # The checkpoint
+
+    def _begin(self) -> str:
+        if not self._checkpoint.is_half_made:
+            self._put_aside()
+        query_id = str(uuid.uuid4())
+        self._checkpoint.begin(query_id)
+        return query_id
+
+    def _complete(self, query_id: str) -> None:
+        self._of.save_id(self._name, query_id)
+        self._checkpoint.complete()
+        _forget_group(
+            self._of.wiring.bootstrap,
+            compiling.group_of(self._of.pipeline, self._name, self._of.wiring.suffix + SUFFIX),
+        )
+
+    def _put_aside(self) -> None:
+        aside = self._checkpoint.put_aside()
+        if aside is not None:
+            self._tell(f"what was left of its checkpoint is now {aside}")
+
+    def _tell(self, words: str) -> None:
+        self._of.tell(f"{self._name}: {words}")
+
+
+def _from_the_first(source: Source) -> Source:
+    """One that began with the record that came next has no beginning to go back to but the first record."""
+    options = {
+        name: value
+        for name, value in source.options.items()
+        if not (name.lower() == "startingoffsets" and value.strip().lower() == "latest")
+    }
+    return replace(source, options=options)
+
+
+def in_words_of_topics(offsets: Offsets) -> str:
+    return ", ".join(sorted(offsets)) or "nothing"
+
+
+@contextlib.contextmanager
+def _with_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """State has the form that these settings give it, so a replay has those of the first time."""
+    before: dict[str, str | None] = {}
+    try:
+        for name, value in wanted.items():
+            if spark.conf.isModifiable(name):
+                before[name] = spark.conf.get(name, None)
+                spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+def _committed(bootstrap: str, group: str) -> Offsets:
+    kafka = import_module("confluent_kafka")
+    # Held until the answer is there: with the client goes what it was asked.
+    admin = admin_of(bootstrap)
+    asked = admin.list_consumer_group_offsets(
+        [kafka.ConsumerGroupTopicPartitions(group)], request_timeout=GROUP_TIMEOUT_S
+    )
+    found: Offsets = {}
+    try:
+        told: list[Any] = asked[group].result().topic_partitions
+    except kafka.KafkaException as error:
+        raise refused(
+            f"the positions of the group {group} cannot be read ({error.args[0].str()}): try again"
+        ) from error
+    for each in told:
+        if each.offset >= 0:
+            found.setdefault(each.topic, {})[str(each.partition)] = each.offset
+    return found
+
+
+def _forget_group(bootstrap: str, group: str) -> None:
+    kafka = import_module("confluent_kafka")
+    admin = admin_of(bootstrap)
+    asked = admin.delete_consumer_groups([group], request_timeout=GROUP_TIMEOUT_S)
+    # It was only ever there to show how far the replay is.
+    with contextlib.suppress(kafka.KafkaException):
+        asked[group].result()
