@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import struct
+import zlib
 from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from strandline.spark.sink.partitioning import murmur2
 from strandline.views.columns import key_bytes, rows_sql
 from strandline.views.definition import ViewDefinition
 from strandline.views.querying import run
@@ -17,22 +20,16 @@ from strandline.views.schema import quoted
 from strandline.views.snapshots import HeldSnapshot
 from strandline.views.state import ViewState
 
-_Record = tuple[int, int, bytes | None]
-"""Time, offset, value."""
-
 
 def found_rows(
     connection: duckdb.DuckDBPyConnection, definition: ViewDefinition, state: ViewState, values: Mapping[str, Any]
 ) -> pa.Table:
-    """The row of a key, as a table of one row or none.
-
-    Where two partitions have the key, because partitions were added or a producer chose otherwise, the newer counts.
-    """
+    """The row of a key, as a table of one row or none."""
     record: tuple[bytes, bytes] | None = None
     for key in key_bytes(definition, values):
-        newest = max(_records(connection, state, key), default=None, key=lambda each: each[:2])
-        if newest is not None and newest[2] is not None:
-            record = (key, newest[2])
+        value = _newest_value(connection, state, key)
+        if value is not None:
+            record = (key, value)
             break
     if record is None and not definition.has_plain_key:
         # JSON has several ways to write one number; what is left is to compare what they mean.
@@ -43,20 +40,38 @@ def found_rows(
     return run(connection, rows_sql(definition, source), record or (b"", b""))
 
 
-def _records(connection: duckdb.DuckDBPyConnection, state: ViewState, key: bytes) -> list[_Record]:
-    """The newest record of the key in each partition that has one."""
+def _newest_value(connection: duckdb.DuckDBPyConnection, state: ViewState, key: bytes) -> bytes | None:
+    """Of the key's record in the tail of the log, or else in the snapshot.
+
+    A key that two partitions have, because partitions were added or producers disagree, is taken where it is newest in
+    the tail, and in a snapshot from where a producer would put it now.
+    """
     told = connection.execute(
-        f"SELECT _partition, epoch_ms(_timestamp), _offset, _value FROM {state.fold.table} WHERE _key = ?", [key]
+        f"SELECT _partition, _offset, _value FROM {state.fold.table} WHERE _key = ? ORDER BY _timestamp, _offset", [key]
     ).fetchall()
-    found: dict[int, _Record] = {partition: (time_ms, offset, value) for partition, time_ms, offset, value in told}
+    if told:
+        partition, offset, value = told[-1]
+        return value if offset >= state.floors.get(partition, 0) else None
     if state.held is not None:
-        for partition in sorted(state.held.snapshot.parts):
-            if partition not in found and (record := _in_snapshot(state.held, partition, key)) is not None:
-                found[partition] = record
-    return [each for partition, each in found.items() if each[1] >= state.floors.get(partition, 0)]
+        for partition in _likely_first(key, sorted(state.held.snapshot.parts)):
+            found = _in_snapshot(state.held, partition, key)
+            if found is not None and found[0] >= state.floors.get(partition, 0):
+                return found[1]
+    return None
 
 
-def _in_snapshot(held: HeldSnapshot, partition: int, key: bytes) -> _Record | None:
+def _likely_first(key: bytes, partitions: list[int]) -> list[int]:
+    """First where Kafka's producers put the key, then where librdkafka does by default."""
+    bounds = struct.pack("=ii", 0, len(key))
+    # Not by `pa.array`, which loads pandas.
+    keys = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(bounds), pa.py_buffer(key)])
+    likely = (int(murmur2(keys)[0]) & 0x7FFFFFFF, zlib.crc32(key))
+    homes = [each % len(partitions) for each in likely]
+    return list(dict.fromkeys([each for each in homes if each in partitions] + partitions))
+
+
+def _in_snapshot(held: HeldSnapshot, partition: int, key: bytes) -> tuple[int, bytes] | None:
+    """Offset and value."""
     part = held.snapshot.parts[partition]
     # base64 does not keep the order of bytes, so what is compared is what it stands for.
     group = bisect_right(part.first_keys, key, key=base64.b64decode) - 1
@@ -67,9 +82,8 @@ def _in_snapshot(held: HeldSnapshot, partition: int, key: bytes) -> _Record | No
     at = _position(file.read_row_group(group, columns=["_key"], use_threads=False).column(0), key)
     if at is None:
         return None
-    rest = file.read_row_group(group, columns=["_offset", "_timestamp", "_value"], use_threads=False)
-    row: dict[str, Any] = rest.slice(at, 1).to_pylist()[0]
-    return int(row["_timestamp"].timestamp() * 1000), row["_offset"], row["_value"]
+    row = file.read_row_group(group, columns=["_offset", "_value"], use_threads=False).slice(at, 1)
+    return row.column("_offset")[0].as_py(), row.column("_value")[0].as_py()
 
 
 def _position(keys: pa.ChunkedArray, key: bytes) -> int | None:
