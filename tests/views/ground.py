@@ -8,11 +8,11 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.spark.source_ground import WAIT_S, Seen, consumed, wait_until_decided
+from tests.spark.source_ground import WAIT_S, client_of, end_of, wait_until_decided
 
 from strandline.testing.embedded_broker import EmbeddedBroker
 from strandline.views import View, define
@@ -24,6 +24,12 @@ PARTITIONS = 3
 
 Row = tuple[str, float | None, int | None]
 State = dict[tuple[int, str], tuple[float | None, int | None]]
+
+
+class Record(NamedTuple):
+    offset: int
+    key: bytes | None
+    value: bytes | None
 
 
 class Feed:
@@ -89,8 +95,6 @@ class Feed:
             assert time.monotonic() < deadline, "a transaction stays open"
 
     def ends(self, *, committed: bool = True) -> dict[int, int]:
-        from tests.spark.source_ground import client_of, end_of
-
         with client_of(self.broker.bootstrap) as client:
             return {
                 each: end_of(client, self.topic, partition=each, committed=committed) for each in range(self.partitions)
@@ -102,8 +106,36 @@ class Feed:
 
     # What a stock consumer makes of it
 
-    def records(self) -> dict[int, list[Seen]]:
-        return {each: consumed(self.broker.bootstrap, self.topic, partition=each) for each in range(self.partitions)}
+    def records(self) -> dict[int, list[Record]]:
+        """What is committed, in each partition."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.broker.bootstrap,
+                "group.id": f"{self.topic}-reader",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 10,
+                "log_level": 0,
+            }
+        )
+        found: dict[int, list[Record]] = {each: [] for each in range(self.partitions)}
+        at_end: set[int] = set()
+        deadline = time.monotonic() + WAIT_S
+        try:
+            consumer.assign([TopicPartition(self.topic, each, 0) for each in found])
+            while len(at_end) < self.partitions:
+                assert time.monotonic() < deadline, f"{self.topic} has no end"
+                for message in consumer.consume(500, 0.05):
+                    if message.error() is not None:
+                        assert message.error().name() == "_PARTITION_EOF", message.error()
+                        at_end.add(message.partition())
+                    else:
+                        record = Record(message.offset(), message.key(), message.value())
+                        found[message.partition()].append(record)
+        finally:
+            consumer.close()
+        return found
 
     def rows(self, *, below: Mapping[int, int] | None = None) -> list[Row]:
         return folded(self.records(), below=below)
@@ -115,7 +147,7 @@ class Feed:
         admin.delete_topics([self.topic])[self.topic].result()
 
 
-def folded(records: Mapping[int, list[Seen]], *, below: Mapping[int, int] | None = None) -> list[Row]:
+def folded(records: Mapping[int, list[Record]], *, below: Mapping[int, int] | None = None) -> list[Row]:
     """The newest state of every key, in plain Python; `below` leaves out what came later."""
     state: State = {}
     for partition, seen in records.items():

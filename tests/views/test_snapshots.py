@@ -122,11 +122,11 @@ def test_two_processes_refresh_one_directory(broker: EmbeddedBroker, topic: str,
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        processes = [refresher(feed, tmp_path, "rounds", "6") for _ in range(2)]
+        processes = [refresher(feed, tmp_path, "rounds", "4") for _ in range(2)]
         for process in processes:
             told, _ = process.communicate(timeout=100)
             assert process.returncode == 0
-            assert told.splitlines() == ["100 100"] * 6
+            assert told.splitlines() == ["100 100"] * 4
     finally:
         stop.set()
         writer.join()
