@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.brokers import STRANDLINE, Broker
 from bench.client_process import READY, ClientFailed, run_measured
-from bench.clients.produce import CHUNK, random_values
+from bench.clients.produce import CHUNK, VALUES
 from bench.figures import Figure, ratio_at_least
 from bench.stage import Stage, beside_kafka
 
@@ -89,12 +89,15 @@ def format_of(broker: Broker) -> str:
     return "strandline" if broker.name == STRANDLINE else "kafka"
 
 
-def filled(spark: SparkProcess, broker: Broker, topic: str, *, count: int, value_bytes: int) -> None:
-    """A topic with records of random bytes, all of which the contender of this broker was seen to read."""
+def filled(
+    spark: SparkProcess, broker: Broker, topic: str, *, count: int, value_bytes: int, values: str = "random"
+) -> None:
+    """A topic with records, all of which the contender of this broker was seen to read."""
     broker.create_topic(topic, PARTITIONS)
-    run_measured(broker, [("produce", {"topic": topic, "count": count, "value_bytes": value_bytes})])
+    task = {"topic": topic, "count": count, "value_bytes": value_bytes, "values": values}
+    run_measured(broker, [("produce", task)])
     found = spark.do("check", format=format_of(broker), bootstrap=broker.bootstrap, topic=topic)
-    crc = sum(map(zlib.crc32, random_values(value_bytes))) * (count // CHUNK)
+    crc = sum(map(zlib.crc32, VALUES[values](value_bytes))) * (count // CHUNK)
     expect(found, records=count, bytes=count * value_bytes, crc=crc)
 
 
@@ -113,6 +116,7 @@ def reading_figures(
     note: str,
     sizes: Mapping[str, tuple[int, int, int, float]],
     read: Callable[[SparkProcess, Broker, str, int, int], dict[str, Any]],
+    values: str = "random",
 ) -> list[Figure]:
     """Both contenders read topics of these sizes in turn: bytes of a value, records, records with --quick, the target.
 
@@ -124,7 +128,7 @@ def reading_figures(
         for size, (value_bytes, full, quick, bound) in sizes.items():
             count, topic = stage.scaled(full, quick), f"{name}-{value_bytes}"
             for broker in brokers:
-                filled(spark, broker, topic, count=count, value_bytes=value_bytes)
+                filled(spark, broker, topic, count=count, value_bytes=value_bytes, values=values)
 
             def work(
                 broker: Broker, topic: str = topic, count: int = count, value_bytes: int = value_bytes

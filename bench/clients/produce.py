@@ -31,6 +31,9 @@ def order_values(value_bytes: int) -> list[bytes]:
     return [order.encode()[:value_bytes] for order in orders]
 
 
+VALUES = {"random": random_values, "orders": order_values}
+
+
 def main() -> None:
     options = task()
     failures: list[str] = []
@@ -49,8 +52,8 @@ def main() -> None:
         }
     )
     producer.list_topics(options["topic"], timeout=30)
-    values = random_values if options.get("values", "random") == "random" else order_values
-    records = [{"value": value} for value in values(options["value_bytes"])]
+    values = VALUES[options.get("values", "random")](options["value_bytes"])
+    records = [{"value": value} for value in values]
     wait_for_sign()
 
     start = time.perf_counter()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MASTER = "local[2]"
 SUMS = ("count(*) as records", "sum(length(value)) as bytes")
+ORDER = "order BIGINT, customer STRING, city STRING, cents BIGINT, sku STRING"
 CHECKS = (*SUMS, "sum(crc32(value)) as crc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -73,6 +74,36 @@ def available_now(spark: SparkSession, task: dict[str, Any]) -> dict[str, Any]:
         return {"records": sum(progress.numInputRows for progress in query.recentProgress)}
 
     return measured(work)
+
+
+def windowed(spark: SparkSession, task: dict[str, Any]) -> dict[str, Any]:
+    """Orders summed up by window and city, as a pipeline reads them, or as one does with Spark's own connector."""
+    from pyspark.sql import functions as F
+
+    def orders() -> DataFrame:
+        if task["format"] == "strandline":
+            from strandline.pipelines.inputs import Reader
+            from strandline.pipelines.model import Source
+
+            source = Source("orders", task["topic"], schema=ORDER, options={"columns": "timestamp"})
+            return Reader(spark, task["bootstrap"], group="bench", options={}).source(source, as_changes=False)
+        reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", task["bootstrap"])
+        read = reader.option("subscribe", task["topic"]).option("startingOffsets", "earliest").load()
+        parsed = F.from_json(F.col("value").cast("string"), ORDER).alias("parsed")
+        return read.select(parsed, "timestamp").select("parsed.*", "timestamp")
+
+    def work() -> dict[str, Any]:
+        keys = [F.window("timestamp", "10 seconds"), F.col("city")]
+        sums = [F.count("*").alias("orders"), F.sum("cents").alias("cents")]
+        frame = orders().withWatermark("timestamp", "1 minute").groupBy(*keys).agg(*sums)
+        writer = frame.writeStream.format("memory").outputMode("complete").queryName("windowed")
+        query = writer.option("checkpointLocation", task["checkpoint"]).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return {}
+
+    result = measured(work)
+    found = spark.table("windowed").selectExpr("sum(orders) as records", "sum(cents) as cents").collect()[0].asDict()
+    return result | found
 
 
 def make_rows(spark: SparkSession, task: dict[str, Any]) -> dict[str, Any]:
@@ -125,6 +156,7 @@ TASKS: dict[str, Callable[[SparkSession, dict[str, Any]], dict[str, Any]]] = {
     "read": read,
     "check": check,
     "available_now": available_now,
+    "windowed": windowed,
     "make_rows": make_rows,
     "write": write,
 }
