@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.pipelines import compiling, outputs, queries
+from strandline.pipelines.checkpoint_files import LocalCheckpoint
 from strandline.pipelines.claiming import Claim, claimed
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.model import Pipeline
@@ -30,6 +31,7 @@ from strandline.pipelines.progress import RunProgress
 from strandline.pipelines.rebuild_phases import is_switching
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.run_record import RunRecord, now_ms
+from strandline.pipelines.sink_promise import tell_if_weaker
 from strandline.pipelines.state import (
     FAILED,
     RUNNING,
@@ -141,6 +143,7 @@ class Runner:
         )
         if made:
             self.tell(f"created {', '.join(made)}")
+        tell_if_weaker(self.registry.bootstrap, self.tell)
 
     def _claim(self) -> Claim:
         return Claim(
@@ -238,8 +241,15 @@ class Runner:
         return {
             name: each
             for name, each in version.datasets.items()
-            if each.query_id is not None and not queries.checkpoint_exists(self._spark, self.checkpoint(name))
+            if each.query_id is not None and not self._has_checkpoint(name)
         }
+
+    def _has_checkpoint(self, dataset: str) -> bool:
+        assert self._spark is not None
+        local = LocalCheckpoint.of(self.checkpoint(dataset))
+        # One that --recover was making when it was interrupted is none.
+        is_half_made = local is not None and local.is_half_made
+        return not is_half_made and queries.checkpoint_exists(self._spark, self.checkpoint(dataset))
 
     def checkpoint(self, dataset: str) -> str:
         return checkpoint_of(self.checkpoints, self.pipeline.name, self.version, dataset)
