@@ -85,6 +85,24 @@ def test_datasets_of_pipelines(broker: EmbeddedBroker, registry: Registry, desk:
         desk.query(f"select * from {name}")
 
 
+def test_files_beside_views(
+    broker: EmbeddedBroker, registry: Registry, desk: Desk, shop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic(shop, 1, cleanup_policy="compact")
+    put_rows(broker.bootstrap, shop, {"7": '{"name":"seven"}'})
+    for name in (shop, f"{shop}_too"):
+        registry.put(f"view/{name}", json.dumps({"topic": shop, "schema": "id INT, name STRING", "key": ["id"]}))
+    # A file of the view's name is none of its business; one that is read by DuckDB has an ending.
+    (tmp_path / shop).mkdir()
+    (tmp_path / "words.csv").write_text("id,word\n7,sieben\n")
+    monkeypatch.chdir(tmp_path)
+    query = f"select name, word from {shop} join 'words.csv' using (id)"
+    assert desk.query(query).rows == [("seven", "sieben")]
+    with pytest.raises(ViewFailed, match="offsets are those of one topic, and the query reads"):
+        desk.query(f"select * from {shop} join {shop}_too using (id)", as_of={0: 1})
+    assert desk.query(f"select count(*) from {shop}, {shop}_too", as_of="2000-01-01T00:00:00Z").rows == [(0,)]
+
+
 def test_a_view_whose_topic_is_not_there(registry: Registry, desk: Desk, shop: str) -> None:
     registry.change(
         shop, lambda _: PipelineState(shop, versions={1: VersionState(1, datasets={shop: table(shop, shop)})})

@@ -45,6 +45,9 @@ def test_query(cli: CommandLine, totals: str) -> None:
     assert cli.ok("view", "query", f"select customer from {totals} where total > 9", "--json").objects == []
     assert cli.ok("view", "query", f"select customer from {totals} where total > 9").lines == ["CUSTOMER"]
     assert cli.ok("view", "query", "select 1 + 1 as two", "--json").objects == [{"two": 2}]
+    values = "'nan'::double n, 0.1::decimal(10,2) d, '\\xFF'::blob b, date '2026-01-31' t, [1] l, {'a': null} s"
+    told = cli.ok("view", "query", f"select {values}", "--json").objects
+    assert told == [{"n": "NaN", "d": 0.1, "b": "/w==", "t": "2026-01-31", "l": [1], "s": {"a": None}}]
 
 
 def test_query_as_of(cli: CommandLine, totals: str) -> None:

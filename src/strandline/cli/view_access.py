@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -54,12 +55,18 @@ def desk_at(bootstrap: str | None, directory: str, timeout_s: float) -> Iterator
         connect(bootstrap, None, timeout_s)
         from strandline.views.view import Desk
 
-        with (
-            Desk(bootstrap, directory=directory, timeout_s=timeout_s) as desk,
-            Progress("reading the log", total=None, unit="records") as progress,
-        ):
-            desk.on_read = progress.advance
-            yield desk
+        yield ended.enter_context(Desk(bootstrap, directory=directory, timeout_s=timeout_s))
+
+
+@contextmanager
+def reading(desk: Desk) -> Iterator[None]:
+    """Shows, if it takes long, how much of the log was read; over before an answer is printed."""
+    with Progress("reading the log", total=None, unit="records") as progress:
+        desk.on_read = progress.advance
+        try:
+            yield
+        finally:
+            desk.on_read = None
 
 
 @contextmanager
@@ -135,6 +142,9 @@ def as_json_value(value: Any) -> Any:
         return {str(name): as_json_value(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [as_json_value(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        # Not part of JSON; this is how Spark writes them.
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value)

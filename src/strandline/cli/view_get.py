@@ -19,6 +19,7 @@ from strandline.cli.view_access import (
     desk_at,
     freshness_words,
     moment,
+    reading,
     shown,
 )
 
@@ -37,7 +38,8 @@ def get(
     output = Output(as_json=as_json)
     with desk_at(bootstrap, views, timeout) as desk:
         asked = moment(as_of_offset, as_of_time)
-        answer = desk.get(name, key, as_of=asked)
+        with reading(desk):
+            answer = desk.get(name, key, as_of=asked)
         for row in answer.rows:
             if as_json:
                 output.json_line(dict(zip(answer.columns, map(as_json_value, row), strict=True)))

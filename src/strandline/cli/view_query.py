@@ -18,6 +18,7 @@ from strandline.cli.view_access import (
     desk_at,
     freshness_words,
     moment,
+    reading,
     shown,
 )
 
@@ -35,7 +36,8 @@ def query(
     output = Output(as_json=as_json)
     with desk_at(bootstrap, views, timeout) as desk:
         asked = moment(as_of_offset, as_of_time)
-        answer = desk.query(sql, as_of=asked)
+        with reading(desk):
+            answer = desk.query(sql, as_of=asked)
         if as_json:
             for row in answer.rows:
                 values = map(as_json_value, row)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
 
 from strandline.views.failures import QueryRefused
 
-_LABEL = re.compile(r"^(?:[A-Z][A-Za-z-]+ )+Error: ")
+_FILES: Final = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
+"""DuckDB reads a file that stands where a table could: `join 'cities.csv' using (city)`."""
+_LABEL: Final = re.compile(r"^(?:[A-Z][A-Za-z-]+ )+Error: ")
 
 
 def names_in(connection: duckdb.DuckDBPyConnection, sql: str) -> list[str]:
@@ -28,7 +29,7 @@ def names_in(connection: duckdb.DuckDBPyConnection, sql: str) -> list[str]:
     if len(statements) != 1:
         raise QueryRefused(f"there are {len(statements)} statements: say one SELECT")
     names = dict.fromkeys(_tables(statements[0], frozenset()))
-    return [name for name in names if not os.path.exists(name)]
+    return [name for name in names if not name.lower().endswith(_FILES)]
 
 
 def _tables(node: Any, known: frozenset[str]) -> Iterator[str]:

@@ -25,7 +25,7 @@ import pyarrow as pa
 from strandline.codec.messages.metadata_request import MetadataRequest
 from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.spark.raw_client import ClientSettings, RawClient
-from strandline.views.as_of import AsOf, Freshness, Reach, as_moment
+from strandline.views.as_of import AsOf, AtOffsets, Freshness, Reach, as_moment
 from strandline.views.catalog import Catalog
 from strandline.views.columns import key_values
 from strandline.views.definition import ViewDefinition
@@ -131,6 +131,10 @@ class Desk:
         with self._lock:
             names = self._names_in(sql)
             moment = None if as_of is None else as_moment(as_of)
+            if isinstance(moment, AtOffsets) and len(names) > 1:
+                raise QueryRefused(
+                    f"offsets are those of one topic, and the query reads {', '.join(names)}: say a time, or one view"
+                )
             seen = self._seen(names, moment)
             for name, each in seen.items():
                 self._show(name, each)
