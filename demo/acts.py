@@ -2,56 +2,35 @@
 
 from __future__ import annotations
 
-import random
-import tempfile
-import threading
+import re
+import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from itertools import islice
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
+from examples.shop import ARTICLES
+
+from demo import plot
+from demo.dashboard import OUTPUTS, Dashboard, Outage
+from demo.driver import FILE, Driver, cli
+from demo.feed import invent
 from demo.ledger import Ledger
-from demo.orders import OrderEvent, order_feed
-from demo.pipeline import GROUP, PAYMENTS, payments_of, run_pipeline, start_spark
-from demo.shop import (
-    GroupReader,
-    OrderWriter,
-    Seen,
-    SteadyStream,
-    create_topic,
-    end_offsets,
-    group_positions,
-    read_committed_values,
-    read_whole_topic,
-    replay_since,
-)
+from demo.proof import Expected, expected_of, found_in
+from demo.shop import ShopWriter, SteadyStream, read_whole
+from demo.shop_acts import Node, ShopActs
 from demo.stage import Stage
 
-MORNING_EVENTS = 6_000
-AFTERNOON_EVENTS = 4_000
-AFTERNOON_RATE = 800.0
-KILL_AFTER_ACKNOWLEDGED = 1_500
-WAREHOUSE_READS = 2_000
-REPLAY_MINUTES = 20
-ACKNOWLEDGED_WAIT_S_MAX = 30.0
-
-
-class Node(Protocol):
-    """What the story needs of `strandline.embedded`."""
-
-    @property
-    def bootstrap(self) -> str: ...
-
-    @property
-    def pid(self) -> int: ...
-
-    def kill(self) -> None: ...
-
-    def start(self) -> None: ...
+AFTERNOON_S = 50.0
+AFTERNOON_S_WITHOUT_SPARK = 6.0
+KILL_DRIVER_AT = 0.15
+WAITS_AT = 0.65
+KILL_NODE_AT = 0.7
+"""Parts of the afternoon. It waits at one of them if the driver has not come back by then."""
+WAIT_S_MAX = 300.0
+STARTING = re.compile(r"  (node|Java|Spark|planning|first batch) ")
+ASKED = "SELECT article, sold, cents // 100 AS euros FROM article_sales ORDER BY sold DESC, article LIMIT 4"
 
 
 @dataclass
@@ -59,230 +38,208 @@ class Story:
     node: Node
     stage: Stage
     seed: int
+    home: Path
+    picture: Path
     ledger: Ledger = field(default_factory=Ledger)
-    events: list[OrderEvent] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.day = invent(self.seed)
+        self.driver = Driver(self.node.bootstrap, self.home)
+        self.dashboard = Dashboard(self.node.bootstrap, self.ledger)
+        self.shop = ShopActs(self.node, self.stage, self.day, self.ledger)
+        self.with_spark = True
 
     def play(self, *, spark: bool = True) -> bool:
-        """The whole story; True when the log kept every promise."""
+        """The whole story; True when the log and the pipeline kept every promise."""
         begin = time.monotonic()
-        morning, afternoon = self._feed()
-        self.stream(morning)
-        billing, warehouse, warehouse_saw = self.two_readers()
-        kept = [self.replay()]
-        kept.append(self.kill_in_the_middle(afternoon))
-        kept.append(self.compare())
-        kept.append(self.resume(billing, warehouse, warehouse_saw))
-        if spark:
-            kept.append(self.pipeline())
-        self.stage.close(seconds=time.monotonic() - begin, clean=all(kept))
+        self.with_spark = spark
+        try:
+            kept = self._play()
+        except TimeoutError as late:
+            self.stage.say(f"{late}\n{self.driver.last_words()}")
+            self.stage.shown("The story came to its end.", holds=False)
+            kept = False
+        finally:
+            self.driver.kill()
+        self.stage.close(seconds=time.monotonic() - begin, clean=kept)
+        return kept
+
+    def _play(self) -> bool:
+        self.shop.morning()
+        if self.with_spark:
+            self.dashboard.start()
+            self.start_pipeline()
+        billing, warehouse, warehouse_saw = self.shop.two_readers()
+        kept = [self.shop.replay()]
+        if self.with_spark:
+            self.catch_up()
+        stream = self.afternoon()
+        if self.with_spark:
+            kept.append(self.kill_driver(stream))
+        stream.let_go()
+        kept.append(self.kill_node(stream))
+        if self.with_spark:
+            kept.append(self.finish_pipeline())
+            self.dashboard.stop()
+        kept.append(self.shop.compare())
+        kept.append(self.shop.resume(billing, warehouse, warehouse_saw))
+        if self.with_spark:
+            kept.append(self.prove())
         return all(kept)
 
-    def _feed(self) -> tuple[list[OrderEvent], list[OrderEvent]]:
-        """Some hours of orders that end now, and what follows them, which happens now."""
-        feed = order_feed(random.Random(self.seed), begin_ms=0, orders_per_minute=14)
-        morning, afternoon = list(islice(feed, MORNING_EVENTS)), list(islice(feed, AFTERNOON_EVENTS))
-        now_ms = int(time.time() * 1000)
-        shift_ms = now_ms - morning[-1].timestamp_ms
-        return (
-            [replace(event, timestamp_ms=event.timestamp_ms + shift_ms) for event in morning],
-            [replace(event, timestamp_ms=now_ms) for event in afternoon],
-        )
+    # The shop
 
-    def stream(self, events: list[OrderEvent]) -> None:
-        self.stage.act("A shop writes its orders")
-        create_topic(self.node.bootstrap)
-        writer = OrderWriter(self.node.bootstrap, self.ledger)
-        begin = time.monotonic()
-        writer.write(events)
-        writer.finish()
-        seconds = time.monotonic() - begin
-        self.events += events
-        self.stage.table(
-            ["time", "order", "state", "total", "customer", "source"],
-            [[_clock(e.timestamp_ms), e.order, e.state, f"{e.total:7.2f}", e.customer, e.source] for e in events[-6:]],
-        )
-        self.stage.say(
-            f"{len(self.ledger.acknowledged):,} such events were written by a stock Kafka client and acknowledged in "
-            f"{seconds:.1f} s: key = order, headers = type and source, acks = all."
-        )
-        states = Counter(event.state for event in events)
-        self.stage.say("Among them " + ", ".join(f"{count:,} {state}" for state, count in states.most_common()) + ".")
-        ends = end_offsets(self.node.bootstrap)
-        orders = self._orders_by_partition()
-        self.stage.table(
-            ["partition", "orders", "first offset", "next offset"],
-            [[partition, len(orders[partition]), 0, end] for partition, end in ends.items()],
-        )
-        self.stage.say("One order's events share a key, so they share a partition and keep their order.")
-        self.stage.shown("A stock Kafka client wrote to it unchanged: keys, headers, timestamps, three partitions.")
-
-    def two_readers(self) -> tuple[GroupReader, GroupReader, list[Seen]]:
-        self.stage.act("Two readers, each at its own position")
-        billing = GroupReader(self.node.bootstrap, "billing")
-        warehouse = GroupReader(self.node.bootstrap, "warehouse")
-        billing_saw = billing.read()
-        warehouse_saw = warehouse.read(WAREHOUSE_READS)
-        self._show_positions([billing, warehouse])
-        self.stage.say(
-            f"Billing read all {len(billing_saw):,}. The warehouse went home after {len(warehouse_saw):,}: the log "
-            "keeps the rest for it, and neither the writer nor billing noticed."
-        )
-        self.stage.shown("Two consumer groups read the same records, each at its own pace and position.")
-        return billing, warehouse, warehouse_saw
-
-    def replay(self) -> bool:
-        self.stage.act(f"Replay: what happened in the last {REPLAY_MINUTES} minutes?")
-        since_ms = self.events[-1].timestamp_ms - REPLAY_MINUTES * 60_000
-        starts, seen = replay_since(self.node.bootstrap, since_ms)
-        expected = Counter(event.value for event in self.events if event.timestamp_ms >= since_ms)
-        found = Counter(record.value for record in seen if record.timestamp_ms >= since_ms)
-        places = ", ".join(f"partition {partition} at offset {offset:,}" for partition, offset in starts.items())
-        self.stage.say(f"{_clock(since_ms)} lies here: {places}.")
-        self.stage.say(f"From there on: {found.total():,} events; the shop's own books say {expected.total():,}.")
-        holds = found == expected
-        lesson = "A reader went back to a point in time and saw the same records again, and nothing else."
-        self.stage.shown(lesson, holds=holds)
-        return holds
-
-    def kill_in_the_middle(self, events: list[OrderEvent]) -> bool:
-        self.stage.act("kill -9, in the middle of the stream")
-        before = len(self.ledger.acknowledged)
-        stream = SteadyStream(OrderWriter(self.node.bootstrap, self.ledger), events, rate=AFTERNOON_RATE)
+    def afternoon(self) -> SteadyStream:
+        rate = len(self.day.afternoon) / (AFTERNOON_S if self.with_spark else AFTERNOON_S_WITHOUT_SPARK)
+        writer = ShopWriter(self.node.bootstrap, self.ledger)
+        stream = SteadyStream(writer, self.day.afternoon, rate=rate, waits_at=WAITS_AT)
+        self.stage.act(f"The afternoon, as it happens: {rate:.0f} records a second")
         stream.start()
-        _wait_until(lambda: len(self.ledger.acknowledged) >= before + KILL_AFTER_ACKNOWLEDGED, stream)
-        pid, at = self.node.pid, len(self.ledger.acknowledged)
+        return stream
+
+    # The pipeline
+
+    def start_pipeline(self) -> None:
+        self.stage.act("A pipeline in one file: a window, a join and a table")
+        for word, of in (
+            ("sales", "orders by country and quarter of an hour (a window, with a watermark)"),
+            ("attributed", "each order with the clicks that led to it (two streams joined within half an hour)"),
+            ("article_sales", "what is sold of each article (a table that can be queried: a view)"),
+        ):
+            self.stage.say(f"{word:<14} {of}")
+        self.stage.verbatim(f"$ strandline pipeline run {FILE}")
+        self.driver.start()
+        self.stage.say("Spark starts. That takes a moment, so in the meantime:")
+
+    def catch_up(self) -> None:
+        self.stage.act("The pipeline has the morning")
+        orders = sum(record.topic == "orders" for record in self.day.morning)
+        self._wait(lambda: self.dashboard.orders_counted >= orders, self._how_it_goes)
+        self.stage.say(
+            f"{orders:,} orders are counted in the view, {self.dashboard.counts['attributed']:,} times an order has "
+            "found a click. Nothing was installed by hand: Java came with pip."
+        )
+
+    def kill_driver(self, stream: SteadyStream) -> bool:
+        self._wait(lambda: stream.share >= KILL_DRIVER_AT, lambda: self._live(stream))
+        counted = self.dashboard.orders_counted
+        begin, pid = self.dashboard.second, self.driver.pid
+        self.driver.kill()
+        self.stage.say(
+            f"kill -9 of the Spark driver, process {pid} and its Java, in the middle of a batch. The shop has "
+            f"{self.ledger.orders:,} orders now; the view has {counted:,} and can still be asked:"
+        )
+        answered = self._ask()
+        self.stage.say("The pipeline is started again, by the same command.")
+        self.driver.start(again=True)
+        before = self.dashboard.orders_counted
+        self._wait(lambda: self.dashboard.orders_counted > before, lambda: self._live(stream))
+        self.dashboard.outages.append(Outage("Spark driver", begin, self.dashboard.second))
+        self.stage.say(
+            f"After {self.dashboard.second - begin:.0f} s it goes on where it was: {self.dashboard.orders_counted:,} "
+            "orders counted."
+        )
+        self.stage.shown("A view answered in SQL while no Spark was alive.", holds=answered)
+        return answered
+
+    def kill_node(self, stream: SteadyStream) -> bool:
+        self._wait(lambda: stream.share >= KILL_NODE_AT, lambda: self._live(stream))
+        pid, at, begin = self.node.pid, len(self.ledger.acknowledged), self.dashboard.second
         self.node.kill()
-        self.stage.say(
-            f"The shop writes {AFTERNOON_RATE:.0f} events a second. Process {pid} was killed after {at:,} "
-            "acknowledgements."
-        )
-        begin = time.monotonic()
+        self.stage.say(f"kill -9 of the log itself, process {pid}, after {at:,} acknowledgements.")
+        started = time.monotonic()
         self.node.start()
+        self.dashboard.outages.append(Outage("log", begin, self.dashboard.second))
         self.stage.say(
-            f"Started again on the same directory: ready after {time.monotonic() - begin:.2f} s, the log checked. "
-            "The producer was told nothing; it retries."
+            f"Started again on the same directory: ready after {time.monotonic() - started:.2f} s, the log checked. "
+            f"Nobody else was told: {'shop and pipeline try' if self.with_spark else 'the shop tries'} again."
         )
-        stream.join()
-        self.events += events
-        written = len(self.ledger.acknowledged) - before
-        self.stage.say(f"{written:,} of {len(events):,} events of this stream were acknowledged in the end.")
-        return written == len(events) and stream.unanswered == 0
+        self._wait(lambda: not stream.is_alive(), lambda: self._live(stream))
+        last = ShopWriter(self.node.bootstrap, self.ledger)
+        last.write(self.day.tomorrow)
+        unanswered = stream.unanswered + last.finish()
+        self.stage.say(f"The shop closes. {len(self.ledger.acknowledged):,} records were acknowledged since morning.")
+        return unanswered == 0
 
-    def compare(self) -> bool:
-        self.stage.act("Was anything lost?")
-        whole = read_whole_topic(self.node.bootstrap)
-        result = self.ledger.compare([(record.partition, record.offset, record.value) for record in whole])
-        self.stage.table(
-            ["acknowledged", "read back", "lost", "changed", "doubled", "failed"],
-            [[result.acknowledged, result.read, result.lost, result.changed, result.doubled, result.failed]],
-        )
-        in_order = self._orders_kept(whole)
-        self.stage.say(
-            "Each acknowledged (partition, offset, value) was compared with what is in the log now. "
-            + ("Every order's events stand in the order they were written." if in_order else "ORDERS ARE OUT OF ORDER.")
-        )
-        holds = result.is_clean and in_order
-        if not holds:
-            self.stage.say(f"{result}; first failures: {self.ledger.failures[:3]}")
-        self.stage.shown(
-            f"After a kill -9 under load, all {result.acknowledged:,} acknowledged records were there, once, in order, "
-            "at the offsets that were promised.",
-            holds=holds,
-        )
-        return holds
+    def finish_pipeline(self) -> bool:
+        expected = self._expected()
+        orders = sum(sold for _, sold, _ in expected.article_sales)
 
-    def resume(self, billing: GroupReader, warehouse: GroupReader, warehouse_saw: list[Seen]) -> bool:
-        self.stage.act("The warehouse comes back")
-        warehouse.close()
-        successor = GroupReader(self.node.bootstrap, "warehouse")
-        billing_saw, more = billing.read(), successor.read()
-        self._show_positions([billing, successor])
-        places = [(record.partition, record.offset) for record in warehouse_saw + more]
-        resumed = len(set(places)) == len(places) == len(self.events) and len(billing_saw) == AFTERNOON_EVENTS
-        self.stage.say(
-            f"A new member of the group read the {len(more):,} that were left: {len(places):,} in all, none twice, "
-            f"none missing. Billing, which was open all the time, read the {len(billing_saw):,} new ones."
-            if resumed
-            else f"The warehouse saw {len(set(places)):,} of {len(self.events):,}, billing {len(billing_saw):,} more."
-        )
-        lesson = "Committed positions survived the crash: each group went on exactly where it had stopped."
-        self.stage.shown(lesson, holds=resumed)
-        billing.close()
-        successor.close()
-        return resumed
+        def is_done() -> bool:
+            counts = self.dashboard.counts
+            streams_are = all(counts[topic] >= getattr(expected, topic).total() for topic in ("sales", "attributed"))
+            return streams_are and self.dashboard.orders_counted >= orders
 
-    def pipeline(self) -> bool:
-        self.stage.act("Spark: paid orders into a topic of their own, exactly once")
-        begin = time.monotonic()
-        create_topic(self.node.bootstrap, PAYMENTS)
-        self.stage.say(
-            "Spark starts: a Java process, Python workers, our source and sink in them. This takes a moment."
-        )
-        spark = start_spark()
-        self.stage.say(
-            f"Spark {spark.version} came up in {time.monotonic() - begin:.0f} s; nothing was installed by hand."
-        )
-        with tempfile.TemporaryDirectory(prefix="strandline-demo-spark-") as home:
-            begin = time.monotonic()
-            batches = run_pipeline(spark, self.node.bootstrap, Path(home))
-            self.stage.say(
-                f"It read {len(self.events):,} events in {batches} batches and wrote those that say paid, in "
-                f"{time.monotonic() - begin:.0f} s. In the middle of the first batch one of its processes was killed."
-            )
-            again = run_pipeline(spark, self.node.bootstrap, Path(home))
-        spark.stop()
-        expected = payments_of(event.value for event in self.events if event.state == "paid")
-        found = payments_of(read_committed_values(self.node.bootstrap, PAYMENTS))
-        self.stage.table(
-            ["paid orders", "in the topic", "lost", "doubled"],
-            [[expected.total(), found.total(), (expected - found).total(), (found - expected).total()]],
-        )
-        positions, ends = group_positions(self.node.bootstrap, GROUP), end_offsets(self.node.bootstrap)
-        self.stage.say(
-            f"The same query was then run again: {again} batches. Its position is that of the group {GROUP}: "
-            f"{sum(ends.values()) - sum(positions.values()):,} still to read."
-        )
-        holds = found == expected and positions == ends and not again
-        self.stage.shown(
-            f"A Spark pipeline from topic to topic lost a process in mid-batch, and each of {expected.total():,} "
-            "payments is there once.",
-            holds=holds,
-        )
-        return holds
+        self._wait(is_done, self._how_it_goes)
+        ended = self.driver.stop()
+        self.stage.say("The pipeline has read everything and is stopped.")
+        return ended
 
-    def _show_positions(self, readers: list[GroupReader]) -> None:
-        ends = end_offsets(self.node.bootstrap)
+    # The proof
+
+    def prove(self) -> bool:
+        self.stage.act("So many in, so many out")
+        expected = self._expected()
         rows: list[list[object]] = []
-        for reader in readers:
-            positions = reader.positions()
-            lag = sum(ends[partition] - position for partition, position in positions.items())
-            rows.append([reader.group, *positions.values(), lag])
-        self.stage.table(["group", *(f"partition {partition}" for partition in ends), "still to read"], rows)
+        clean = True
+        for topic in OUTPUTS:
+            wanted: Counter[tuple[Any, ...]] = getattr(expected, topic)
+            found = found_in(topic, [(each.key, each.value) for each in read_whole(self.node.bootstrap, [topic])])
+            lost, twice = (wanted - found).total(), (found - wanted).total()
+            rows.append([topic, wanted.total(), found.total(), lost, twice])
+            clean = clean and not lost and not twice
+        self.stage.table(["written by the pipeline", "plain Python says", "a stock client read", "lost", "twice"], rows)
+        into, out = len(self.day.records), sum(int(str(row[2])) for row in rows)
+        verdict = f"{into:,} in, {out:,} out, " + ("none lost, none twice" if clean else "AND THEY DIFFER")
+        self.stage.say(f"{verdict}: every window, every pair and every total is what the shop's own books say.")
+        orders = sum(record.topic == "orders" for record in self.day.records)
+        plot.draw(
+            self.picture,
+            self.dashboard.samples,
+            self.dashboard.outages,
+            title=verdict[0].upper() + verdict[1:],
+            subtitle=f"{orders:,} orders and {into - orders:,} clicks through one log and one Spark pipeline",
+        )
+        self.stage.say(f"The picture: {self.picture}")
+        self.stage.shown(
+            f"A Spark pipeline with a window, a join and a table lost its driver and its log in mid-stream: {verdict}.",
+            holds=clean,
+        )
+        return clean
 
-    def _orders_by_partition(self) -> dict[int, set[bytes]]:
-        homes: dict[int, set[bytes]] = {}
-        keys = {event.value: event.key for event in self.events}
-        for (partition, _), value in self.ledger.acknowledged.items():
-            homes.setdefault(partition, set()).add(keys[value])
-        return homes
+    def _expected(self) -> Expected:
+        return expected_of(self.day.records, self.day.tomorrow)
 
-    def _orders_kept(self, whole: list[Seen]) -> bool:
-        written: dict[bytes, list[bytes]] = {}
-        for event in self.events:
-            written.setdefault(event.key, []).append(event.value)
-        read: dict[bytes, list[bytes]] = {}
-        for record in whole:
-            read.setdefault(record.key, []).append(record.value)
-        return written == read
+    # Words
 
+    def _wait(self, reached: Any, words: Any) -> None:
+        def checked() -> bool:
+            self._tell_driver()
+            if self.with_spark and self.driver.has_ended:
+                raise TimeoutError("the pipeline ended by itself")
+            return bool(reached())
 
-def _wait_until(reached: Callable[[], bool], stream: threading.Thread) -> None:
-    deadline = time.monotonic() + ACKNOWLEDGED_WAIT_S_MAX
-    while not reached() and stream.is_alive():
-        if time.monotonic() > deadline:
-            raise TimeoutError("the stream is not acknowledged")
-        time.sleep(0.005)
+        self.stage.wait(checked, words, timeout_s=WAIT_S_MAX)
 
+    def _how_it_goes(self) -> str:
+        counts = self.dashboard.counts
+        return (
+            f"{self.ledger.orders:,} orders in, {self.dashboard.orders_counted:,} counted in the view, "
+            f"{counts['attributed']:,} pairs, {counts['sales']:,} windows"
+        )
 
-def _clock(timestamp_ms: int) -> str:
-    return datetime.fromtimestamp(timestamp_ms / 1000).strftime("%H:%M:%S")
+    def _live(self, stream: SteadyStream) -> str:
+        now = f"in the shop it is {stream.now.written:%H:%M}: "
+        return now + (self._how_it_goes() if self.with_spark else f"{self.ledger.orders:,} orders in")
+
+    def _tell_driver(self) -> None:
+        """How long each part of its start took."""
+        self.stage.verbatim("\n".join(line for line in self.driver.new_lines() if STARTING.match(line)))
+
+    def _ask(self) -> bool:
+        self.stage.verbatim(f'$ strandline view query "{ASKED}"')
+        command = [*cli(), "view", "query", ASKED, "--bootstrap-server", self.node.bootstrap]
+        command += ["--views", str(self.home / "views")]
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False)
+        self.stage.verbatim(asked.stdout + asked.stderr)
+        return asked.returncode == 0 and sum(article in asked.stdout for article in ARTICLES) == 4

@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+Place = tuple[str, int, int]
+"""Topic, partition, offset."""
+
 
 @dataclass
 class Ledger:
-    """Every acknowledged record: (partition, offset) -> value."""
+    """Every acknowledged record: where it is -> value."""
 
-    acknowledged: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    acknowledged: dict[Place, bytes] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    orders: int = 0
+    """How many of them are orders."""
 
-    def note(self, partition: int, offset: int, value: bytes) -> None:
-        place = (partition, offset)
+    def note(self, topic: str, partition: int, offset: int, value: bytes) -> None:
+        place = (topic, partition, offset)
         if place in self.acknowledged:
-            self.failures.append(f"offset {offset} of partition {partition} was given twice")
+            self.failures.append(f"offset {offset} of partition {partition} of {topic} was given twice")
         self.acknowledged[place] = value
+        self.orders += topic == "orders"
 
-    def compare(self, found: list[tuple[int, int, bytes]]) -> Comparison:
-        """Hold a full read of the topic against what was acknowledged."""
-        present = {(partition, offset): value for partition, offset, value in found}
-        times = Counter(value for _, _, value in found)
+    def compare(self, found: list[tuple[str, int, int, bytes]]) -> Comparison:
+        """Hold a full read of the topics against what was acknowledged."""
+        present = {(topic, partition, offset): value for topic, partition, offset, value in found}
+        times = Counter(value for *_, value in found)
         return Comparison(
             acknowledged=len(self.acknowledged),
             read=len(found),

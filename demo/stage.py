@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
 
 from rich import box
 from rich.console import Console
@@ -11,6 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 WIDTH_MAX = 96
+LOOK_S = 0.05
+LINE_EVERY_S = 5.0
+"""In a pipe a line is said so often, where a terminal shows one that changes."""
 
 
 class Stage:
@@ -40,6 +45,27 @@ class Stage:
         for row in rows:
             drawn.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
         self.console.print(Padding(drawn, (0, 0, 0, 1)))
+
+    def wait(self, reached: Callable[[], bool], words: Callable[[], str], *, timeout_s: float) -> None:
+        """Say how it goes until it is there; TimeoutError with the last words if it does not come."""
+        began = said = time.monotonic()
+        last = ""
+        with self.console.status("") as status:
+            while not reached():
+                now = time.monotonic()
+                if now > began + timeout_s:
+                    raise TimeoutError(f"it took longer than {timeout_s:g} s: {words()}")
+                if self.console.is_terminal:
+                    status.update(words())
+                elif now > said + LINE_EVERY_S and words() != last:
+                    said, last = now, words()
+                    self.say(last, "dim")
+                time.sleep(LOOK_S)
+
+    def verbatim(self, text: str) -> None:
+        """What a command printed."""
+        for line in text.splitlines():
+            self.console.print(Text(f"    {line}", style="dim"), no_wrap=True, overflow="ellipsis")
 
     def shown(self, lesson: str, *, holds: bool = True) -> None:
         """A sentence for the end: what this act has shown, or failed to show."""
