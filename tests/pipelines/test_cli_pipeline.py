@@ -1,0 +1,288 @@
+"""`strandline pipeline`: what it says, what it refuses, and a whole run from nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from tests.cli.conftest import COMMAND, CommandLine
+from tests.pipelines.running_ground import eventually, read_all
+
+from strandline.pipelines.model import Kind
+from strandline.pipelines.registry import Registry
+from strandline.pipelines.state import (
+    RUNNING,
+    STOPPED,
+    DatasetState,
+    PipelineState,
+    QueryProgress,
+    RunState,
+    VersionState,
+)
+from strandline.testing.embedded_broker import EmbeddedBroker
+
+SHOP = """
+from pyspark.sql import functions as F
+from strandline import pipeline
+
+orders = pipeline.source("orders", schema="customer STRING, amount BIGINT", dead_letters="orders.dead")
+
+@pipeline.temporary_view
+def paid(orders):
+    return orders.where("amount > 0")
+
+@pipeline.stream
+def large(paid):
+    "Orders of more than a hundred."
+    return paid.where("amount > 100")
+
+@pipeline.table(key="customer")
+def totals(large):
+    return large.groupBy("customer").agg(F.sum("amount").alias("total"))
+
+@pipeline.view(key="customer", changes="totals", mode="append")
+def rich(totals):
+    return totals.where("total > 500")
+"""
+PATIENCE_S = 300
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of a user's, with a pipeline in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.py").write_text(SHOP)
+    return tmp_path
+
+
+@pytest.fixture
+def cli(broker: EmbeddedBroker) -> CommandLine:
+    return CommandLine(broker.bootstrap)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@pytest.fixture
+def registry(broker: EmbeddedBroker) -> Iterator[Registry]:
+    with Registry(broker.bootstrap) as registry:
+        yield registry
+
+
+def known(registry: Registry, name: str, **more: object) -> RunState:
+    """A pipeline that runs, as the registry tells it."""
+    datasets = {"totals": DatasetState("totals", Kind.TABLE, f"{name}.totals", f"{name}.totals", key=("customer",))}
+    version = VersionState(1, "/home/anna/shop.py", checkpoints="/checkpoints", datasets=datasets)
+    registry.change(name, lambda state: PipelineState(name, 1, {1: version}))
+    progress = QueryProgress(RUNNING, 41, 2380, 12, 411.0, 3)
+    # From the future, so that a slow machine does not take it for dead.
+    heard_ms = now_ms() + 600_000
+    run = RunState(name, 1, "me", RUNNING, 4711, "anna", now_ms() - 90_000, heard_ms, queries={"totals": progress})
+    run = replace(run, **more)  # type: ignore[arg-type]
+    registry.put_run(run)
+    return run
+
+
+def test_status_says_how_far_each_dataset_is(cli: CommandLine, registry: Registry, topic: str) -> None:
+    known(registry, topic)
+    head, where, columns, totals = cli.ok("pipeline", "status", topic).lines
+    assert head.startswith(f"{topic}, version 1: running, process 4711 on anna, for ")
+    assert where == "  file /home/anna/shop.py, checkpoints in /checkpoints"
+    assert columns.split() == ["DATASET", "KIND", "TOPIC", "STATE", "BATCH", "ROWS", "LATE", "BEHIND", "ROWS/S"]
+    assert totals.split() == ["totals", "table", f"{topic}.totals", "running", "41", "2,380", "12", "3", "411"]
+    told = cli.ok("pipeline", "status", topic, "--json").objects
+    assert told[0]["state"] == "running"
+    assert told[0]["datasets"]["totals"]["late_rows"] == 12
+
+
+def test_a_run_that_says_nothing_any_more_is_lost(cli: CommandLine, registry: Registry, topic: str) -> None:
+    known(registry, topic, heartbeat_ms=now_ms() - 61_000)
+    assert cli.ok("pipeline", "status", topic).lines[0].startswith(f"{topic}, version 1: lost, last heard of 1 min")
+    listed = {each["pipeline"]: each for each in cli.ok("pipeline", "list", "--json").objects}
+    assert listed[topic]["state"] == "lost"
+    assert listed[topic]["datasets"] == ["totals"]
+    assert any(line.split()[:3] == [topic, "1", "lost"] for line in cli.ok("pipeline", "list").lines)
+    assert "does not run" in cli.ok("pipeline", "stop", topic).lines[0]
+
+
+def test_a_failure_is_told_again(cli: CommandLine, registry: Registry, topic: str) -> None:
+    known(registry, topic, state="failed", failure="totals failed: Division by zero")
+    assert cli.ok("pipeline", "status", topic).lines[1] == "  totals failed: Division by zero"
+
+
+def test_an_unknown_pipeline_is_3_with_a_guess(cli: CommandLine, registry: Registry, topic: str) -> None:
+    known(registry, topic, state=STOPPED)
+    for verb in ("status", "stop"):
+        ended = cli.run("pipeline", verb, f"{topic}x")
+        assert ended.status == 3
+        assert f"did you mean '{topic}'?" in ended.stderr
+
+
+def test_stop_waits_until_it_has_stopped(cli: CommandLine, registry: Registry, topic: str) -> None:
+    run = known(registry, topic)
+
+    def let_go() -> None:
+        with Registry(registry.bootstrap) as other:
+            eventually(lambda: other.refresh().command(topic))
+            other.put_run(replace(run, state=STOPPED))
+
+    runner = threading.Thread(target=let_go)
+    runner.start()
+    assert cli.ok("pipeline", "stop", topic).lines == [f"stopped {topic}, version 1"]
+    runner.join()
+
+
+def test_stop_that_is_not_heard_is_4(cli: CommandLine, registry: Registry, topic: str) -> None:
+    known(registry, topic)
+    ended = cli.run("pipeline", "stop", topic, "--timeout", "0.5")
+    assert ended.status == 4
+    assert "process 4711 on anna has not after 0.5 s" in ended.stderr
+
+
+def test_nothing_is_started_for_a_file_that_is_wrong(cli: CommandLine, home: Path) -> None:
+    (home / "wrong.py").write_text("from strandline import pipeline\n\n@pipeline.stream\ndef large(orders:\n")
+    ended = cli.run("pipeline", "run", "wrong.py")
+    assert ended.status == 1
+    assert "wrong.py:4: '(' was never closed" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "Java" not in ended.stderr
+    ended = cli.run("pipeline", "run", "nowhere.py")
+    assert ended.status == 3
+    assert "there is no file nowhere.py" in ended.stderr
+    assert cli.run("pipeline", "run", "shop.py", "-b", "127.0.0.1:9").status == 4
+    assert cli.run("pipeline", "run", "shop.py", "--set", "x").status == 2
+
+
+def test_explain_says_what_a_file_declares_without_java(home: Path) -> None:
+    lonely = CommandLine()
+    shown = lonely.ok("pipeline", "explain", "shop.py", "--no-state").stdout.decode()
+    assert "pipeline shop (shop.py)" in shown
+    assert "what does not parse goes to the topic orders.dead" in shown
+    assert "stream large: Orders of more than a hundred.\n  reads    paid (as a part)\n" in shown
+    assert "  writes   topic totals, compacted, a record for each customer; mode update;" in shown
+    assert "  reads    totals (its changes, a stream)\n" in shown
+    told = {
+        each["dataset"]: each for each in lonely.ok("pipeline", "explain", "shop.py", "--no-state", "--json").objects
+    }
+    assert (told["paid"]["topic"], told["paid"]["kind"]) == (None, "temporary")
+    assert (told["rich"]["key"], told["rich"]["mode"], told["rich"]["changes"]) == (["customer"], "append", ["totals"])
+
+
+@pytest.mark.slow
+def test_explain_asks_spark_for_columns_and_state(home: Path) -> None:
+    ended = subprocess.run([*COMMAND, "pipeline", "explain", "shop.py", "--json"], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    told = {each["dataset"]: each for each in map(json.loads, ended.stdout.splitlines())}
+    assert told["totals"]["state"] == ["aggregate"]
+    assert told["totals"]["columns"] == "customer string, total bigint"
+    assert told["rich"]["state"] == []
+    assert told["rich"]["reads"] == ["totals"]
+
+
+class Run:
+    """`strandline pipeline run shop.py` as a user starts it, in a directory."""
+
+    def __init__(self, home: Path, *options: str) -> None:
+        self._said = (home / f"said-{time.monotonic_ns()}").open("w+")
+        environ = os.environ | {"PYTHONUNBUFFERED": "1"}
+        environ.pop("STRANDLINE_BOOTSTRAP", None)
+        self.process = subprocess.Popen(
+            [*COMMAND, "pipeline", "run", "shop.py", "--master", "local[2]", *options],
+            cwd=home,
+            env=environ,
+            stderr=self._said,
+        )
+
+    @property
+    def said(self) -> str:
+        self._said.seek(0)
+        return self._said.read()
+
+    def wait(self) -> int:
+        return self.process.wait(PATIENCE_S)
+
+
+def where(home: Path) -> str:
+    told = home / ".strandline" / "node.json"
+    eventually(told.exists)
+    return str(json.loads(told.read_text())["bootstrap"])
+
+
+def feed(bootstrap: str, *amounts: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for amount in amounts:
+        producer.produce("orders", value=json.dumps({"customer": "ann", "amount": amount}))
+    assert producer.flush(30) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_from_nothing_to_output_through_a_kill_and_a_stop(home: Path) -> None:
+    """With no option: a node of its own, three steps, a `kill -9`, and `pipeline stop` from the same directory."""
+    lonely = CommandLine()
+    lonely.environ.pop("STRANDLINE_BOOTSTRAP", None)
+    run = Run(home)
+    try:
+        bootstrap = where(home)
+        feed(bootstrap, 200)
+        eventually(lambda: "first batch" in run.said)
+        eventually(lambda: len(read_all(bootstrap, "totals")) == 1)
+        for stage in ("node", "file", "Java", "Spark", "planning"):
+            assert f"\n  {stage} " in f"\n{run.said}"
+        assert lonely.run("pipeline", "run", "shop.py").status == 1, "one process at a time"
+    finally:
+        run.process.kill()
+        run.process.wait()
+    run = Run(home)
+    try:
+        eventually(lambda: (home / ".strandline" / "node.json").exists() and "planning" in run.said)
+        bootstrap = where(home)
+        feed(bootstrap, 400)
+        eventually(lambda: len(read_all(bootstrap, "rich")) == 1)
+        assert [value["total"] for _, value in read_all(bootstrap, "totals")] == [200, 600]
+        assert lonely.ok("pipeline", "status", "--json").objects[0]["state"] == "running"
+        assert lonely.ok("pipeline", "stop", "shop").lines == ["stopped shop, version 1"]
+        assert run.wait() == 0
+        assert "shop, version 1: asked to stop" in run.said
+    finally:
+        run.process.kill()
+        run.process.wait()
+    # The node is gone with the run, and is started for a look.
+    assert not (home / ".strandline" / "node.json").exists()
+    assert lonely.ok("pipeline", "list", "--json").objects[0]["state"] == "stopped"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_once_and_a_signal(home: Path, lonely: EmbeddedBroker) -> None:
+    lonely.create_topic("orders")
+    feed(lonely.bootstrap, 200, 700)
+    ended = subprocess.run(
+        [*COMMAND, "pipeline", "run", "shop.py", "--once", "--json", "-b", lonely.bootstrap, "--master", "local[2]"],
+        cwd=home,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    told = {each["dataset"]: each for each in map(json.loads, ended.stdout.splitlines())}
+    assert told["large"]["rows"] == 2
+    assert read_all(lonely.bootstrap, "rich") == [("ann", {"total": 900})]
+    run = Run(home, "-b", lonely.bootstrap)
+    eventually(lambda: "planning" in run.said)
+    run.process.send_signal(signal.SIGTERM)
+    assert run.wait() == 0, run.said
+    with Registry(lonely.bootstrap) as registry:
+        ran = registry.refresh().run("shop", 1)
+        assert ran is not None
+        assert (ran.state, ran.host) == (STOPPED, platform.node())
