@@ -7,13 +7,14 @@ import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.pipelines.rebuild_ground import put_rows
 from tests.spark.sink_ground import consume
 
 from strandline import views
 from strandline.pipelines.comparing import Comparison
+from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.loading import load
 from strandline.pipelines.rebuild_phases import Wish
 from strandline.pipelines.rebuilding import Ended, Means, Rebuilding
@@ -25,6 +26,8 @@ from strandline.testing.embedded_broker import EmbeddedBroker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+T = TypeVar("T")
+
 FILE = """
 from pyspark.sql import functions as F
 
@@ -34,13 +37,15 @@ pipeline.name("{name}")
 
 orders = pipeline.source("orders", topic="{name}-orders", schema="customer STRING, amount BIGINT")
 
-@pipeline.stream(topic="{name}-large")
-def large(orders):
-    return orders.where("amount >= {large}").select("customer", "amount")
-
 @pipeline.view(key="customer", topic="{name}-totals")
 def totals(orders):
     return orders.where("{which}").groupBy("customer").agg(F.sum("amount").alias("total"))
+"""
+
+WITH_STREAM = """
+@pipeline.stream(topic="{name}-large")
+def large(orders):
+    return orders.where("amount >= {large}").select("customer", "amount")
 """
 
 WITH_CHANGES = """
@@ -53,19 +58,20 @@ def ranks(totals):
 class Shop:
     """Orders in a topic, a pipeline's file, and what a user does with both."""
 
-    def __init__(self, broker: EmbeddedBroker, home: Path, *, with_changes: bool = False, partitions: int = 2) -> None:
+    def __init__(
+        self, broker: EmbeddedBroker, home: Path, *, with_stream: bool = False, with_changes: bool = False
+    ) -> None:
         self.bootstrap = broker.bootstrap
         self.home = home
         self.name = f"shop-{uuid.uuid4().hex[:8]}"
         self.file = home / "shop.py"
         self.registry = Registry(broker.bootstrap)
         self.orders: list[tuple[str, int]] = []
-        self.with_changes = with_changes
-        broker.create_topic(f"{self.name}-orders", partitions=partitions)
+        self.form = FILE + (WITH_STREAM if with_stream else "") + (WITH_CHANGES if with_changes else "")
+        broker.create_topic(f"{self.name}-orders", partitions=2)
 
     def edit(self, *, large: int = 100, which: str = "true", high: int = 1000, text: str | None = None) -> None:
-        form = FILE + (WITH_CHANGES if self.with_changes else "")
-        self.file.write_text(text or form.format(name=self.name, large=large, which=which, high=high))
+        self.file.write_text(text or self.form.format(name=self.name, large=large, which=which, high=high))
 
     def order(self, *orders: tuple[str, int]) -> None:
         self.orders += orders
@@ -75,7 +81,7 @@ class Shop:
     # What a user does
 
     def run_once(self, spark: SparkSession) -> None:
-        assert self.runner(spark, once=True).run(threading.Event()) is Outcome.DONE
+        assert patiently(lambda: self.runner(spark, once=True).run(threading.Event())) is Outcome.DONE
 
     def runner(self, spark: SparkSession, *, once: bool, version: int | None = None) -> Runner:
         options = RunOptions(str(self.home / "checkpoints"), once=once, version=version)
@@ -106,7 +112,11 @@ class Shop:
         )
         registry = Registry(self.bootstrap)
         try:
-            return Rebuilding(registry, self.name, means).carry_out(wish, file=file and str(file), compares=compares)
+            return patiently(
+                lambda: Rebuilding(registry, self.name, means).carry_out(
+                    wish, file=file and str(file), compares=compares
+                )
+            )
         finally:
             registry.close()
 
@@ -129,6 +139,17 @@ class Shop:
             if which(amount):
                 totals[customer] = totals.get(customer, 0) + amount
         return totals
+
+
+def patiently(work: Callable[[], T]) -> T:
+    """Again, if a process of Spark's did not start in the time that Spark has for it: a machine is busy, no more."""
+    for _ in range(5):
+        try:
+            return work()
+        except PipelineRefused as error:
+            if "did not come up within ten seconds" not in str(error):
+                raise
+    return work()
 
 
 def stock_totals(table: dict[str, str]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ TIMEOUT_S = 600.0
 
 def ready(spark: SparkSession, broker: EmbeddedBroker, home: Path) -> Shop:
     """Version 1 has run, and its file is edited."""
-    shop = Shop(broker, home)
+    shop = Shop(broker, home, with_stream=True)
     shop.edit()
     shop.order(*ORDERS)
     shop.run_once(spark)

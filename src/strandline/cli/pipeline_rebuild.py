@@ -194,3 +194,5 @@ def _tell(output: Output, name: str, ended: Ended) -> None:
         parts = ", ".join(f"{count:,} records to {topic}" for topic, count in ended.written.items())
         output.talk(f"  the differences: {parts}")
     output.line(ended.words)
+    if ended.phase is not None and ended.phase.value == "switched":
+        output.talk("the old version is kept: --finish removes it, --rollback goes back to it")

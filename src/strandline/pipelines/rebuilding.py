@@ -21,7 +21,7 @@ from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.fault_points import fault_point
 from strandline.pipelines.ground import HOME
 from strandline.pipelines.model import Pipeline
-from strandline.pipelines.one_commit import OneCommit
+from strandline.pipelines.one_commit import OneCommit, delete_sinks
 from strandline.pipelines.rebuild_ownership import Ownership
 from strandline.pipelines.rebuild_phases import Phase, RebuildRefused, Step, Wish
 from strandline.pipelines.registry import Registry
@@ -126,7 +126,9 @@ class Rebuilding:
             elif step is Step.TURN_BACK:
                 self._change(phases.turned_back)
             elif step is Step.RETURN:
-                self._change(lambda told: phases.with_phase(told, Phase.RETURNING))
+                # Nobody can come late with the batches of the first switch: they were decided.
+                delete_sinks(self._registry.bootstrap, filter(None, [self._rebuild().sink_id]))
+                self._change(lambda told: phases.with_phase(told, Phase.RETURNING, sink_id=""))
                 fault_point("return-begun")
             elif step is Step.REMOVE:
                 return self._remove(state)

@@ -118,6 +118,7 @@ class Switching:
                 copy = phases.own_topic(old, leaving)
                 rows = self._copy(client, rebuild, old.public_topic, copy)
                 yield copy, rows.select(["key", "value", "headers", "partition"])
+        self._state()
 
     def _copy(self, client: RawClient, rebuild: RebuildState, public: str, copy: str) -> pa.Table:
         was = newest_records(client, copy, _read(rebuild.version_ends, copy))
@@ -132,6 +133,8 @@ class Switching:
             rows = difference(is_now, shall_be)
             self.written[new.public_topic] = rows.num_rows
             yield new.public_topic, rows.select(["key", "value", "headers"])
+        # Who slept while another completed the rebuild must not decide anything.
+        self._state()
 
     # Positions of queries that read the changes of a table of their own pipeline
 
