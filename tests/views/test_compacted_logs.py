@@ -17,7 +17,7 @@ from tests.views.ground import Feed, rows_of
 
 from strandline.testing import embedded
 from strandline.testing.embedded_broker import EmbeddedBroker
-from strandline.views import AtTime
+from strandline.views import AtTime, Desk
 from strandline.views.failures import BeyondReach
 from strandline.views.folding import walked
 
@@ -104,14 +104,21 @@ def test_a_log_that_was_compacted(own_broker: EmbeddedBroker, tmp_path: Path) ->
 
 
 def test_an_open_view_falls_behind_a_cleaner(own_broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """One that has a snapshot, and one that was folded from the log alone."""
     feed = Feed(own_broker, "totals", partitions=1)
     put(feed, "ada", 1.0, 0)
     put(feed, "bob", 1.0, 1)
-    with feed.view(tmp_path / "views") as view:
+    query = "select customer, total from totals"
+    with feed.view(tmp_path / "views") as view, Desk(own_broker.bootstrap, directory=tmp_path / "none") as desk:
+        assert len(view.snapshots) == 1
+        desk.add(view.definition)
+        assert sorted(desk.query(query).rows) == [("ada", 1.0), ("bob", 1.0)]
+        assert not desk.snapshots("totals")
         put(feed, "bob", None, 2)
         put(feed, "ada", 2.0, 3)
         clean(own_broker, "totals", {0, 1, 2})
         assert rows_of(view) == [("ada", 2.0, 2)]
+        assert desk.query(query).rows == [("ada", 2.0)]
 
 
 def test_a_log_that_was_trimmed(own_broker: EmbeddedBroker, tmp_path: Path) -> None:

@@ -86,13 +86,17 @@ class Fold:
     def drop(self) -> None:
         self._connection.execute(f"DROP TABLE IF EXISTS {self.table}")
 
-    def advance(self, client: RawClient, ends: Offsets, *, on_read: Callable[[int], None] | None = None) -> None:
-        """Read up to `ends`. Raises HistoryLost if the log no longer begins early enough, or is another log."""
+    def advance(self, client: RawClient, ends: Offsets, *, on_read: Callable[[int], None] | None = None) -> bool:
+        """Read up to `ends`; whether every offset of what was read now was there.
+
+        Raises HistoryLost if the log no longer begins early enough, or is another log.
+        """
         if all(self.positions[partition] >= end for partition, end in ends.items()):
-            return
+            return True
         pending: list[pa.RecordBatch] = []
         rows = 0
         before = dict(self.positions), dict(self.unbroken), dict(self.latest_ms), self.records
+        self.unbroken = dict.fromkeys(self.unbroken, True)
         self._connection.execute("BEGIN")
         try:
             for partition in sorted(ends):
@@ -106,6 +110,9 @@ class Fold:
                         pending, rows = [], 0
             self._merge(pending)
             self._connection.execute("COMMIT")
+            is_whole = self.is_unbroken
+            self.unbroken = {each: unbroken and before[1][each] for each, unbroken in self.unbroken.items()}
+            return is_whole
         except BaseException:
             self._connection.execute("ROLLBACK")
             self.positions, self.unbroken, self.latest_ms, self.records = before

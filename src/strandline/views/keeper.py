@@ -124,10 +124,11 @@ class Keeper:
         if any(ends.committed[each] < offset for each, offset in state.offsets.items()):
             return None
         try:
-            state.fold.advance(self._client, ends.committed, on_read=self.on_read)
+            is_whole = state.fold.advance(self._client, ends.committed, on_read=self.on_read)
         except HistoryLost:
             return None
-        return state if self._is_right(state, ends) else None
+        # Also a fold from the log's beginning has missed what was compacted since it was last here.
+        return state if is_whole and self._is_right(state, ends) else None
 
     def _from_snapshot(self, ends: Ends, starts: Mapping[int, int]) -> ViewState | None:
         for snapshot in reversed(self.store.snapshots()):
@@ -279,9 +280,9 @@ class Keeper:
     def _begins_whole(self, ends: Ends) -> bool:
         """Whether the first records are still there: those are what compaction takes away first."""
         settings = FetchSettings(partition_bytes_max=_PROBE_BYTES)
+        if any(log_starts(self._client, self._topic, sorted(ends.committed)).values()):
+            return False
         for partition, end in ends.committed.items():
-            if log_starts(self._client, self._topic, [partition])[partition] > 0:
-                return False
             offsets = OffsetRange(self._topic, partition, 0, end, self.topic_id)
             fetcher = PartitionFetcher(self._client, offsets, settings, asks_ahead=False)
             first = next(fetcher.answers(), None)
