@@ -259,7 +259,7 @@ MODES = [
     ("stream(mode='update')", "orders.groupBy(F.window('at', '1 minute')).count()", "update"),
     ("table(key=['id', 'window'])", "orders.groupBy('id', F.window('at', '1 minute')).count()", "update"),
     ("table(key='id')", "orders.groupBy('id', F.session_window('at', '1 minute')).count()", "append"),
-    ("table(key='id')", "orders.selectExpr('id AS i', 'at').join(others, F.expr('i = id AND at <= then'))", "append"),
+    ("table(key='i')", "orders.selectExpr('id AS i', 'at').join(others, F.expr(BOUND), 'left')", "append"),
 ]
 
 
@@ -269,6 +269,8 @@ from pyspark.sql import functions as F
 from strandline import pipeline
 pipeline.source("orders", schema="id STRING, at TIMESTAMP", watermark=("at", "1 minute"))
 pipeline.source("others", schema="id STRING, then TIMESTAMP", watermark=("then", "1 minute"))
+
+BOUND = "i = id AND then BETWEEN at AND at + INTERVAL 1 MINUTE"
 
 @pipeline.{decorator}
 def some(orders, others):
@@ -303,7 +305,7 @@ def test_a_query_has_the_mode_that_it_says_or_else_one_that_spark_allows(
 def test_a_mode_that_spark_refuses_is_told(ground: Ground, decorator: str, result: str, sentence: str) -> None:
     with pytest.raises(pipeline.PipelineRefused) as refused:
         ground.compiled(with_orders(decorator, result))
-    assert f"shop.py:7: {sentence}" in str(refused.value).replace("some has ", "")
+    assert f"shop.py:9: {sentence}" in str(refused.value).replace("some has ", "")
 
 
 def refusal(ground: Ground, body: str, **wiring: Any) -> str:

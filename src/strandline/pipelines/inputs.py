@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -112,7 +113,7 @@ class Reader:
         assert of.schema is not None
         try:
             schema = StructType.fromDDL(of.schema)
-        except Exception as error:
+        except PySparkException as error:
             raise refused(f"the schema of the source {of.name} is none: {explain_failure(error)}", of.at) from error
         if not isinstance(schema, StructType):
             raise refused(f"the schema of the source {of.name} names no columns: say it like 'id BIGINT, name STRING'")
