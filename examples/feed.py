@@ -49,7 +49,7 @@ def main() -> int:
     written = 0
     for record in paced(half_day(random.Random(asked.seed), begin), begin, asked.seconds, asked.bootstrap):
         written += 1
-        if written % 200 == 0:
+        if written % 500 == 0:
             print(f"        {written:,} records written; in the shop it is {record.written:%H:%M}")
         show.what_came()
     print(f"        {written:,} records written; the shop closes")
@@ -136,6 +136,8 @@ class Shown:
                 quiet_since = time.monotonic()
         for topic, count in self.counts.items():
             print(f"{topic:>24}  {count:,} records")
+        if self.counts and not any(self.counts.values()):
+            print("feed: nothing came out: does the pipeline run? `strandline pipeline status` tells how far it is")
 
     def close(self) -> None:
         self._consumer.close()
