@@ -21,7 +21,8 @@ from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.fault_points import fault_point
 from strandline.pipelines.ground import HOME
 from strandline.pipelines.model import Pipeline
-from strandline.pipelines.one_commit import OneCommit, delete_sinks
+from strandline.pipelines.one_commit import delete_sinks
+from strandline.pipelines.rebuild_checks import check_rebuildable, input_ends, unknown_words
 from strandline.pipelines.rebuild_ownership import Ownership
 from strandline.pipelines.rebuild_phases import Phase, RebuildRefused, Step, Wish
 from strandline.pipelines.registry import Registry
@@ -30,8 +31,7 @@ from strandline.pipelines.state import PipelineState, RebuildState, VersionState
 from strandline.pipelines.switching import Switching, Tell, give_up
 from strandline.pipelines.version_files import digest_of, file_of, with_file
 from strandline.spark.display import Display
-from strandline.spark.raw_client import LATEST, ClientSettings, RawClient
-from strandline.spark.sink.checkpoint import local_path
+from strandline.spark.raw_client import ClientSettings, RawClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,7 +141,7 @@ class Rebuilding:
         assert state.current is not None
         file = file or state.current.file
         pipeline = self._load(file)
-        self._check(state, pipeline)
+        check_rebuildable(self._registry.bootstrap, state, pipeline, self._means.checkpoints())
         number = max(state.newest, *state.versions) + 1
         version = VersionState(number, checkpoints=self._means.checkpoints(), created_ms=_now_ms())
         version = with_file(version, file)
@@ -154,35 +154,15 @@ class Rebuilding:
         self._means.tell(f"version {number} of {self._name} is built beside version {state.active}")
         fault_point("rebuild-begun")
 
-    def _check(self, state: PipelineState, pipeline: Pipeline) -> None:
-        """What could only fail later, when much was done."""
-        assert state.current is not None
-        with OneCommit(self._registry.bootstrap, f"switch-{self._name}"):
-            """It says if the cluster cannot commit a batch at once."""
-        kinds = {each.public_topic: each.kind for each in state.current.datasets.values()}
-        for dataset in pipeline.written:
-            was = kinds.get(dataset.topic)
-            if was is not None and was.has_keys != dataset.kind.has_keys:
-                raise PipelineRefused(
-                    f"{dataset.name} was a {was.value} and is a {dataset.kind.value} now, which one topic cannot be to "
-                    f"its readers: give it another topic than {dataset.topic}"
-                )
-        reads_changes = any(name in pipeline.datasets for each in pipeline.datasets.values() for name in each.changes)
-        if reads_changes and local_path(self._means.checkpoints()) is None:
-            raise PipelineRefused(
-                f"{self._name} reads the changes of a table of its own, so for a rebuild its checkpoints must lie on "
-                "this machine: say --checkpoints with a directory"
-            )
-
     def _build(self, state: PipelineState) -> None:
         """Run the version that comes until it has nearly all that there is."""
         number = phases.switch_of(self._rebuild()).coming
         pipeline = self._load(file_of(state.versions[number], self._name, home=self._means.home))
         for _ in range(ROUNDS_MAX):
-            ends = self._input_ends(pipeline)
+            ends = input_ends(self._registry, pipeline)
             self._run(pipeline, state, number)
             self._read_up_to = ends
-            came = sum(self._input_ends(pipeline).values()) - sum(ends.values())
+            came = sum(input_ends(self._registry, pipeline).values()) - sum(ends.values())
             if came <= ROUND_RECORDS:
                 fault_point("rebuild-caught-up")
                 return
@@ -236,7 +216,7 @@ class Rebuilding:
             # Once the ends are noted nothing may come behind them. Until then all that is there is read, so that what
             # the name means does not go back in time.
             pipeline = self._load(file_of(state.versions[switch.coming], self._name, home=self._means.home))
-            if self._input_ends(pipeline) != self._read_up_to:
+            if input_ends(self._registry, pipeline) != self._read_up_to:
                 self._run(pipeline, state, switch.coming)
             fault_point("switch-drained")
         switching = Switching(self._registry, self._name, self._owned.owner, self._means.tell)
@@ -310,25 +290,6 @@ class Rebuilding:
             )
         return pipeline
 
-    def _input_ends(self, pipeline: Pipeline) -> dict[TopicPartition, int]:
-        """How far the topics go that the pipeline reads and does not write."""
-        client = RawClient(ClientSettings(self._registry.bootstrap, client_id="strandline-rebuild"))
-        inputs = {each.topic for each in pipeline.sources.values()}
-        known = self._registry.known_datasets()
-        inputs |= {
-            known[name].topic
-            for each in pipeline.datasets.values()
-            for name in each.inputs
-            if name in known and name not in pipeline.datasets and name not in pipeline.sources
-        }
-        try:
-            found = client.topics(sorted(inputs))
-            return client.list_offsets(
-                {TopicPartition(name, each): LATEST for name, topic in found.items() for each in topic.leaders}
-            )
-        finally:
-            client.close()
-
     def _ended(self, words: str) -> Ended:
         state = self._state()
         phase = None if state.rebuild is None else phases.phase_of(state.rebuild)
@@ -346,14 +307,6 @@ class Rebuilding:
 
     def _change(self, change: Callable[[PipelineState], PipelineState]) -> PipelineState:
         return self._owned.change(change)
-
-
-def unknown_words(name: str, known: list[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, known, 1, 0.6)
-    look = f"did you mean {near[0]}?" if near else "`strandline pipeline list` shows them"
-    return f"There is no pipeline {name} that has run: {look}; run it first with `strandline pipeline run FILE`."
 
 
 def _now_ms() -> int:
