@@ -83,7 +83,7 @@ def run(
                 launch.checkpoints(),
                 once=once,
                 takeover=takeover,
-                makes_sources=launch.ground.is_own,
+                makes_sources=bootstrap is None,
                 recovers=recover,
             )
             _run(pipeline, launch, replace(options, every=every) if every else options, output, stopping)
