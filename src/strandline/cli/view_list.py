@@ -11,7 +11,7 @@ from strandline.cli.view_access import VIEWS_DEFAULT, Directory, desk_at
 
 if TYPE_CHECKING:
     from strandline.views.definition import ViewDefinition
-    from strandline.views.view import Desk
+    from strandline.views.desk import Desk
 
 
 def list_views(
@@ -57,6 +57,7 @@ def _described(desk: Desk, name: str, definition: ViewDefinition) -> dict[str, A
         "snapshots": 0,
         "rows_kept": None,
         "records_since": None,
+        "as_of": None,
     }
     try:
         ends = desk.ends(name)
@@ -66,15 +67,15 @@ def _described(desk: Desk, name: str, definition: ViewDefinition) -> dict[str, A
             offsets = snapshots[-1].offsets
             told["rows_kept"] = snapshots[-1].rows
             told["records_since"] = sum(end - offsets.get(partition, 0) for partition, end in ends.items())
-        told["as_of"] = desk.reach([name]).words.removeprefix("as-of reaches back to ")
+            told["as_of"] = desk.reach([name]).words.removeprefix("as-of reaches back to ")
     except ViewFailed as error:
         told["problem"] = str(error)
-        told["as_of"] = None
     return told
 
 
 def _row(told: dict[str, Any]) -> list[object]:
     by = f"{told['pipeline']} v{told['version']}, {told['kind']}" if told["pipeline"] else "by hand"
     kept = ("-" if told[name] is None else told[name] for name in ("rows_kept", "records_since"))
-    last = told["as_of"] or told["problem"]
+    # How far back it goes is known once it was read.
+    last = told["as_of"] or told.get("problem", "-")
     return [told["view"], by, told["topic"], ", ".join(told["key"]), ", ".join(told["columns"]), *kept, last]

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from strandline.views.as_of import AtOffsets, AtTime, Freshness, Reach
     from strandline.views.definition import ViewDefinition, define
+    from strandline.views.desk import Answer, Desk
     from strandline.views.failures import ViewFailed
     from strandline.views.spark_table import table
-    from strandline.views.view import Answer, Desk, View
+    from strandline.views.view import View
     from strandline.views.view import open_view as open
 
 __all__ = [
@@ -41,10 +42,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Answer": "view:Answer",
+    "Answer": "desk:Answer",
     "AtOffsets": "as_of:AtOffsets",
     "AtTime": "as_of:AtTime",
-    "Desk": "view:Desk",
+    "Desk": "desk:Desk",
     "Freshness": "as_of:Freshness",
     "Reach": "as_of:Reach",
     "View": "view:View",

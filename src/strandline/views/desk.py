@@ -1,0 +1,299 @@
+"""Where views are asked.
+
+A `Desk` is what views of one cluster share: a client, what names mean, a database in memory, and a keeper of states for
+each topic that was read. What a name means and how far its topic goes are asked in turn until both agree, so a view is
+never shown with a part of a rebuild: the registry says that a switch has begun before its first record is committed.
+
+Partitions are read one after the other up to ends that were asked for at once. A transaction becomes visible in each
+partition when its marker is there, as for any consumer.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from uuid import UUID
+
+import pyarrow as pa
+
+from strandline.codec.messages.metadata_request import MetadataRequest
+from strandline.codec.messages.metadata_response import MetadataResponse
+from strandline.spark.raw_client import ClientSettings, RawClient
+from strandline.views.as_of import AsOf, AtOffsets, Freshness, Reach, as_moment
+from strandline.views.catalog import Catalog
+from strandline.views.columns import key_values
+from strandline.views.definition import ViewDefinition
+from strandline.views.failures import QueryRefused, ViewFailed
+from strandline.views.folding import connect
+from strandline.views.keeper import Ends, Keeper, ends_of, plainly
+from strandline.views.lookup import found_rows
+from strandline.views.querying import names_in, run, words_of_sql
+from strandline.views.schema import quoted
+from strandline.views.snapshots import Snapshot
+from strandline.views.state import ViewState
+
+DIRECTORY: Final = Path(".strandline/views")
+BOOTSTRAP: Final = "localhost:9092"
+AGREEMENT_ATTEMPTS_MAX: Final = 20
+"""Of names and ends that change while they are asked for."""
+
+Key = str | int | float | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rows, and how they compare with the log."""
+
+    table: pa.Table
+    freshness: Freshness
+    views: tuple[str, ...]
+    """Those that were read."""
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.table.column_names)
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        columns = [column.to_pylist() for column in self.table.columns]
+        return list(zip(*columns, strict=True)) if columns else []
+
+    def to_pandas(self) -> Any:
+        return self.table.to_pandas()
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A view in one answer."""
+
+    definition: ViewDefinition
+    ends: Ends
+    keeper: Keeper
+    state: ViewState
+
+
+class Desk:
+    """For several threads: one at a time has the database."""
+
+    def __init__(
+        self, bootstrap: str = BOOTSTRAP, *, directory: str | Path = DIRECTORY, timeout_s: float = 60.0
+    ) -> None:
+        with plainly():
+            self.client = RawClient(ClientSettings(bootstrap, client_id="strandline-views", api_timeout_s=timeout_s))
+        self.bootstrap = bootstrap
+        self.directory = Path(directory)
+        self.catalog = Catalog(self.client)
+        self._connection = connect()
+        self._keepers: dict[tuple[str, UUID], Keeper] = {}
+        self._by_hand: dict[str, ViewDefinition] = {}
+        self._cluster_id: str | None = None
+        self.on_read: Callable[[int], None] | None = None
+        """Told how many records were read, whenever some were."""
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with self._lock:
+            for keeper in self._keepers.values():
+                keeper.close()
+            self._keepers.clear()
+            self._connection.close()
+            self.client.close()
+
+    def add(self, definition: ViewDefinition) -> None:
+        """A view that the cluster does not know of."""
+        self._by_hand[definition.name] = definition
+
+    def views(self) -> dict[str, ViewDefinition]:
+        with self._lock:
+            self.catalog.refresh()
+            return self.catalog.views | self._by_hand
+
+    def definition(self, name: str) -> ViewDefinition:
+        """What the name means now."""
+        with self._lock:
+            self.catalog.refresh()
+            return self._meant(name)
+
+    def query(self, sql: str, *, as_of: Any = None) -> Answer:
+        """The rows of a SELECT over views, current or as they were at one moment."""
+        with self._lock:
+            names = self._names_in(sql)
+            moment = None if as_of is None else as_moment(as_of)
+            if isinstance(moment, AtOffsets) and len(names) > 1:
+                raise QueryRefused(
+                    f"offsets are those of one topic, and the query reads {', '.join(names)}: say a time, or one view"
+                )
+            seen = self._seen(names, moment)
+            for name, each in seen.items():
+                self._show(name, each)
+            table = run(self._connection, sql)
+            return Answer(table, self._freshness(list(seen.values())), tuple(seen))
+
+    def get(self, name: str, key: Key, *, as_of: Any = None) -> Answer:
+        """The row of a key, or none."""
+        with self._lock:
+            seen, table = self._got(name, key, as_of)
+            return Answer(table, self._freshness([seen]), (name,))
+
+    def row(self, name: str, key: Key, *, as_of: Any = None) -> dict[str, Any] | None:
+        with self._lock:
+            rows = self._got(name, key, as_of)[1].to_pylist()
+            return rows[0] if rows else None
+
+    def _got(self, name: str, key: Key, as_of: Any) -> tuple[_Seen, pa.Table]:
+        seen = self._seen([name], None if as_of is None else as_moment(as_of))[name]
+        return seen, found_rows(self._connection, seen.definition, seen.state, key_values(seen.definition, key))
+
+    def refresh(self, names: Sequence[str]) -> None:
+        """Catch up with the log, and keep snapshots where they are worth it."""
+        with self._lock:
+            for each in self._seen(list(names), None).values():
+                each.keeper.maybe_snapshot(each.definition)
+
+    def snapshot(self, name: str) -> Snapshot | None:
+        """Keep the state of now, for "as of" and for who comes next; None if another process is at it."""
+        with self._lock:
+            seen = self._seen([name], None)[name]
+            return seen.keeper.snapshot(seen.definition)
+
+    def freshness(self, name: str) -> Freshness:
+        """Of what was last read, without reading more."""
+        with self._lock:
+            definition = self.definition(name)
+            ends = ends_of(self.client, definition)
+            keeper = self._keeper(definition, ends)
+            state = keeper.at_hand
+            if state is None:
+                return self._freshness([self._seen([name], None)[name]])
+            return self._freshness([_Seen(definition, ends, keeper, state)], now=ends)
+
+    def reach(self, names: Sequence[str]) -> Reach:
+        """Of the one that reaches least far."""
+        with self._lock:
+            reaches = []
+            for name in names:
+                definition = self.definition(name)
+                ends = ends_of(self.client, definition)
+                reaches.append(self._keeper(definition, ends).reach(ends))
+            return max(reaches, key=lambda each: each.distance, default=Reach(None))
+
+    def ends(self, name: str) -> dict[int, int]:
+        """Up to where the view's topic could be read now."""
+        with self._lock:
+            return ends_of(self.client, self.definition(name)).committed
+
+    def snapshots(self, name: str) -> list[Snapshot]:
+        with self._lock:
+            definition = self.definition(name)
+            return self._keeper(definition, ends_of(self.client, definition)).store.snapshots()
+
+    def rows_of(self, name: str, *, as_of: Any = None) -> tuple[ViewDefinition, pa.Table]:
+        """All rows of a view."""
+        with self._lock:
+            seen = self._seen([name], None if as_of is None else as_moment(as_of))[name]
+            return seen.definition, run(self._connection, f"FROM {seen.state.rows_sql(seen.definition)}")
+
+    # What is seen
+
+    def _names_in(self, sql: str) -> list[str]:
+        try:
+            return names_in(self._connection, sql)
+        except QueryRefused as error:
+            known = {column.name for view in self.views().values() for column in view.columns}
+            said = {word.lower() for word in re.findall(r"\w+", sql)}
+            for word in words_of_sql(self._connection, known):
+                if word in said:
+                    raise QueryRefused(f'{error} ({word} is a word of SQL: write "{word}" for the column)') from None
+            raise
+
+    def _meant(self, name: str) -> ViewDefinition:
+        return self._by_hand.get(name) or self.catalog.view(name)
+
+    def _seen(self, names: Sequence[str], moment: AsOf | None) -> dict[str, _Seen]:
+        """Each of the views at one moment: what the names mean, and up to where, in agreement."""
+        is_known = self._by_hand.keys() >= set(names)
+        if not is_known:
+            self.catalog.refresh()
+        for _ in range(AGREEMENT_ATTEMPTS_MAX):
+            meant = {name: self._meant(name) for name in names}
+            ends = self._ends(meant.values())
+            if not is_known:
+                self.catalog.refresh()
+            if is_known or meant == {name: self._meant(name) for name in names}:
+                return self._states(meant, ends, moment)
+        raise ViewFailed("what the names of these views mean changes all the time: ask again in a moment")
+
+    def _ends(self, definitions: Iterable[ViewDefinition]) -> dict[str, Ends]:
+        """By topic: two names of one topic are shown up to the same offsets."""
+        found: dict[str, Ends] = {}
+        # Those that must stop early come first, and hold for the others.
+        for definition in sorted(definitions, key=lambda each: not each.until):
+            if definition.topic not in found:
+                found[definition.topic] = ends_of(self.client, definition)
+        return found
+
+    def _states(
+        self, meant: Mapping[str, ViewDefinition], ends: Mapping[str, Ends], moment: AsOf | None
+    ) -> dict[str, _Seen]:
+        keepers: dict[str, Keeper] = {}
+        states: dict[str, ViewState] = {}
+        for definition in meant.values():
+            topic = definition.topic
+            if topic not in states:
+                keeper = keepers[topic] = self._keeper(definition, ends[topic])
+                states[topic] = keeper.current(ends[topic]) if moment is None else keeper.as_of(moment, ends[topic])
+        return {
+            name: _Seen(each, ends[each.topic], keepers[each.topic], states[each.topic]) for name, each in meant.items()
+        }
+
+    def _keeper(self, definition: ViewDefinition, ends: Ends) -> Keeper:
+        key = (definition.topic, ends.topic_id)
+        keeper = self._keepers.get(key)
+        if keeper is None:
+            for other in [each for each in self._keepers if each[0] == definition.topic]:
+                # A topic that was deleted and made anew.
+                self._keepers.pop(other).close()
+            directory = self.directory / self._cluster() / str(ends.topic_id)
+            keeper = Keeper(self.client, self._connection, definition.topic, ends.topic_id, directory)
+            self._keepers[key] = keeper
+        keeper.on_read = self.on_read
+        return keeper
+
+    def _cluster(self) -> str:
+        if self._cluster_id is None:
+            with plainly():
+                answer = self.client.retried(
+                    "reach the cluster",
+                    lambda: self.client.ask_any(MetadataRequest(topics=[]), MetadataResponse),
+                )
+            self._cluster_id = answer.cluster_id or "unnamed"
+        return self._cluster_id
+
+    def _show(self, name: str, seen: _Seen) -> None:
+        schema, dot, plain = name.rpartition(".")
+        if dot:
+            self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+        shown = f"{quoted(schema)}.{quoted(plain)}" if dot else quoted(plain)
+        self._connection.execute(f"CREATE OR REPLACE VIEW {shown} AS FROM {seen.state.rows_sql(seen.definition)}")
+
+    def _freshness(self, seen: Sequence[_Seen], *, now: Ends | None = None) -> Freshness:
+        """Of the least fresh of them."""
+        told = []
+        for each in seen:
+            ends = now or ends_of(self.client, each.definition)
+            behind = sum(max(0, end - each.state.offsets.get(part, 0)) for part, end in ends.committed.items())
+            age_ms = max(0, time.time_ns() // 1_000_000 - each.state.folded_ms)
+            told.append(Freshness(each.state.offsets, age_ms, behind, bool(each.definition.until)))
+        return max(told, key=lambda each: (each.records_behind, each.age_ms), default=Freshness({}, 0, 0))
