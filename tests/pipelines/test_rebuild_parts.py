@@ -19,7 +19,7 @@ from strandline.pipelines.newest_records import difference
 from strandline.pipelines.rebuild_phases import Phase
 from strandline.pipelines.removing import doomed
 from strandline.pipelines.state import DatasetState, PipelineState, VersionState, checkpoint_of, pinned
-from strandline.pipelines.version_files import file_of, with_file
+from strandline.pipelines.version_files import file_of, forget_file, with_file
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -179,5 +179,7 @@ def test_the_file_of_a_version_is_as_it_was(tmp_path: Path) -> None:
     assert (copy.name, copy.read_text()) == ("shop.py", "one")
     file.unlink()
     assert Path(file_of(version, "shop", home=tmp_path)).read_text() == "one"
+    forget_file("shop", 1, home=tmp_path)
+    assert not copy.exists()
     with pytest.raises(PipelineRefused, match="is gone, and no copy of it was kept"):
         file_of(replace(version, text=""), "shop", home=tmp_path)

@@ -29,7 +29,7 @@ from strandline.pipelines.registry import Registry
 from strandline.pipelines.running import Outcome, Runner, RunOptions
 from strandline.pipelines.state import PipelineState, RebuildState, VersionState
 from strandline.pipelines.switching import Switching, Tell, give_up
-from strandline.pipelines.version_files import digest_of, file_of, with_file
+from strandline.pipelines.version_files import digest_of, file_of, forget_file, with_file
 from strandline.spark.display import Display
 from strandline.spark.raw_client import ClientSettings, RawClient
 
@@ -244,6 +244,7 @@ class Rebuilding:
         others = {name: each for name, each in self._registry.pipelines.items() if name != self._name}
         what = removing.doomed(state, others)
         removing.remove(self._registry.bootstrap, what)
+        forget_file(self._name, what.version, home=self._means.home)
         for key in (f"run/{self._name}/{what.version}", f"rebuild/{self._name}"):
             self._registry.put(key, None)
         self._change(lambda told: phases.without(told, what.version))

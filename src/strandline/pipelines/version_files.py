@@ -7,6 +7,7 @@ The registry has the text. While the file on disk is the same, that one is used;
 from __future__ import annotations
 
 import hashlib
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -42,7 +43,16 @@ def file_of(version: VersionState, pipeline: str, *, home: Path = HOME) -> str:
             f"version {version.number} of {pipeline} cannot run: {version.file} {how}, and no copy of it was kept; "
             "put it back as it was"
         )
-    copy = home / "versions" / pipeline / f"v{version.number}" / original.name
+    copy = _copies(pipeline, version.number, home) / original.name
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_text(version.text)
     return str(copy.resolve())
+
+
+def forget_file(pipeline: str, version: int, *, home: Path = HOME) -> None:
+    """The copy of a version that is removed."""
+    shutil.rmtree(_copies(pipeline, version, home), ignore_errors=True)
+
+
+def _copies(pipeline: str, version: int, home: Path) -> Path:
+    return home / "versions" / pipeline / f"v{version}"
