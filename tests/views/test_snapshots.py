@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from tests.views.ground import Feed, rows_of
 
 from strandline.testing.embedded_broker import EmbeddedBroker
-from strandline.views import View, define
+from strandline.views import View, ViewFailed, define, snapshots
 from strandline.views import open as open_view
 from strandline.views.keeper import SNAPSHOT_EVERY_MS
 from strandline.views.snapshots import SNAPSHOTS_MAX, SnapshotStore
@@ -213,3 +214,39 @@ def test_a_snapshot_outlives_its_schema(broker: EmbeddedBroker, topic: str, tmp_
         assert view.snapshot() is not None
     with feed.view(tmp_path) as view:
         assert rows_of(view) == feed.rows()
+
+
+def test_a_disk_that_takes_no_snapshot(
+    broker: EmbeddedBroker, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The answer comes from the log alone; who asks for a snapshot is told why there is none."""
+    feed = filled(broker, topic, 20)
+    (tmp_path / "views").write_text("a file")
+    with feed.view(tmp_path / "views") as view:
+        assert "no snapshot can be kept in " in caplog.text
+        assert rows_of(view) == feed.rows()
+        assert view.get("c3") is not None
+        assert rows_of(view, as_of=dict.fromkeys(range(3), 0)) == []
+        with pytest.raises(ViewFailed, match=r"no snapshot can be kept in .*: Not a directory"):
+            view.snapshot()
+
+
+def test_a_full_disk(broker: EmbeddedBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written before the disk was full is removed by who comes next."""
+    feed = filled(broker, topic, 20)
+    sync = snapshots.sync
+
+    def full(path: Path) -> None:
+        if path.name == "meta.json":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshots, "sync", full)
+        with feed.view(tmp_path) as view:
+            assert rows_of(view) == feed.rows()
+            assert not view.snapshots
+    with feed.view(tmp_path) as view:
+        assert rows_of(view) == feed.rows()
+        assert len(view.snapshots) == 1
+    assert not paths(tmp_path, "making-*")

@@ -28,6 +28,10 @@ class BeyondReach(ViewFailed):
     """The state of that moment cannot be had any more, or not yet."""
 
 
+class SnapshotFailed(ViewFailed):
+    """The disk did not take a snapshot."""
+
+
 class HistoryLost(ViewFailed):
     """Records that were to be folded are no longer in the log. Handled by the view: it begins elsewhere."""
 

@@ -24,7 +24,7 @@ from strandline.spark.fetching import FetchSettings, OffsetRange, PartitionFetch
 from strandline.spark.raw_client import LATEST, RawClient
 from strandline.views.as_of import AsOf, AtOffsets, AtTime, Reach, offsets_words, time_words
 from strandline.views.definition import ViewDefinition
-from strandline.views.failures import BeyondReach, HistoryLost, ViewFailed
+from strandline.views.failures import BeyondReach, HistoryLost, SnapshotFailed, ViewFailed
 from strandline.views.folding import Fold, Offsets, fold_whole, log_starts, walked
 from strandline.views.snapshots import HeldSnapshot, Snapshot, SnapshotStore
 from strandline.views.state import ViewState
@@ -304,21 +304,32 @@ class Keeper:
             or self._tail_rows(state) >= max(SNAPSHOT_RECORDS_MIN, base.rows // 10)
             or now_ms - base.made_ms >= SNAPSHOT_EVERY_MS
         )
-        return self.snapshot(definition, now_ms=now_ms) if is_due else None
+        if not is_due:
+            return None
+        try:
+            return self.snapshot(definition, now_ms=now_ms)
+        except SnapshotFailed as error:
+            # What is asked can be answered without.
+            logger.warning("%s; views are read from the log meanwhile", error)
+            return None
 
     def snapshot(self, definition: ViewDefinition, *, now_ms: int | None = None) -> Snapshot | None:
         """Keep the current state, and go on from there; None if another process is doing that."""
         state = self._current
         assert state is not None, "there is a state to keep"
-        made = self.store.write(
-            self._connection,
-            definition,
-            state.records_sql(),
-            offsets=state.offsets,
-            latest_ms=state.latest_ms,
-            is_whole=state.is_whole,
-            made_ms=_now_ms() if now_ms is None else now_ms,
-        )
+        try:
+            made = self.store.write(
+                self._connection,
+                definition,
+                state.records_sql(),
+                offsets=state.offsets,
+                latest_ms=state.latest_ms,
+                is_whole=state.is_whole,
+                made_ms=_now_ms() if now_ms is None else now_ms,
+            )
+        except (OSError, duckdb.IOException) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error).splitlines()[0]
+            raise SnapshotFailed(f"no snapshot can be kept in {self.store.directory}: {reason}") from error
         held = self.store.hold(made) if made is not None else None
         if held is None or held.snapshot.offsets != state.offsets:
             if held is not None:

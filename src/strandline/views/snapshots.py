@@ -137,7 +137,7 @@ class SnapshotStore:
         """Those that look sound, from the oldest to the newest."""
         try:
             names = sorted(each.name for each in self.directory.iterdir() if each.name.startswith("at-"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         return [found for name in names if (found := _told(self.directory / name)) is not None]
 
