@@ -76,12 +76,13 @@ def may_restart(query: StreamingQuery) -> bool:
     return error is not None and _NOT_UP in str(error)
 
 
-def stop(query: StreamingQuery, *, within_s: float = BOUNDARY_S) -> None:
-    """Stop between two batches if that is soon, else in the middle of one, which is then run again by the next run."""
+def stop(query: StreamingQuery, *, within_s: float = BOUNDARY_S) -> bool:
+    """Stop between two batches if that is soon; else in the middle of one, which the next run writes, and True."""
     until = time.monotonic() + within_s
-    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
+    while (is_busy := bool(query.isActive and query.status["isTriggerActive"])) and time.monotonic() < until:
         time.sleep(LOOK_S)
     query.stop()
+    return is_busy
 
 
 def failure_of(query: StreamingQuery, dataset: str, pipeline: str) -> PipelineRefused | None:

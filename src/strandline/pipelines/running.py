@@ -27,6 +27,8 @@ from strandline.pipelines.checkpoint_files import LocalCheckpoint
 from strandline.pipelines.claiming import Claim, claimed
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.model import Pipeline
+from strandline.pipelines.one_commit import silence
+from strandline.pipelines.own_version import OwnVersion, datasets_of
 from strandline.pipelines.progress import RunProgress
 from strandline.pipelines.rebuild_phases import is_switching
 from strandline.pipelines.registry import Registry
@@ -39,7 +41,6 @@ from strandline.pipelines.state import (
     STOPPED,
     Command,
     DatasetState,
-    PipelineState,
     QueryProgress,
     RunState,
     VersionState,
@@ -48,6 +49,7 @@ from strandline.pipelines.state import (
 )
 from strandline.pipelines.version_files import digest_of, with_file
 from strandline.spark.display import Display
+from strandline.spark.explain import SparkFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -159,11 +161,13 @@ class Runner:
             self.options.rebuilds,
         )
 
+    @property
+    def own(self) -> OwnVersion:
+        """What the registry says of the version that is run."""
+        return OwnVersion(self.registry, self.pipeline.name, self.version)
+
     def _topics(self) -> dict[str, str]:
-        state = self.registry.pipeline(self.pipeline.name)
-        assert state is not None
-        told = state.versions.get(self.version)
-        return outputs.topics_of(self.pipeline, self.version, told, is_active=state.active == self.version)
+        return outputs.topics_of(self.pipeline, self.version, self.own.state, is_active=self.own.is_active)
 
     def give_up(self, reason: str | None) -> None:
         """The run ends before its queries began."""
@@ -177,8 +181,7 @@ class Runner:
         self._spark = spark
         queries.use(spark)
         own = f"{self.pipeline.name}."
-        before = self._own_version(self.registry.pipeline(self.pipeline.name))
-        known = pinned(self.registry.known_datasets(), before)
+        known = pinned(self.registry.known_datasets(), self.own.state)
         self.wiring = compiling.Wiring(
             self.registry.bootstrap,
             write_topics=self._topics(),
@@ -198,21 +201,7 @@ class Runner:
             self._recover(lost)
 
     def _note_plan(self) -> None:
-        public = outputs.public_topics_of(self.pipeline)
-        planned = {
-            each.name: DatasetState(
-                each.name,
-                each.kind,
-                each.default_topic,
-                public[each.name],
-                each.schema,
-                each.key,
-                each.output_mode,
-                each.reads,
-                queries.stateful_operators(each.frame),
-            )
-            for each in self.compiled
-        }
+        planned = datasets_of(self.pipeline, self.compiled)
         digest = digest_of(Path(self.pipeline.file).read_bytes())
 
         def noted(version: VersionState) -> VersionState:
@@ -222,9 +211,9 @@ class Runner:
             version = version if version.digest == digest else with_file(version, self.pipeline.file)
             return replace(version, datasets=datasets)
 
-        before = self._own_version(self.registry.pipeline(self.pipeline.name))
+        before = self.own.state
         if before.digest in ("", digest):
-            self._change(noted)
+            self.own.change(noted)
         else:
             # Whether the checkpoints go with the file as it is now is known after a batch. Until then the version is
             # what it was, and can be gone back to.
@@ -237,10 +226,9 @@ class Runner:
     def lost_checkpoints(self) -> dict[str, DatasetState]:
         """Datasets that have run, and have no checkpoint any more."""
         assert self._spark is not None
-        version = self._own_version(self.registry.pipeline(self.pipeline.name))
         return {
             name: each
-            for name, each in version.datasets.items()
+            for name, each in self.own.state.datasets.items()
             if each.query_id is not None and not self._has_checkpoint(name)
         }
 
@@ -263,7 +251,7 @@ class Runner:
             self.pipeline,
             self.wiring,
             self.compiled,
-            lambda name, id: self._note_ids({name: id}),
+            lambda name, query_id: self.own.note_ids({name: query_id}),
             self.tell,
         )
         recovery.recover(lost, self.checkpoint)
@@ -299,7 +287,7 @@ class Runner:
         while (outcome := self._asked(stop)) is None:
             self._look()
             stop.wait(LOOK_S)
-        self._stop_all()
+        self._let_go()
         return outcome
 
     def _run_once(self, stop: threading.Event) -> Outcome:
@@ -308,7 +296,7 @@ class Runner:
             self._look()
             while any(self.running[each.name].isActive for each in level):
                 if (outcome := self._asked(stop)) is not None:
-                    self._stop_all()
+                    self._let_go()
                     return outcome
                 stop.wait(LOOK_S)
                 self._look()
@@ -317,7 +305,8 @@ class Runner:
     def _start(self, level: list[CompiledQuery]) -> None:
         for each in level:
             self._start_one(each, beside=queries.STARTS_AT_ONCE - 1)
-        self._note_ids({name: str(query.id) for name, query in self.running.items()})
+            # At once, while it starts: should it write a batch and lose its checkpoint, this is what tells of it.
+            self.own.note_ids({each.name: str(self.running[each.name].id)})
 
     def _start_one(self, compiled: CompiledQuery, *, beside: int) -> None:
         """Start a query when no more than `beside` others are starting."""
@@ -351,9 +340,9 @@ class Runner:
             self.tell(f"{name}: a Python process of Spark's did not come up within ten seconds; once more")
             self._start_one(compiled, beside=0)
         if self._to_note is not None and self._followed.ran() >= {each.name for each in self.compiled}:
-            self._change(self._to_note)
+            self.own.change(self._to_note)
             self._to_note = None
-            self._note_ids({name: str(query.id) for name, query in self.running.items()})
+            self.own.note_ids({name: str(query.id) for name, query in self.running.items()})
 
     def _asked(self, stop: threading.Event) -> Outcome | None:
         """Whether the user, another command or a rebuild wants this run to end."""
@@ -370,46 +359,25 @@ class Runner:
         is_switched = state is not None and is_switching(state.rebuild) and not self.options.rebuilds
         return Outcome.HANDED_OVER if is_switched else None
 
-    def _stop_all(self, *, within_s: float = queries.BOUNDARY_S) -> None:
+    def _stop_all(self, *, within_s: float = queries.BOUNDARY_S) -> list[str]:
+        """The ids of queries that were stopped in the middle of a batch."""
         until = time.monotonic() + within_s
-        for query in self.running.values():
-            queries.stop(query, within_s=max(0.0, until - time.monotonic()))
+        cut = [
+            str(query.id)
+            for query in self.running.values()
+            if queries.stop(query, within_s=max(0.0, until - time.monotonic()))
+        ]
         if self._followed is not None:
             self._followed.look()
+        return cut
 
-    # The registry
-
-    def _note_ids(self, ids: Mapping[str, str]) -> None:
-        """The id of a query is that of its sink, and what a lost checkpoint is made anew with."""
-
-        def noted(version: VersionState) -> VersionState:
-            datasets = {
-                name: replace(each, query_id=ids.get(name, each.query_id)) for name, each in version.datasets.items()
-            }
-            return replace(version, datasets=datasets)
-
-        self._change(noted)
-
-    def _change(self, change: Callable[[VersionState], VersionState]) -> None:
-        """Change what is known of this version, if that makes a difference."""
-        name = self.pipeline.name
-
-        def changed(state: PipelineState | None) -> PipelineState:
-            version = change(self._own_version(state))
-            assert state is not None
-            return replace(state, versions={**state.versions, self.version: version})
-
-        before = self.registry.pipeline(name)
-        if changed(before) != before:
-            self.registry.change(name, changed)
-
-    def _own_version(self, state: PipelineState | None) -> VersionState:
-        if state is None or self.version not in state.versions:
-            raise PipelineRefused(
-                f"version {self.version} of {self.pipeline.name} was removed while it ran: a rebuild was finished or "
-                "rolled back; start the pipeline again"
-            )
-        return state.versions[self.version]
+    def _let_go(self) -> None:
+        """Stop, and leave nothing open that readers would wait for until its time is over."""
+        cut = self._stop_all()
+        try:
+            silence(self.registry.bootstrap, cut)
+        except SparkFailed as failure:
+            self.tell(f"readers may wait for a batch that was cut off, until the next run ({failure})")
 
 
 def _means(command: Command, version: int) -> bool:
