@@ -115,8 +115,8 @@ def test_topics_are_like_what_they_are_made_from(ground: Ground) -> None:
 def test_rows_that_come_too_late_are_counted_over_all_runs(ground: Ground) -> None:
     ground.broker.create_topic(ground.topic("orders"))
     file = ground.write(WINDOWS)
-    # Two rows a batch. Spark holds a row against the watermark of the batch before the last, so of the two late rows the
-    # first is in time: it came before that had moved.
+    # Two rows a batch. Spark holds a row against the watermark of the batch before the last, so of the two late rows
+    # the first is in time: it came before that had moved.
     times = ["10:00:00", "10:01:00", "10:00:01", "10:02:00", "10:00:02", "10:03:00"]
     ground.feed("orders", [{"at": f"2024-05-01T{each}Z", "amount": 1} for each in times])
     runner = ground.once(file)
