@@ -196,6 +196,31 @@ CREATE STREAM copies TO TOPIC 'WORD.copies' AS SELECT * FROM things;
     assert "dead_letters" in str(failed.value)
 
 
+def test_dead_letters_of_a_table_and_of_what_only_spark_parses(ground: Ground) -> None:
+    word = ground.word
+    ground.send(
+        f"{word}.people", ("7", {"on": "2026-01-31"}), ("8", b"no json"), ("9", b""), ("9", {"on": "2026-02-01"})
+    )
+    ground.send(word, {"key": 7, "value": 0.5, "tags": {"a": 1}}, b"[1]", b"", b'{"key": "seven"}', {"key": 8}, None)
+    text = """
+CREATE SOURCE readings (key BIGINT, value DOUBLE, tags MAP<STRING, INT>) FROM TOPIC 'WORD' DEAD LETTERS TO 'WORD.dead'
+  OPTIONS (columns = 'offset');
+CREATE SOURCE people (key BIGINT, on DATE) FROM TOPIC 'WORD.people' KEY (key) DEAD LETTERS TO 'WORD.dead';
+CREATE STREAM named TO TOPIC 'WORD.named' AS SELECT r.*, on FROM readings r LEFT JOIN people p ON r.key = p.key;
+CREATE STREAM changed TO TOPIC 'WORD.changed' KEY (key) AS SELECT key, on FROM STREAM(people);
+"""
+    ground.run(*ground.compiled(text, "sql"))
+    assert ground.rows(f"{word}.named") == [
+        {"key": 7, "value": 0.5, "tags": {"a": 1}, "offset": 0, "on": "2026-01-31"},
+        {"key": 8, "value": None, "tags": None, "offset": 4, "on": None},
+        {"key": None, "value": None, "tags": None, "offset": 5, "on": None},
+    ]
+    assert ground.rows(f"{word}.changed") == [('{"key":7}', {"on": "2026-01-31"}), ('{"key":9}', {"on": "2026-02-01"})]
+    dead = {(each.key(), each.value()) for each in consume(ground.bootstrap, f"{word}.dead")}
+    strange = {(None, b""), (None, b"[1]"), (None, b'{"key": "seven"}')}
+    assert dead == {(b"8", b"no json"), (b"9", b""), *strange}
+
+
 def test_versions_and_other_pipelines_are_a_matter_of_wiring(ground: Ground) -> None:
     schema = ground.spark.createDataFrame([], "customer STRING, total DOUBLE").schema.json()
     text = """

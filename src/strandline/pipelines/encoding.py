@@ -14,14 +14,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, BooleanType, DataType, NullType, StringType, StructType
+from pyspark.sql.types import BinaryType, BooleanType, DataType, NullType, StringType, StructField, StructType
 
 from strandline.pipelines.failures import guess, refused
-from strandline.pipelines.json_values import READ
+from strandline.pipelines.json_values import CORRUPT, READ
 from strandline.pipelines.model import Dataset, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -138,7 +138,7 @@ def _check_columns(schema: StructType, dataset: Dataset) -> None:
 # Records to rows
 
 
-def decode(frame: DataFrame, schema: StructType, key: Sequence[str], *, keep: Iterable[str] = ()) -> DataFrame:
+def decode(frame: DataFrame, schema: StructType, key: Sequence[str], *, keep: Sequence[str] = ()) -> DataFrame:
     """The rows of a topic that `encode` wrote, from a frame with `key` and `value`; `keep` are columns that stay.
 
     The value of a tombstone is nulls.
@@ -146,14 +146,29 @@ def decode(frame: DataFrame, schema: StructType, key: Sequence[str], *, keep: It
     if is_record(schema, key):
         columns = [column(field.name).cast(field.dataType).alias(field.name) for field in schema.fields]
         return frame.select(*columns, *keep)
+    return decode_json(frame, schema, key, keep=keep)
+
+
+def decode_json(
+    frame: DataFrame, schema: StructType, key: Sequence[str], *, keep: Sequence[str] = (), with_corrupt: bool = False
+) -> DataFrame:
+    """As `decode`, for what others wrote; `with_corrupt` adds `_corrupt`, the value where it does not fit."""
     rest, in_key = split(schema, key)
-    parsed = [F.struct(*(each for each in keep)).alias("kept")] if keep else []
-    if rest.fields:
-        parsed.append(F.from_json(F.col("value").cast("string"), rest, READ).alias("value"))
-    if in_key.fields:
-        parsed.append(key_columns(in_key).alias("key"))
-    fields = [F.col("key" if each.name in key else "value").getField(each.name).alias(each.name) for each in schema]
-    return frame.select(*parsed).select(*fields, *(["kept.*"] if keep else []))
+    text = F.col("value").cast("string")
+    whole = StructType([*rest.fields, StructField(CORRUPT, StringType())]) if with_corrupt else rest
+    # Parsed in a select of its own: Spark would parse once for each column that is taken out.
+    parsed = frame.select(
+        F.from_json(text, whole, READ).alias("value") if whole.fields else F.lit(None).alias("value"),
+        (key_columns(in_key) if in_key.fields else F.lit(None)).alias("key"),
+        text.alias("text"),
+        F.struct(*keep).alias("kept") if keep else F.lit(None).alias("kept"),
+    )
+    columns = [F.col("key" if each.name in key else "value").getField(each.name).alias(each.name) for each in schema]
+    if with_corrupt:
+        # An empty text is no JSON, and from_json answers it with null and no complaint.
+        nothing = F.when(F.col("value").isNull(), F.col("text"))
+        columns.append(F.coalesce(F.col("value").getField(CORRUPT), nothing).alias(CORRUPT))
+    return parsed.select(*columns, *(F.col("kept").getField(each).alias(each) for each in keep))
 
 
 def split(schema: StructType, key: Sequence[str]) -> tuple[StructType, StructType]:

@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from strandline.pipelines.encoding import DELETED, column, decode, is_record
+from strandline.pipelines.encoding import DELETED, column, decode, decode_json, is_record
 from strandline.pipelines.failures import guess, refused
-from strandline.pipelines.json_values import CORRUPT, READ, ddl, parsed, refusing, source_parses
+from strandline.pipelines.json_values import CORRUPT, READ, ddl, refusing, source_parses
 from strandline.pipelines.model import Kind, KnownDataset, Source
 from strandline.spark.explain import explain_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+_LETTER: Final = "key,value,topic,partition,offset"
+_RECORD: Final = "__record"
 
 
 class Reader:
@@ -57,7 +60,7 @@ class Reader:
         if of.kind is Kind.STREAM:
             return self._stream(of, schema)
         if as_changes:
-            return self._changes(of.topic, schema, of.key, {})
+            return self._changes(of.topic, schema, of.key)
         return decode(self.newest(of.topic), schema, of.key)
 
     def _stream(self, of: KnownDataset, schema: StructType) -> DataFrame:
@@ -72,9 +75,8 @@ class Reader:
         ]
         return read.select(*columns)
 
-    def _changes(self, topic: str, schema: StructType, key: tuple[str, ...], options: Mapping[str, str]) -> DataFrame:
-        records = self.records(topic, "key,value", options).where("key IS NOT NULL")
-        return decode(records.withColumn(DELETED, F.expr("value IS NULL")), schema, key, keep=[DELETED])
+    def _changes(self, topic: str, schema: StructType, key: tuple[str, ...]) -> DataFrame:
+        return decode(_marked_deleted(self.records(topic, "key,value")), schema, key, keep=[DELETED])
 
     # Sources
 
@@ -82,32 +84,39 @@ class Reader:
         if of.schema is None:
             return self._marked(self.records(of.topic, "key,value,timestamp", of.options), of)
         schema = self._schema(of)
-        if of.is_table:
-            if as_changes:
-                return self._changes(of.topic, schema, of.key, of.options)
-            return decode(self.newest(of.topic, of.options), schema, of.key)
-        read = self._values(of, schema, _more_columns(of))
+        if of.is_table and not as_changes:
+            read = decode_json(self.newest(of.topic, of.options), schema, of.key, with_corrupt=True)
+        elif of.is_table:
+            records = _marked_deleted(self.records(of.topic, "key,value", _without_columns(of)))
+            read = decode_json(records, schema, of.key, keep=[DELETED], with_corrupt=True)
+        else:
+            read = self._values(of, schema, _columns(of))
         if of.dead_letters is not None:
             return self._marked(read.where(F.col(CORRUPT).isNull()).drop(CORRUPT), of)
         return self._marked(refusing(read, of.name, of.topic), of)
 
+    def _values(self, of: Source, schema: StructType, columns: list[str]) -> DataFrame:
+        """The schema's columns, `columns` of the record, and `_corrupt`."""
+        options = _without_columns(of)
+        if source_parses(schema):
+            return self.records(of.topic, ",".join(columns), {**options, "valueSchema": ddl(schema)})
+        records = self.records(of.topic, ",".join({"value": None} | dict.fromkeys(columns)), options)
+        return decode_json(records, schema, (), keep=columns, with_corrupt=True)
+
     def dead_letters(self, of: Source) -> DataFrame:
         """The records of a source whose values do not fit its schema, as they are, with where they come from."""
-        columns = ["key", "value", "topic", "partition", "offset"]
-        read = self._values(of, self._schema(of), columns, only_corrupt=True)
-        came_from = F.array(*(_header(f"source.{each}", read[each]) for each in ("topic", "partition", "offset")))
-        return read.select("key", "value", came_from.alias("headers"))
-
-    def _values(self, of: Source, schema: StructType, columns: list[str], *, only_corrupt: bool = False) -> DataFrame:
-        """The schema's columns, `columns` of the record, and `_corrupt`; or these columns where that is filled."""
-        options = {name: value for name, value in of.options.items() if name.lower() != "columns"}
-        if source_parses(schema):
-            read = self.records(of.topic, ",".join(columns), {**options, "valueSchema": ddl(schema)})
-            return read.where(F.col(CORRUPT).isNotNull()) if only_corrupt else read
-        read = self.records(of.topic, ",".join({"value": None} | dict.fromkeys(columns)), options)
-        if only_corrupt:
-            return read.where(parsed(read["value"], schema).getField(CORRUPT).isNotNull())
-        return read.select(parsed(read["value"], schema).alias("parsed"), *columns).select("parsed.*", *columns)
+        schema, options = self._schema(of), _without_columns(of)
+        if source_parses(schema) and not of.is_table:
+            bad = self.records(of.topic, _LETTER, {**options, "valueSchema": ddl(schema)}).where(
+                F.col(CORRUPT).isNotNull()
+            )
+        else:
+            records = self.records(of.topic, _LETTER, options)
+            records = records.select("key", "value", F.struct(*_LETTER.split(",")).alias(_RECORD))
+            read = decode_json(records, schema, of.key, keep=[_RECORD], with_corrupt=True)
+            bad = read.where(F.col(CORRUPT).isNotNull()).select(f"{_RECORD}.*")
+        came_from = F.array(*(_header(f"source.{each}", bad[each]) for each in ("topic", "partition", "offset")))
+        return bad.select("key", "value", came_from.alias("headers"))
 
     def _schema(self, of: Source) -> StructType:
         assert of.schema is not None
@@ -144,10 +153,18 @@ class Reader:
         return frame.withWatermark(name, of.watermark.delay)
 
 
-def _more_columns(of: Source) -> list[str]:
+def _columns(of: Source) -> list[str]:
     """Columns of the record that the user wants beside those of the value: `options={"columns": "timestamp"}`."""
     said = next((value for name, value in of.options.items() if name.lower() == "columns"), "")
     return [each.strip() for each in said.split(",") if each.strip()]
+
+
+def _without_columns(of: Source) -> dict[str, str]:
+    return {name: value for name, value in of.options.items() if name.lower() != "columns"}
+
+
+def _marked_deleted(records: DataFrame) -> DataFrame:
+    return records.where("key IS NOT NULL").withColumn(DELETED, F.expr("value IS NULL"))
 
 
 def _header(name: str, value: Column) -> Column:

@@ -23,7 +23,6 @@ from pyspark.sql.types import (
     LongType,
     ShortType,
     StringType,
-    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -32,7 +31,7 @@ from pyspark.sql.types import (
 from strandline.spark.source.wanted import COLUMNS, CORRUPT_COLUMN
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 CORRUPT: Final = CORRUPT_COLUMN
 READ: Final = {"timeZone": "UTC", "columnNameOfCorruptRecord": CORRUPT}
@@ -70,18 +69,6 @@ def _is_known(of: DataType) -> bool:
 
 def ddl(schema: StructType) -> str:
     return ", ".join(f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}" for field in schema.fields)
-
-
-def parsed(value: Column, schema: StructType) -> Column:
-    """A struct of the schema's columns and of `_corrupt`, the value itself where it does not fit."""
-    text = value.cast("string")
-    whole = StructType([*schema.fields, StructField(CORRUPT, StringType())])
-    found = F.from_json(text, whole, READ)
-    # An empty text is no JSON, and from_json answers it with null and no complaint.
-    nothing = F.struct(
-        *(F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields), text.alias(CORRUPT)
-    )
-    return F.when(found.isNull(), nothing).otherwise(found)
 
 
 def refusing(frame: DataFrame, source: str, topic: str) -> DataFrame:
