@@ -12,7 +12,7 @@ from strandline.pipelines.compiling import dead_letters_name
 from strandline.pipelines.failures import guess, refused
 from strandline.pipelines.ground import admin_of
 from strandline.pipelines.model import Dataset, Kind, KnownDataset, Pipeline, versioned_topic
-from strandline.pipelines.state import VersionState
+from strandline.pipelines.state import DatasetState, VersionState
 
 TIMEOUT_S: Final = 30.0
 REPLICAS: Final = 3
@@ -59,6 +59,20 @@ def public_topics_of(pipeline: Pipeline) -> dict[str, str]:
         dead_letters_name(each.name): each.dead_letters for each in pipeline.sources.values() if each.dead_letters
     }
     return letters | {each.name: each.topic for each in pipeline.written}
+
+
+def planned_datasets(pipeline: Pipeline, version: int) -> dict[str, DatasetState]:
+    """What is known of a version that is not the active one, before Spark has seen it."""
+    topics = topics_of(pipeline, version, None, is_active=False)
+    letters = {
+        dead_letters_name(each.name): each.dead_letters for each in pipeline.sources.values() if each.dead_letters
+    }
+    found = {
+        name: DatasetState(name, Kind.STREAM, topic + suffix_of(version), topic) for name, topic in letters.items()
+    }
+    for each in pipeline.written:
+        found[each.name] = DatasetState(each.name, each.kind, topics[each.name], each.topic, key=each.key)
+    return found
 
 
 def wanted_topics(

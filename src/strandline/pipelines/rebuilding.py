@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from strandline.ids import TopicPartition
+from strandline.pipelines import outputs, removing
 from strandline.pipelines import rebuild_phases as phases
-from strandline.pipelines import removing
 from strandline.pipelines.comparing import Comparison, compare
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.fault_points import fault_point
@@ -143,7 +143,9 @@ class Rebuilding:
         pipeline = self._load(file)
         check_rebuildable(self._registry.bootstrap, state, pipeline, self._means.checkpoints())
         number = max(state.newest, *state.versions) + 1
-        version = VersionState(number, checkpoints=self._means.checkpoints(), created_ms=_now_ms())
+        # Its topics are known before they are made: should nothing more be heard of this process, they can be removed.
+        datasets = outputs.planned_datasets(pipeline, number)
+        version = VersionState(number, checkpoints=self._means.checkpoints(), created_ms=_now_ms(), datasets=datasets)
         version = with_file(version, file)
 
         def begun(told: PipelineState) -> PipelineState:
