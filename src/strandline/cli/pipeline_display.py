@@ -12,8 +12,8 @@ from strandline.spark.display import Display, LiveDisplay
 from strandline.spark.query_view import QueryView
 
 LINE_EVERY_S = 10.0
-QUIET_S = 15.0
-"""When nothing comes for so long, there is nothing to be read yet."""
+QUIET_S = 5.0
+"""When all queries wait for so long, there is nothing to be read yet."""
 
 
 class RunDisplay(Display):
@@ -35,7 +35,8 @@ class RunDisplay(Display):
         with self._lock:
             if batch_of is not None and batch_of.rows and batch_of.name not in self._seen:
                 self._first(batch_of)
-            if self._waits and time.monotonic() - self._began_s > QUIET_S:
+            is_quiet = bool(views) and all(view.doing.startswith("waiting") for view in views)
+            if self._waits and is_quiet and time.monotonic() - self._began_s > QUIET_S:
                 self._stage.detail = "nothing to read yet"
                 self._end_wait()
             if self._waits:

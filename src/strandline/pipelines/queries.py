@@ -23,6 +23,9 @@ LOOK_S: Final = 0.05
 
 STARTS_AT_ONCE: Final = 2
 """Each start begins a Python process, for which Spark waits ten seconds: many at once starve each other."""
+FIRST_BATCH_S: Final = 20.0
+"""How long queries that read from others wait for the first batch of those. Together all would be slow, and what has
+nothing to read yet would take its share."""
 RESTARTS_MAX: Final = 5
 """Of a query whose Python process did not come up in that time: nothing was read or written."""
 _NOT_UP: Final = "Python worker failed to connect back"
@@ -63,6 +66,11 @@ def start(
         writer = writer.trigger(processingTime=compiled.trigger or every)
     with plainly():
         return writer.start()
+
+
+def waits(query: StreamingQuery) -> bool:
+    """Whether it has nothing to do."""
+    return not query.isActive or str(query.status["message"]).startswith("Waiting")
 
 
 def is_starting(query: StreamingQuery) -> bool:
@@ -119,6 +127,13 @@ def levels(queries: list[CompiledQuery]) -> list[list[CompiledQuery]]:
             found.append([])
         found[level].append(query)
     return found
+
+
+def staggered(queries: list[CompiledQuery], last: set[str]) -> list[list[CompiledQuery]]:
+    """Queries in the order in which they start when they shall run for long; those named `last` come last."""
+    found = levels([each for each in queries if each.name not in last])
+    rest = [each for each in queries if each.name in last]
+    return [*found, rest] if rest else found
 
 
 def checkpoint_exists(spark: SparkSession, checkpoint: str) -> bool:

@@ -283,12 +283,27 @@ class Runner:
         return {} if self._followed is None else self._followed.progress()
 
     def _run_on(self, stop: threading.Event) -> Outcome:
-        self._start(self.compiled)
+        for level in queries.staggered(self.compiled, self._letters):
+            self._start(level)
+            until = time.monotonic() + queries.FIRST_BATCH_S
+            while not self._has_begun(level) and time.monotonic() < until and self._asked(stop) is None:
+                stop.wait(LOOK_S)
+                self._look()
         while (outcome := self._asked(stop)) is None:
             self._look()
             stop.wait(LOOK_S)
         self._let_go()
         return outcome
+
+    @property
+    def _letters(self) -> set[str]:
+        return {compiling.dead_letters_name(each) for each in self.pipeline.sources}
+
+    def _has_begun(self, level: list[CompiledQuery]) -> bool:
+        """Whether each had its first batch, or has nothing to read."""
+        assert self._followed is not None
+        ran = self._followed.ran()
+        return all(each.name in ran or queries.waits(self.running[each.name]) for each in level)
 
     def _run_once(self, stop: threading.Event) -> Outcome:
         for level in queries.levels(self.compiled):
