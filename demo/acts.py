@@ -117,7 +117,7 @@ class Story:
         self._wait(lambda: self.dashboard.orders_counted >= orders, self._how_it_goes)
         self.stage.say(
             f"{orders:,} orders are counted in the view, {self.dashboard.counts['attributed']:,} times an order has "
-            "found a click. Nothing was installed by hand: Java came with pip."
+            "found a click."
         )
 
     def kill_driver(self, stream: SteadyStream) -> bool:

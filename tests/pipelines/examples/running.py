@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from tests.pipelines.examples.ground import write
 
 from strandline.pipelines.loading import load
 from strandline.pipelines.registry import Registry
-from strandline.pipelines.running import Outcome, Runner, RunOptions
+from strandline.pipelines.running import Outcome, Runner, RunOptions, nothing
 from strandline.pipelines.state import QueryProgress
 
 if TYPE_CHECKING:
@@ -32,11 +33,13 @@ def feed() -> tuple[list[Record], list[Record]]:
     return records[:noon], records[noon:]
 
 
-def run_once(spark: SparkSession, bootstrap: str, example: str, checkpoints: Path) -> dict[str, QueryProgress]:
+def run_once(
+    spark: SparkSession, bootstrap: str, example: str, checkpoints: Path, tell: Callable[[str], None] = nothing
+) -> dict[str, QueryProgress]:
     """Everything that is there, to the end; how far each query came."""
     with Registry(bootstrap) as registry:
         options = RunOptions(str(checkpoints), once=True)
-        runner = Runner(load(EXAMPLES / example), registry, options)
+        runner = Runner(load(EXAMPLES / example), registry, options, tell=tell)
         try:
             runner.claim()
             runner.plan(spark)
@@ -56,8 +59,8 @@ def write_and_run_changing(spark: SparkSession, bootstrap: str, checkpoints: Pat
     return first, second
 
 
-def run_all(spark: SparkSession, bootstrap: str, checkpoints: Path) -> None:
+def run_all(spark: SparkSession, bootstrap: str, checkpoints: Path, tell: Callable[[str], None] = nothing) -> None:
     parts = write_and_run_changing(spark, bootstrap, checkpoints)
     for example, check in CHECKS.items():
-        run_once(spark, bootstrap, example, checkpoints)
+        run_once(spark, bootstrap, example, checkpoints, tell)
         check(bootstrap, parts)

@@ -1,0 +1,70 @@
+"""Every example with its driver killed at a random batch: started again, it has written what it would have anyway."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+from examples.shop import Record
+from tests.pipelines.examples.checks import CHECKS, EXAMPLES
+from tests.pipelines.examples.ground import read, write
+from tests.pipelines.examples.processes import PipelineProcess
+from tests.pipelines.examples.running import CHANGING, feed
+from tests.spark_fixtures import BROKER_PROPERTIES
+
+from strandline.pipelines.loading import load
+from strandline.testing import embedded
+
+IN_A_BATCH_S = 0.6
+"""About as long as a batch takes, so that any part of it may be hit."""
+ALWAYS = CHANGING
+"""The one that is killed in every run of the tests: it goes on as a stream, while the table that it reads changes."""
+
+
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(example, marks=[] if example == ALWAYS else [pytest.mark.slow]) for example in CHECKS],
+)
+@pytest.mark.timeout(1500)
+def test_an_example_goes_on_after_its_driver_was_killed(example: str, tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(10**6)
+    print("seed", seed)
+    rng = random.Random(seed)
+    first, second = feed()
+    with embedded(properties=BROKER_PROPERTIES) as node:
+        write(node.bootstrap, first if example == CHANGING else first + second)
+        kill_at_a_random_batch(example, node.bootstrap, tmp_path, rng)
+        if example == CHANGING:
+            go_on_while_the_table_changes(node.bootstrap, tmp_path, first, second)
+        else:
+            with PipelineProcess(example, node.bootstrap, tmp_path, "--once", "--takeover") as again:
+                again.wait_well()
+        CHECKS[example](node.bootstrap, [first, second])
+
+
+def kill_at_a_random_batch(example: str, bootstrap: str, home: Path, rng: random.Random) -> None:
+    dataset = rng.choice([each.name for each in load(EXAMPLES / example).written])
+    batch = rng.randrange(1 if example == CHANGING else 3)
+    into_it_s = rng.uniform(0, IN_A_BATCH_S)
+    print(f"killed {into_it_s:.2f} s after batch {batch} of {dataset} began")
+    with PipelineProcess(example, bootstrap, home) as process:
+        process.wait_for_batch(dataset, batch)
+        # This is where in the batch it is killed, not a wait for something.
+        time.sleep(into_it_s)
+
+
+def go_on_while_the_table_changes(bootstrap: str, home: Path, first: list[Record], second: list[Record]) -> None:
+    """The stream goes on by itself: orders that were written after a change must see it."""
+    orders = sum(record.topic == "orders" for record in first)
+    more = sum(record.topic == "orders" for record in second)
+    with PipelineProcess(CHANGING, bootstrap, home, "--takeover") as process:
+
+        def are_written(count: int) -> bool:
+            return len(read(bootstrap, "customer_orders")) >= count
+
+        process.wait_until(lambda: are_written(orders), "all orders of the morning are written", every_s=0.3)
+        write(bootstrap, second)
+        process.wait_until(lambda: are_written(orders + more), "all orders are written", every_s=0.3)
+        process.stop()
