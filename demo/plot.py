@@ -43,6 +43,7 @@ def draw(path: Path, samples: list[Sample], outages: list[Outage], *, title: str
             for outage in outages:
                 axis.axvspan(outage.begin, max(outage.end, outage.begin + 0.4), color=DEAD, alpha=0.6, linewidth=0)
             axis.legend(loc="lower right", frameon=False)
+        upper.set_ylim(top=upper.get_ylim()[1] * 1.15)  # Room for words above the lines.
         for outage in outages:
             place = (outage.begin, upper.get_ylim()[1])
             upper.annotate(
