@@ -122,19 +122,20 @@ class _Query:
         end = self._own_positions(note.offsets)
         before = None if note.before is None else self._own_positions(note.before)
         self._tell(f"its state ({', '.join(self._stateful)}) is rebuilt from {in_words_of_topics(end)}")
-        self._warn(end)
+        amount = self._amount(end)
         began = time.monotonic()
         query_id = self._begin()
         with _with_settings(self._of.spark, {**settings(note.offsets), _NO_DATA_BATCHES: "false"}):
-            rows = 0 if before is None else self._read(before)
+            if before is not None:
+                self._read(before)
             # The last batch as it was: these offsets, and the watermark that it had.
             batch_id = self._checkpoint.plan(note.offsets)
-            rows += self._read(end)
+            self._read(end)
         self._notes.begin(query_id, batch_id, replace(note, seal=None))
         self._complete(query_id)
         self._tell(
-            f"{rows:,} rows were read again in {time.monotonic() - began:.1f} s; batch {last.batch_id} is the last one "
-            f"in the log, and it goes on behind it, at {in_words(end)}"
+            f"{amount:,} records were read again in {time.monotonic() - began:.1f} s; batch {last.batch_id} is the "
+            f"last one in the log, and it goes on behind it, at {in_words(end)}"
         )
 
     def _own_positions(self, text: str) -> Offsets:
@@ -152,18 +153,24 @@ class _Query:
             )
         return found
 
-    def _read(self, stop_at: Offsets) -> int:
-        """Run the query into nothing, from where its checkpoint is up to these offsets; how many rows it took."""
+    def _read(self, stop_at: Offsets) -> None:
+        """Run the query into nothing, from where its checkpoint is up to these offsets."""
         frame = self._compile(stop_at).frame
         writer = frame.writeStream.format("noop").outputMode(self._compiled.output_mode)
         writer = writer.option("checkpointLocation", str(self._checkpoint.directory)).trigger(availableNow=True)
-        with plainly():
-            query = writer.queryName(f"{self._of.pipeline.name}.{self._name}{SUFFIX}").start()
-            try:
-                query.awaitTermination()
-            finally:
-                query.stop()
-        return sum(each.numInputRows for each in query.recentProgress)
+        writer = writer.queryName(f"{self._of.pipeline.name}.{self._name}{SUFFIX}")
+        for attempt in range(queries.RESTARTS_MAX + 1):
+            with plainly():
+                query = writer.start()
+                try:
+                    query.awaitTermination()
+                    return
+                except Exception:
+                    # One that only started too slowly goes on where its checkpoint is.
+                    if attempt == queries.RESTARTS_MAX or not queries.may_restart(query):
+                        raise
+                finally:
+                    query.stop()
 
     def _compile(self, stop_at: Offsets) -> CompiledQuery:
         """This query alone, with an end."""
@@ -182,12 +189,12 @@ class _Query:
         found = compiling.compile(self._of.spark, replace(pipeline, datasets=datasets, sources=sources), wiring)
         return next(each for each in found if each.name == self._name)
 
-    def _warn(self, end: Offsets) -> None:
-        """Say where what is rebuilt may differ from what was lost."""
-        wanted = {TopicPartition(topic, int(each)): EARLIEST for topic, parts in end.items() for each in parts}
+    def _amount(self, end: Offsets) -> int:
+        """How many records will be read; says where what is rebuilt may differ from what was lost."""
+        wanted = {TopicPartition(topic, int(each)): at for topic, parts in end.items() for each, at in parts.items()}
         client = RawClient(ClientSettings(self._of.wiring.bootstrap))
         try:
-            starts = client.list_offsets(wanted) if wanted else {}
+            starts = client.list_offsets(dict.fromkeys(wanted, EARLIEST)) if wanted else {}
         finally:
             client.close()
         cut = {each: offset for each, offset in starts.items() if offset > 0}
@@ -204,6 +211,7 @@ class _Query:
                 f"rows that came later than the watermark may count now where they did not, in its {touched[0]}: the "
                 "batches of the first time are not known"
             )
+        return sum(max(0, at - starts[each]) for each, at in wanted.items())
 
     # Without a note
 
@@ -217,12 +225,12 @@ class _Query:
                 f"checkpoint back, or `strandline pipeline rebuild {self._of.pipeline.name}`"
             )
         self._tell(f"{because}: its positions are those of the group {group}, {in_words(at)}")
-        self._warn(at)
+        amount = self._amount(at)
         query_id = self._begin()
         with _with_settings(self._of.spark, {_NO_DATA_BATCHES: "false"}):
-            rows = self._read(at)
+            self._read(at)
         self._complete(query_id)
-        self._tell(f"{rows:,} rows were read again; up to one batch behind that may be written a second time")
+        self._tell(f"{amount:,} records were read again; up to one batch behind that may be written a second time")
 
     # The checkpoint
 
