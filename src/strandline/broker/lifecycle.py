@@ -145,6 +145,11 @@ class Lifecycle:
         """Whether the controller last said so, or has not been heard for a session. Then others may lead already."""
         return self._is_fenced or self._runtime.monotonic() - self._heard_at >= self._timing.session_timeout_s
 
+    @property
+    def may_be_replaced(self) -> bool:
+        """Whether another broker may lead in our place, and we not know it. One that is alone is just late."""
+        return self.is_fenced and self._has_company()
+
     def start(self) -> None:
         """Begin to register."""
         self._registering_since = self._runtime.monotonic()

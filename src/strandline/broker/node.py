@@ -225,8 +225,8 @@ class Node:
         return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
 
     @property
-    def is_fenced(self) -> bool:
-        return self.lifecycle.is_fenced
+    def may_be_replaced(self) -> bool:
+        return self.lifecycle.may_be_replaced
 
     @property
     def is_serving(self) -> bool:

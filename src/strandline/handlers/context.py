@@ -107,8 +107,8 @@ class Node(Protocol):
     def metadata(self) -> Metadata: ...
 
     @property
-    def is_fenced(self) -> bool:
-        """Whether others may lead in this broker's place by now, as far as it can tell."""
+    def may_be_replaced(self) -> bool:
+        """Whether others may lead in this broker's place by now, and it not know it."""
 
     def partition(self, topic: str, index: int) -> Partition | None: ...
 

@@ -80,7 +80,7 @@ class Gathering:
         for index, group in enumerate(groups):
             refused = resolve(self.context, group)
             part = GroupPart(self, index, group, refused)
-            if self.context.node.is_fenced:
+            if self.context.node.may_be_replaced:
                 part.refuse(ErrorCode.NOT_COORDINATOR)
             else:
                 self.context.node.groups.submit(group.group_id, FetchOffsets(part, group, self.require_stable))

@@ -140,7 +140,7 @@ class World:
         self.offsets_topic = OffsetsInMemory(partition_count)
         self.config = GroupConfig(**config)
         self.image = ClusterImage()
-        self.is_fenced = False
+        self.may_be_replaced = False
         self.errors: list[tuple[int, int]] = []
         self.groups = GroupDriver(self.clock, self.config, self.offsets_topic)
 
