@@ -85,7 +85,12 @@ class SimTransport:
         window = self._network.window_bytes
         taken: list[bytes] = []
         while self._out and self._in_flight < window:
-            piece = self._out.popleft()
+            piece = self._out[0]
+            size = piece.size_bytes if isinstance(piece, LogSlice) else len(piece)
+            if size > window - self._in_flight < window // 2:
+                # As TCP does: else a window that was cut into crumbs once is filled with crumbs for ever.
+                break
+            self._out.popleft()
             if isinstance(piece, LogSlice):
                 try:
                     data = piece.read()
