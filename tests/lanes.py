@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import IO, Final
 
 TESTS: Final = Path(__file__).parent
-COMPUTING: Final = ("unit", "tidy", "fuzz", "simulation", "differential")
-"""Directories of the second lane; the first one has all others, also those that are yet to be made."""
+COMPUTING: Final = ("unit", "tidy", "fuzz", "simulation", "differential", "spark", "pipelines", "views")
+"""Directories of the second lane; the first one has all others, also those that are yet to be made. All that need Spark
+are in one lane, for they share its session."""
 _COUNT: Final = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?)")
 
 
