@@ -70,15 +70,33 @@ def test_an_older_program_reads_what_a_newer_one_wrote() -> None:
     assert read.versions[1] == replace(STATES[1].versions[1], digest="")  # type: ignore[union-attr]
 
 
-def test_a_name_means_what_the_active_version_wrote() -> None:
+def test_a_stream_is_what_the_active_version_writes() -> None:
+    versions = {
+        number: VersionState(number, datasets={"large": replace(TOTALS, name="large", kind=Kind.STREAM, topic=topic)})
+        for number, topic in ((1, "large"), (2, "large.v2"))
+    }
+    shop = PipelineState("shop", 2, versions)
+    assert known_datasets({"shop": shop})["large"].topic == "large.v2"
+    assert known_datasets({"shop": replace(shop, active=1)})["shop.large"].topic == "large"
+
+
+def test_a_table_is_read_in_its_public_topic_whichever_version_writes_it() -> None:
     shop = STATES[1]
     assert isinstance(shop, PipelineState)
-    other = PipelineState("a", 1, {1: VersionState(1, datasets={"totals": replace(TOTALS, topic="a-totals")})})
-    known = known_datasets({"shop": shop, "a": other})
-    assert known["shop.totals"].topic == "shop-totals.v2"
+    for active in (1, 2):
+        assert known_datasets({"shop": replace(shop, active=active)})["totals"].topic == "shop-totals"
+
+
+def test_of_two_datasets_of_one_name_the_pipeline_that_comes_first_has_it() -> None:
+    shop = STATES[1]
+    assert isinstance(shop, PipelineState)
+    totals = replace(TOTALS, topic="a-totals", public_topic="a-totals")
+    known = known_datasets(
+        {"shop": shop, "a": PipelineState("a", 1, {1: VersionState(1, datasets={"totals": totals})})}
+    )
     assert known["totals"].topic == "a-totals"
     assert known["totals"].key == ("customer", "day")
-    assert known_datasets({"shop": replace(shop, active=1)})["totals"].topic == "shop-totals"
+    assert known["shop.totals"].topic == "shop-totals"
 
 
 def test_no_checkpoint_has_a_blank_in_its_name() -> None:

@@ -14,12 +14,7 @@ from tests.spark.harness.story import Story
 from strandline.testing import embedded
 
 SEED = 8
-SHORT = (
-    "task killed after-flush",
-    "committing process killed after-commit",
-    "coordinator killed commit-sent",
-    "other tasks",
-)
+SHORT = ("committing process killed after-commit", "coordinator killed commit-sent")
 
 
 @pytest.fixture
