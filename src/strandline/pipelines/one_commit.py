@@ -21,8 +21,6 @@ import pyarrow as pa
 
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest, SinkTransaction
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
-from strandline.codec.messages.list_sinks_request import ListSinksRequest
-from strandline.codec.messages.list_sinks_response import ListSinksResponse
 from strandline.codec.messages.list_transactions_request import ListTransactionsRequest
 from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
 from strandline.errors import ErrorCode, named
@@ -161,14 +159,8 @@ def delete_sinks(bootstrap: str, sink_ids: Iterable[str]) -> None:
 
 
 def _last_batch(cluster: SinkCluster, sink_id: str) -> int:
-    answer = cluster.ask_coordinator(
-        "read what was committed",
-        coordinator_key(sink_id),
-        ListSinksRequest(sink_ids=[sink_id]),
-        ListSinksResponse,
-        lambda told: told.error_code,
-    )
-    return max((each.last_batch_id for each in answer.sinks if each.sink_id == sink_id), default=-1)
+    sinks = driver.ask_about(cluster, sink_id).sinks
+    return max((each.last_batch_id for each in sinks if each.sink_id == sink_id), default=-1)
 
 
 def _await_markers(cluster: SinkCluster, sink_id: str, *states: str) -> None:

@@ -55,20 +55,20 @@ def topics_of(pipeline: Pipeline, version: int, told: VersionState | None, *, is
 
 def public_topics_of(pipeline: Pipeline) -> dict[str, str]:
     """By query, the topic that the file says."""
-    letters = {
-        dead_letters_name(each.name): each.dead_letters for each in pipeline.sources.values() if each.dead_letters
-    }
-    return letters | {each.name: each.topic for each in pipeline.written}
+    return _letters(pipeline) | {each.name: each.topic for each in pipeline.written}
+
+
+def _letters(pipeline: Pipeline) -> dict[str, str]:
+    """By the query that writes them, the topics of dead letters."""
+    return {dead_letters_name(each.name): each.dead_letters for each in pipeline.sources.values() if each.dead_letters}
 
 
 def planned_datasets(pipeline: Pipeline, version: int) -> dict[str, DatasetState]:
     """What is known of a version that is not the active one, before Spark has seen it."""
     topics = topics_of(pipeline, version, None, is_active=False)
-    letters = {
-        dead_letters_name(each.name): each.dead_letters for each in pipeline.sources.values() if each.dead_letters
-    }
     found = {
-        name: DatasetState(name, Kind.STREAM, topic + suffix_of(version), topic) for name, topic in letters.items()
+        name: DatasetState(name, Kind.STREAM, topic + suffix_of(version), topic)
+        for name, topic in _letters(pipeline).items()
     }
     for each in pipeline.written:
         found[each.name] = DatasetState(each.name, each.kind, topics[each.name], each.topic, key=each.key)

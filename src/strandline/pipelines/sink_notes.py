@@ -13,12 +13,11 @@ from typing import Final, Self
 
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
-from strandline.codec.messages.list_sinks_request import ListSinksRequest
-from strandline.codec.messages.list_sinks_response import ListSinksResponse
 from strandline.errors import ErrorCode, named
 from strandline.pipelines.checkpoint_files import Note
 from strandline.spark.raw_client import ClusterFailed
 from strandline.spark.sink.cluster import SinkCluster, coordinator_key
+from strandline.spark.sink.driver import ask_about
 from strandline.spark.sink.options import SinkOptions
 
 NO_BATCH: Final = -1
@@ -53,14 +52,7 @@ class SinkNotes:
         return self._cluster.commits_batches
 
     def last(self, sink_id: str) -> LastBatch:
-        answer = self._cluster.ask_coordinator(
-            "read what was committed",
-            coordinator_key(sink_id),
-            ListSinksRequest(sink_ids=[sink_id], include_notes=True),
-            ListSinksResponse,
-            lambda told: told.error_code,
-        )
-        for sink in answer.sinks:
+        for sink in ask_about(self._cluster, sink_id, include_notes=True).sinks:
             if sink.sink_id == sink_id:
                 return LastBatch(sink.last_batch_id, Note.parse(bytes(sink.note)))
         return LastBatch()

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 from strandline.pipelines.sink_notes import SinkNotes
+from strandline.spark.sink.driver import LIMITS
 
 WEAKER: Final = (
-    "this cluster cannot commit a whole batch by one request, as Apache Kafka cannot, so each task commits for itself: "
-    "exactly once as long as a batch that is run again has the same number of tasks, and readers see a batch task by "
-    "task; a Strandline cluster has no such limits"
+    f"this cluster cannot commit a whole batch by one request, as Apache Kafka cannot, {LIMITS}; a Strandline cluster "
+    "has no such limits"
 )
 
 

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from strandline.errors import WorldError
+from strandline.pipelines.ground import admin_of
 
 TIMEOUT_S: Final = 30.0
 GROUPS_TIMEOUT_S: Final = 5.0
@@ -21,7 +22,7 @@ class TopicFailed(WorldError):
 
 def make_like(bootstrap: str, model: str, name: str) -> None:
     """Make a topic with the partitions, replicas and settings of another, unless it is there."""
-    admin = _admin(bootstrap)
+    admin = admin_of(bootstrap)
     there = _topics(admin)
     if name in there:
         return
@@ -51,7 +52,7 @@ def make_like(bootstrap: str, model: str, name: str) -> None:
 
 def remove_topics(bootstrap: str, names: Iterable[str]) -> list[str]:
     """Those that were there."""
-    admin = _admin(bootstrap)
+    admin = admin_of(bootstrap)
     there = _topics(admin)
     doomed = [name for name in names if name in there]
     if not doomed:
@@ -69,7 +70,7 @@ def remove_topics(bootstrap: str, names: Iterable[str]) -> list[str]:
 def remove_groups(bootstrap: str, names: Iterable[str]) -> list[str]:
     """Consumer groups that show how far a query was; one that is not there, or not empty, is left alone."""
     # It must outlive the answers: without it they never come.
-    admin = _admin(bootstrap)
+    admin = admin_of(bootstrap)
     kafka = import_module("confluent_kafka")
     removed: list[str] = []
     left = list(names)
@@ -91,7 +92,3 @@ def remove_groups(bootstrap: str, names: Iterable[str]) -> list[str]:
 def _topics(admin: Any) -> dict[str, Any]:
     found = admin.list_topics(timeout=TIMEOUT_S).topics
     return {name: each for name, each in found.items() if each.error is None and each.partitions}
-
-
-def _admin(bootstrap: str) -> Any:
-    return import_module("confluent_kafka.admin").AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})

@@ -32,10 +32,14 @@ from strandline.spark.sink.failures import SinkFailed, SinkRefused
 from strandline.spark.sink.fault_points import fault_point
 from strandline.spark.sink.options import SinkOptions
 
+LIMITS: Final = (
+    "so each task commits for itself: exactly once as long as a batch that is run again has the same number of tasks, "
+    "and readers see a batch task by task"
+)
+"""Of what can be promised where a batch is not decided by one request."""
 WEAKER: Final = (
-    "strandline: this broker cannot commit a whole batch by one request, so each task commits for itself: exactly once "
-    "as long as a batch that is run again has the same number of tasks, and readers see a batch task by task. "
-    "A Strandline broker has no such limits."
+    f"strandline: this broker cannot commit a whole batch by one request, {LIMITS}. A Strandline broker has no such "
+    "limits."
 )
 
 NOTE_BYTES_MAX: Final = 524_288
@@ -157,6 +161,17 @@ def delete(cluster: SinkCluster, sink_id: str) -> None:
         )
 
 
+def ask_about(cluster: SinkCluster, sink_id: str, *, include_notes: bool = False) -> ListSinksResponse:
+    """What the coordinator knows of a sink: none in the answer if nothing was ever decided for it."""
+    return cluster.ask_coordinator(
+        "read what was committed",
+        coordinator_key(sink_id),
+        ListSinksRequest(sink_ids=[sink_id], include_notes=include_notes),
+        ListSinksResponse,
+        lambda told: told.error_code,
+    )
+
+
 def _check_plan(cluster: SinkCluster, sink_id: str, batch_id: int) -> None:
     """Refuse a batch that was planned after the batch of that number was committed.
 
@@ -166,13 +181,7 @@ def _check_plan(cluster: SinkCluster, sink_id: str, batch_id: int) -> None:
     planned_ms = planned_at_ms(cluster.options.checkpoint, batch_id)
     if planned_ms is None:
         return
-    answer = cluster.ask_coordinator(
-        "read what was committed",
-        coordinator_key(sink_id),
-        ListSinksRequest(sink_ids=[sink_id]),
-        ListSinksResponse,
-        lambda told: told.error_code,
-    )
+    answer = ask_about(cluster, sink_id)
     # The plan has the driver's time, the decision the broker's.
     ahead_ms = time.time_ns() // 1_000_000 - answer.now_ms
     for sink in answer.sinks:

@@ -56,11 +56,11 @@ _PLANNED = _plan(os.environ.get(VARIABLE, ""))
 
 def fault_point(name: str) -> None:
     if _PLANNED and name in _PLANNED:
-        _act(name)
+        act(name, *_PLANNED[name])
 
 
-def _act(name: str) -> None:
-    action, path = _PLANNED[name]
+def act(name: str, action: str, path: str) -> None:
+    """Do what is planned for the point `name`, unless another process was there first."""
     try:
         if action == "told":
             os.rename(path, f"{path}.done")
