@@ -14,9 +14,10 @@ from tests.pipelines.shop_ground import Shop, stock_totals
 
 from strandline.pipelines.comparing import Comparison, words_of
 from strandline.pipelines.failures import PipelineRefused
+from strandline.pipelines.ground import admin_of
 from strandline.pipelines.rebuild_phases import RebuildRefused, Wish
 from strandline.pipelines.running import Outcome
-from strandline.pipelines.topic_copies import _admin, _topics
+from strandline.pipelines.topic_copies import living_topics
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
@@ -117,7 +118,9 @@ def test_what_has_not_run_cannot_be_rebuilt(broker: EmbeddedBroker, tmp_path: Pa
 
 
 def topics_of(shop: Shop) -> set[str]:
-    return {each.removeprefix(shop.name) for each in _topics(_admin(shop.bootstrap)) if each.startswith(shop.name)}
+    return {
+        each.removeprefix(shop.name) for each in living_topics(admin_of(shop.bootstrap)) if each.startswith(shop.name)
+    }
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ class TopicFailed(WorldError):
 def make_like(bootstrap: str, model: str, name: str) -> None:
     """Make a topic with the partitions, replicas and settings of another, unless it is there."""
     admin = admin_of(bootstrap)
-    there = _topics(admin)
+    there = living_topics(admin)
     if name in there:
         return
     kafka, admin_api = import_module("confluent_kafka"), import_module("confluent_kafka.admin")
@@ -44,7 +44,7 @@ def make_like(bootstrap: str, model: str, name: str) -> None:
         if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
             raise TopicFailed(f"topic {name} cannot be made: {error.args[0].str()}") from error
     deadline = time.monotonic() + TIMEOUT_S
-    while name not in _topics(admin):
+    while name not in living_topics(admin):
         if time.monotonic() > deadline:
             raise TopicFailed(f"topic {name} was made, but no broker knows it yet: look at `strandline cluster health`")
         time.sleep(0.05)
@@ -53,7 +53,7 @@ def make_like(bootstrap: str, model: str, name: str) -> None:
 def remove_topics(bootstrap: str, names: Iterable[str]) -> list[str]:
     """Those that were there."""
     admin = admin_of(bootstrap)
-    there = _topics(admin)
+    there = living_topics(admin)
     doomed = [name for name in names if name in there]
     if not doomed:
         return []
@@ -89,6 +89,6 @@ def remove_groups(bootstrap: str, names: Iterable[str]) -> list[str]:
     return removed
 
 
-def _topics(admin: Any) -> dict[str, Any]:
+def living_topics(admin: Any) -> dict[str, Any]:
     found = admin.list_topics(timeout=TIMEOUT_S).topics
     return {name: each for name, each in found.items() if each.error is None and each.partitions}
