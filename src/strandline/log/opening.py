@@ -158,6 +158,8 @@ def _recover(log: PartitionLog, recovery_point: int) -> None:
             on_batch=partial(learn, log),
             last_epoch=log.leader_epochs.latest,
         )
+        if log.observer is None:
+            segment.counts = None
         if segment.size_bytes < size_bytes or _is_gap_behind(log, at, recovery_point):
             # A crash in the middle of a roll: the log goes on from the cut, not from a new segment. What that one
             # holds was never flushed either, and behind a hole it would pass for a log without one.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 from strandline.codec.record_batch import (
@@ -21,16 +22,20 @@ from strandline.codec.record_batch import (
 )
 from strandline.errors import Closed, CorruptLog, DiskFailed, OffsetOutOfRange, StrandlineError
 from strandline.log import leader_epochs as epoch_file
+from strandline.log.counted import count_hole, count_run, save_counts
 from strandline.log.disk import Buffer, Disk
 from strandline.log.leader_epochs import LeaderEpochs
 from strandline.log.learning import learn_marker, relearn
 from strandline.log.log_slice import FlushJob, LogSlice, slice_size
 from strandline.log.observer import BatchObserver
 from strandline.log.open_files import OpenFiles
+from strandline.log.record_counts import RecordCounts
 from strandline.log.rolling import is_due_to_roll, sync_cuts
 from strandline.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
 from strandline.log.snapshots import Snapshots
 from strandline.topic_config import TopicConfig
+
+_RECORD_COUNT = itemgetter(12)
 
 
 class PartitionLog:
@@ -101,6 +106,9 @@ class PartitionLog:
             # Nothing of it may stay: after a restart it would stand before records that went into the old segment.
             segment.delete()
             raise
+        if self.observer is not None:
+            # Without one nobody would say which batches are markers.
+            segment.counts = RecordCounts(base_offset)
         self.adopt(segment)
         self.unsynced_directories.append(self.directory)
 
@@ -117,6 +125,7 @@ class PartitionLog:
         try:
             if self.failure is None:
                 self.active.write_indexes()
+                save_counts(self.active)
                 self.active.cut_preallocated()
                 self._sync_transaction_index(self.active)
                 self.snapshots.save(self.log_end_offset)
@@ -211,17 +220,21 @@ class PartitionLog:
             raise
         if not was_dirty:
             self.dirty_segments.append(segment)
-        self.log_end_offset = last_offset + 1
+        next_offset, self.log_end_offset = self.log_end_offset, last_offset + 1
         if self.observer is not None:
+            is_plain = sum(map(_RECORD_COUNT, headers)) == self.log_end_offset - next_offset
             at = 0
             for header in headers:
                 size = header[1] + PREFIX_SIZE
                 if header[9] >= 0:
                     if header[5] & CONTROL:
                         learn_marker(self, header, run[at : at + size], segment)
+                        is_plain = False
                     else:
                         self.observer.note_header(header)
                 at += size
+            if not is_plain:
+                count_run(segment, headers, len(run), next_offset)
 
     def _write(self, batch: Buffer, base_offset: int, last_offset: int, max_timestamp_ms: int, now_ms: int) -> None:
         segment = self._segment_for(len(batch), last_offset, max_timestamp_ms, now_ms)
@@ -504,7 +517,7 @@ class PartitionLog:
             if self.active not in self.dirty_segments:
                 self.dirty_segments.append(self.active)
         self.active.is_active = True
-        self.active.resume()
+        count_hole(self.active, self.active.resume(), offset)
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         if self.leader_epochs.truncate_end(offset):

@@ -29,6 +29,7 @@ from strandline.codec.record_batch import (
 )
 from strandline.errors import CorruptLog
 from strandline.log.disk import Buffer, File
+from strandline.log.record_counts import CountsBuilder, records_in
 from strandline.log.rolling import RELATIVE_OFFSET_MAX
 from strandline.log.segment import Segment
 
@@ -58,6 +59,7 @@ def recover_segment(
     file = segment.file()
     size = file.size()
     segment.begin_rebuild()
+    counting = CountsBuilder(segment.base_offset)
     position = 0
     buffer = b""
     buffer_start = 0
@@ -86,11 +88,14 @@ def recover_segment(
         batch_size = header[1] + PREFIX_SIZE
         last_offset = header[0] + header[6]
         segment.note_batch(header[0], last_offset, header[8], position, batch_size)
+        counting.add(position, batch_size, header[0], last_offset, records_in(header))
         on_batch(header, buffer[at : at + batch_size] if is_marker(header) else None, segment)
         epochs.add(header[2])
         next_offset = last_offset + 1
         position += batch_size
     segment.rewrite_indexes()
+    segment.delivered = None
+    segment.counts = counting.counts
     return next_offset
 
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.codec.record_batch import HEADER, HEADER_SIZE, PREFIX_SIZE, BatchHeader, HeaderFields
 from strandline.errors import CorruptLog
+from strandline.log.counted import cut_counts, resume_counts, save_counts
 from strandline.log.disk import Buffer, Disk, File
 from strandline.log.index import OffsetIndex, TimeIndex
+from strandline.log.record_counts import COUNTS_SUFFIX, CountsBuilder, RecordCounts
 from strandline.log.transaction_index import AbortedTransaction, TransactionIndex
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
-SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, COUNTS_SUFFIX)
 
 TAIL_BATCHES_MAX: Final = 512
 """Batches at the end whose places are remembered, so that readers at the tail ask neither index nor disk."""
@@ -51,8 +53,10 @@ class Segment:
         "_transaction_index",
         "base_offset",
         "bytes_since_index_entry",
+        "counts",
         "created_ms",
         "deleted",
+        "delivered",
         "dirty",
         "disk",
         "first_timestamp_ms",
@@ -117,6 +121,10 @@ class Segment:
         self.transaction_index_written_bytes = 0
         self.has_transaction_index = False
         """Whether there is a file of aborted transactions, or will be: most segments have none."""
+        self.counts: RecordCounts | None = None
+        """How many records there are; None if nobody knows without looking at the file beside it, or at all headers."""
+        self.delivered: CountsBuilder | None = None
+        """The same without those of aborted transactions, as far as somebody wanted to know."""
         self._file: File | None = None
         self._run: Callable[[Callable[[], None]], object] | None = None
         self._index: OffsetIndex | None = None
@@ -145,6 +153,9 @@ class Segment:
             self._index = None
             self._time_index = None
             self._transaction_index = None
+            self.delivered = None
+            if self.counts is not None:
+                self.counts = self.counts.without_entries()
 
     def create(self, *, size_bytes: int = 0) -> None:
         """Make the files of a new, empty, active segment; its file is given `size_bytes` at once."""
@@ -233,6 +244,7 @@ class Segment:
             if header.max_timestamp > self.max_timestamp_ms:
                 self.max_timestamp_ms = header.max_timestamp
                 self.offset_of_max_timestamp = header.last_offset
+        resume_counts(self, end_offset)
         return end_offset
 
     def rewrite_indexes(self) -> None:
@@ -289,6 +301,7 @@ class Segment:
         """No more appends: complete the time index and the files."""
         self.time_index.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp - self.base_offset)
         self.write_indexes()
+        save_counts(self)
         self.is_active = False
         self.tail_offsets = []
         self.tail_positions = []
@@ -354,6 +367,7 @@ class Segment:
         self.index.truncate(next_offset - self.base_offset, position)
         self.time_index.truncate(next_offset - self.base_offset)
         self.transaction_index.truncate(next_offset)
+        cut_counts(self, position)
         self.tail_offsets = []
         self.tail_positions = []
         self.dirty = True

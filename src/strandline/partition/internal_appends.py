@@ -7,6 +7,7 @@ from collections.abc import Callable
 from strandline.codec.record_batch import HEADER, TRANSACTIONAL, HeaderFields, stamp_append_time
 from strandline.codec.transaction_marker import encode_marker
 from strandline.errors import ErrorCode, NotLeader, RequestError
+from strandline.log.counted import count_marker
 from strandline.log.learning import learn_marker, learn_markers
 from strandline.partition.reading import ReadablePartition
 from strandline.partition.transactions import check_epoch, check_marker, check_verified
@@ -100,6 +101,7 @@ class InternalAppends(ReadablePartition):
             header = stamp_append_time(batch, header, now_ms)
         base_offset = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         learn_marker(self.log, HEADER.unpack_from(batch), batch, self.log.active)
+        count_marker(self.log.active, base_offset, len(batch))
         self._appended_internal(batch, base_offset + 1, on_committed)
 
     def begin_verification(

@@ -1,0 +1,101 @@
+"""The counts of a segment's records through its life: made with it, grown by what is not plain, written, found again.
+
+A segment that this process began knows its counts from the first batch on, and those of a plain one are nothing. They
+go into their file when the segment is sealed or closed. One that was found without a sound file has None until somebody
+asks: then `counting` walks over its headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from strandline.codec.record_batch import PREFIX_SIZE, HeaderFields
+from strandline.errors import CorruptLog
+from strandline.log.record_counts import COUNTS_SUFFIX, RecordCounts, records_in
+
+if TYPE_CHECKING:
+    from strandline.log.segment import Segment
+
+
+def count_marker(segment: Segment, offset: int, size_bytes: int) -> None:
+    """The batch that was appended last is a marker."""
+    if segment.counts is not None:
+        segment.counts.note(segment.size_bytes - size_bytes, size_bytes, offset, offset, 0)
+
+
+def count_run(segment: Segment, headers: Sequence[HeaderFields], size_bytes: int, next_offset: int) -> None:
+    """Batches were appended that are not all plain; `next_offset` is where the log had ended."""
+    counts = segment.counts
+    if counts is None:
+        return
+    position = segment.size_bytes - size_bytes
+    for header in headers:
+        size, last_offset, records = header[1] + PREFIX_SIZE, header[0] + header[6], records_in(header)
+        if header[0] != next_offset or records != header[6] + 1:
+            counts.note(position, size, next_offset, last_offset, records)
+        next_offset = last_offset + 1
+        position += size
+
+
+def resume_counts(segment: Segment, end_offset: int) -> None:
+    """The segment will grow from `end_offset` on, after a restart or a cut."""
+    segment.delivered = None
+    counts = segment.counts
+    if counts is None or not counts.has_entries:
+        counts = load_counts(segment)
+    if counts is None or counts.excludes_aborted or counts.end_offset not in (None, end_offset):
+        # Which transactions were aborted may be decided anew behind a cut.
+        segment.counts = None
+        return
+    counts.end_offset = None
+    segment.counts = counts
+
+
+def cut_counts(segment: Segment, position: int) -> None:
+    """The segment was cut at `position`: what is counted behind it is no more."""
+    segment.delivered = None
+    if segment.counts is not None and segment.counts.last.position > position:
+        segment.counts = None
+    # Its size might come to be right again one day, and then it would be believed.
+    segment.disk.remove(segment.path.with_suffix(COUNTS_SUFFIX))
+
+
+def save_counts(segment: Segment) -> None:
+    """Write the file of a segment that does not grow from here on; without counts there is none."""
+    counts = segment.counts
+    if counts is not None and counts.has_entries:
+        if segment.is_active:
+            counts.end_offset = None
+        write_counts(segment, counts)
+
+
+def write_counts(segment: Segment, counts: RecordCounts) -> None:
+    data = counts.to_bytes(segment.size_bytes)
+    file = segment.disk.open(segment.path.with_suffix(COUNTS_SUFFIX), create=True)
+    try:
+        file.truncate(len(data))
+        file.write_at(0, data)
+    finally:
+        file.close()
+
+
+def load_counts(segment: Segment) -> RecordCounts | None:
+    """The counts as the file has them; None if there is no sound one of this segment. Waits for the disk."""
+    named = segment.path
+    path = named.with_suffix(COUNTS_SUFFIX)
+    try:
+        if not segment.disk.exists(path):
+            return None
+        data = segment.disk.read_whole(path)
+        counts = RecordCounts.parse(data, base_offset=segment.base_offset, size_bytes=segment.size_bytes)
+    except (CorruptLog, FileNotFoundError):
+        return None
+    # A thread reads here while the loop may swap: the name is then another segment's.
+    return counts if segment.path is named else None
+
+
+def count_hole(segment: Segment, end_offset: int, next_offset: int) -> None:
+    """The log goes on at `next_offset`, and the segment's last batch ends before that."""
+    if segment.counts is not None and end_offset < next_offset:
+        segment.counts.note(segment.size_bytes, 0, end_offset, next_offset - 1, 0)
