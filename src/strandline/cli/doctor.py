@@ -23,6 +23,7 @@ from strandline.cli.doctor_cluster import (
 )
 from strandline.cli.doctor_disk import disk_findings
 from strandline.cli.doctor_machine import is_this_machine, listening_pid, machine_findings
+from strandline.cli.doctor_storage import storage_findings
 from strandline.cli.failures import CommandFailed, ExitCode
 from strandline.cli.findings import Finding, Level, note, ok, problem, warning
 from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout, key_values
@@ -103,6 +104,7 @@ def _broker_findings(cluster: Cluster, admin: Any, metadata: Any) -> Iterator[Fi
     yield from address_findings(cluster, metadata)
     yield from partition_findings(metadata)
     yield from log_dir_findings(cluster, metadata)
+    yield from storage_findings(cluster, metadata.brokers.values())
     yield from broker_setting_findings(cluster, admin, metadata)
     yield from clock_findings(cluster, admin, metadata)
 

@@ -44,6 +44,10 @@ TopicName = Annotated[str, typer.Argument(metavar="NAME", help="The topic.", aut
 TopicNames = Annotated[
     list[str], typer.Argument(metavar="NAME", help="The topics.", autocompletion=completion.topic_names)
 ]
+Partitions = Annotated[
+    list[int] | None,
+    typer.Option("--partition", "-p", metavar="N", min=0, help="Only this partition. May be repeated."),
+]
 
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", autocompletion=completion.group_names)]
 GroupNames = Annotated[

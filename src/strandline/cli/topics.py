@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from strandline.cli.client import Cluster, admin_api, kafka_api
 from strandline.cli.config_access import known_topics
@@ -107,6 +107,51 @@ def log_sizes(cluster: Cluster, topic: Any) -> dict[int, int] | None:
             for found in directory.topics:
                 sizes.update({p.partition_index: p.partition_size for p in found.partitions if not p.is_future_key})
     return sizes
+
+
+class ReplicaSize(NamedTuple):
+    """One replica as DescribeLogDirs has it."""
+
+    partition: int
+    broker: int
+    directory: str
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+    """Whether it is on its way from another directory of the broker."""
+
+
+def replica_sizes(cluster: Cluster, topic: Any) -> list[ReplicaSize] | None:
+    """Every replica on every broker that answers; None where the cluster does not tell."""
+    from strandline.codec.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
+    from strandline.codec.messages.describe_log_dirs_response import DescribeLogDirsResponse
+
+    nodes = {node.id: node for partition in topic.partitions for node in partition.isr}
+    sizes: list[ReplicaSize] = []
+    for broker_id, node in sorted(nodes.items()):
+        held = [each.id for each in topic.partitions if any(replica.id == broker_id for replica in each.replicas)]
+        conversation = converse(cluster, node)
+        if conversation is None:
+            return None
+        wanted = DescribableLogDirTopic(topic=topic.name, partitions=held)
+        with conversation:
+            answer = conversation.ask(DescribeLogDirsRequest(topics=[wanted]), DescribeLogDirsResponse)
+        if answer is None:
+            return None
+        for directory in answer.results:
+            sizes += [
+                ReplicaSize(
+                    found.partition_index,
+                    broker_id,
+                    directory.log_dir,
+                    found.partition_size,
+                    found.offset_lag,
+                    found.is_future_key,
+                )
+                for each in directory.topics
+                for found in each.partitions
+            ]
+    return sorted(sizes)
 
 
 def topic_id(topic: Any) -> str:

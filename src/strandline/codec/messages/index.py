@@ -147,6 +147,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         20003: ("transaction_progress_request", "TransactionProgressRequest"),
         20004: ("list_sinks_request", "ListSinksRequest"),
         20005: ("delete_sink_request", "DeleteSinkRequest"),
+        20007: ("describe_storage_request", "DescribeStorageRequest"),
     },
     "response": {
         0: ("produce_response", "ProduceResponse"),
@@ -216,6 +217,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         20003: ("transaction_progress_response", "TransactionProgressResponse"),
         20004: ("list_sinks_response", "ListSinksResponse"),
         20005: ("delete_sink_response", "DeleteSinkResponse"),
+        20007: ("describe_storage_response", "DescribeStorageResponse"),
     },
     "share-state-key": {
         0: ("share_snapshot_key", "ShareSnapshotKey"),
