@@ -13,9 +13,10 @@ help: ## what there is
 
 setup: $(READY) ## a virtual environment with everything, made once and again when pyproject.toml changes
 
-SCAN := src/strandline/codec/columns/_scan
+COLUMNS := src/strandline/codec/columns
+COMPILED := $(COLUMNS)/_scan.py $(COLUMNS)/_scan.pxd $(COLUMNS)/_clean.py $(COLUMNS)/_clean.pxd
 
-$(READY): pyproject.toml hatch_build.py $(SCAN).py $(SCAN).pxd
+$(READY): pyproject.toml hatch_build.py $(COMPILED)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[spark]' --group dev

@@ -1,9 +1,10 @@
-"""Build hook: compile the hot loop of the decoder where a C compiler is at hand, and do without it where none is.
+"""Build hook: compile the hot loops over records where a C compiler is at hand, and do without it where none is.
 
-`src/strandline/codec/columns/_scan.py` runs as plain Python everywhere. This hook lets Cython compile the same text to
-an extension that shadows it. A wheel built with a compiler carries the extension, an editable install gets it beside
-the source, and without a compiler the build goes on and says so. Run as a script, it builds the extension in place
-again, which every change to `_scan.py` or `_scan.pxd` needs (a test notices a stale one).
+`_scan.py` (the decoder's) and `_clean.py` (the cleaner's) in `src/strandline/codec/columns` run as plain Python
+everywhere. This hook lets Cython compile the same text to extensions that shadow them. A wheel built with a compiler
+carries the extensions, an editable install gets them beside the source, and without a compiler the build goes on and
+says so. Run as a script, it builds them in place again, which every change to one of these files or to the `.pxd`
+beside it needs (a test notices a stale one).
 
 `STRANDLINE_COMPILE=0` never compiles; `STRANDLINE_COMPILE=1` fails if compiling fails, for those who publish wheels.
 """
@@ -22,7 +23,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGE = "strandline.codec.columns"
-MODULE = f"{PACKAGE}._scan"
+NAMES = ("_scan", "_clean")
 SOURCE_DIR = Path(__file__).parent / "src" / Path(*PACKAGE.split("."))
 DIRECTIVES = {
     "language_level": "3",
@@ -30,7 +31,7 @@ DIRECTIVES = {
     "boundscheck": True,
     "wraparound": False,
     "initializedcheck": False,
-    # The types come from _scan.pxd; the annotations are for mypy and would mean Python objects here.
+    # The types come from the .pxd files; the annotations are for mypy and would mean Python objects here.
     "annotation_typing": False,
 }
 
@@ -46,32 +47,33 @@ class CustomBuildHook(BuildHookInterface[Any]):
             return
         self.objects = tempfile.TemporaryDirectory()
         try:
-            extension = compile_scan(Path(self.objects.name))
+            extensions = compile_all(Path(self.objects.name))
         except CannotCompile as error:
             if mode == "1":
                 raise
-            self.app.display_warning(f"strandline: the decoder stays plain Python and is slower ({error})")
+            self.app.display_warning(f"strandline: decoder and cleaner stay plain Python and are slower ({error})")
             return
         if version == "editable":
-            put_beside_source(extension)
+            put_beside_source(extensions)
             return
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
-        build_data["force_include"][str(extension)] = str(Path(*PACKAGE.split("."), extension.name))
+        for extension in extensions:
+            build_data["force_include"][str(extension)] = str(Path(*PACKAGE.split("."), extension.name))
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if hasattr(self, "objects"):
             self.objects.cleanup()
 
 
-def source_digest() -> str:
+def source_digest(name: str) -> str:
     """What an extension remembers of the text it was made from."""
-    text = (SOURCE_DIR / "_scan.py").read_bytes() + (SOURCE_DIR / "_scan.pxd").read_bytes()
+    text = (SOURCE_DIR / f"{name}.py").read_bytes() + (SOURCE_DIR / f"{name}.pxd").read_bytes()
     return hashlib.sha256(text).hexdigest()
 
 
-def compile_scan(directory: Path) -> Path:
-    """Compile `_scan` within `directory` and return the extension's path."""
+def compile_all(directory: Path) -> list[Path]:
+    """Compile the modules of `NAMES` within `directory` and return the extensions' paths."""
     try:
         from Cython.Build import cythonize
         from setuptools import Distribution, Extension  # type: ignore[import-untyped]
@@ -83,15 +85,24 @@ def compile_scan(directory: Path) -> Path:
     package_dir.mkdir(parents=True)
     for parent in (package_dir, *package_dir.parents[: PACKAGE.count(".")]):
         (parent / "__init__.py").touch()
-    text = (SOURCE_DIR / "_scan.py").read_text().replace('SOURCE_DIGEST = ""', f'SOURCE_DIGEST = "{source_digest()}"')
-    (package_dir / "_scan.py").write_text(text)
-    shutil.copy(SOURCE_DIR / "_scan.pxd", package_dir)
+    for name in NAMES:
+        text = (SOURCE_DIR / f"{name}.py").read_text()
+        text = text.replace('SOURCE_DIGEST = ""', f'SOURCE_DIGEST = "{source_digest(name)}"')
+        (package_dir / f"{name}.py").write_text(text)
+        shutil.copy(SOURCE_DIR / f"{name}.pxd", package_dir)
 
     working_directory = os.getcwd()
     os.chdir(directory)
     try:
         extensions = cythonize(  # type: ignore[no-untyped-call]
-            [Extension(MODULE, [str(Path(*MODULE.split(".")).with_suffix(".py"))], extra_compile_args=["-O2", "-g0"])],
+            [
+                Extension(
+                    f"{PACKAGE}.{name}",
+                    [str(Path(*PACKAGE.split("."), f"{name}.py"))],
+                    extra_compile_args=["-O2", "-g0"],
+                )
+                for name in NAMES
+            ],
             compiler_directives=DIRECTIVES,
             quiet=True,
         )
@@ -106,25 +117,27 @@ def compile_scan(directory: Path) -> Path:
         raise CannotCompile(f"{type(error).__name__}: {error}") from error
     finally:
         os.chdir(working_directory)
-    return directory / "lib" / Path(*PACKAGE.split(".")) / f"_scan{sysconfig.get_config_var('EXT_SUFFIX')}"
+    built = directory / "lib" / Path(*PACKAGE.split("."))
+    return [built / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}" for name in NAMES]
 
 
-def put_beside_source(extension: Path) -> None:
-    """Replace the extension in one step: a process that has the old one mapped must not see its bytes change."""
-    temporary = SOURCE_DIR / f"{extension.name}.{os.getpid()}"
-    shutil.copy(extension, temporary)
-    os.replace(temporary, SOURCE_DIR / extension.name)
+def put_beside_source(extensions: list[Path]) -> None:
+    """Replace each in one step: a process that has the old one mapped must not see its bytes change."""
+    for extension in extensions:
+        temporary = SOURCE_DIR / f"{extension.name}.{os.getpid()}"
+        shutil.copy(extension, temporary)
+        os.replace(temporary, SOURCE_DIR / extension.name)
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         try:
-            extension = compile_scan(Path(directory))
+            extensions = compile_all(Path(directory))
         except CannotCompile as error:
-            print(f"not compiled, the plain twin is used: {error}", file=sys.stderr)
+            print(f"not compiled, the plain twins are used: {error}", file=sys.stderr)
             return 1
-        put_beside_source(extension)
-    print(f"compiled {extension.name}")
+        put_beside_source(extensions)
+    print("compiled", *(extension.name for extension in extensions))
     return 0
 
 

@@ -11,6 +11,8 @@ from types import ModuleType
 import pytest
 from tests.unit.codec.columns_cases import COMPILED, SCAN_SOURCE
 
+from strandline.codec.columns import _clean, _scan
+
 ROOT = SCAN_SOURCE.parents[4]
 
 
@@ -29,9 +31,10 @@ def hatch_build() -> ModuleType:
 
 
 @pytest.mark.skipif(COMPILED is None, reason="no compiled decoder here: no C compiler at installation")
-def test_the_compiled_twin_was_made_from_the_present_text(hatch_build: ModuleType) -> None:
-    assert COMPILED is not None
-    assert hatch_build.source_digest() == COMPILED.SOURCE_DIGEST, "run `python hatch_build.py` to compile it again"
+@pytest.mark.parametrize("twin", [_scan, _clean])
+def test_the_compiled_twin_was_made_from_the_present_text(hatch_build: ModuleType, twin: ModuleType) -> None:
+    name = twin.__name__.rpartition(".")[2]
+    assert hatch_build.source_digest(name) == twin.SOURCE_DIGEST, "run `python hatch_build.py` to compile it again"
 
 
 def test_without_a_compiler_the_hook_gives_a_reason_and_no_more(
@@ -39,7 +42,7 @@ def test_without_a_compiler_the_hook_gives_a_reason_and_no_more(
 ) -> None:
     monkeypatch.setenv("CC", str(tmp_path / "no-such-compiler"))
     with pytest.raises(hatch_build.CannotCompile, match="no-such-compiler"):
-        hatch_build.compile_scan(tmp_path / "build")
+        hatch_build.compile_all(tmp_path / "build")
 
 
 def test_without_cython_the_hook_gives_a_reason_and_no_more(
@@ -47,7 +50,7 @@ def test_without_cython_the_hook_gives_a_reason_and_no_more(
 ) -> None:
     monkeypatch.setitem(sys.modules, "Cython.Build", None)
     with pytest.raises(hatch_build.CannotCompile, match="Cython"):
-        hatch_build.compile_scan(tmp_path / "build")
+        hatch_build.compile_all(tmp_path / "build")
 
 
 def test_importing_the_decoder_imports_nothing_heavy() -> None:

@@ -1,0 +1,115 @@
+"""A batch made anew from what stays of it: same offsets, codec, producer and sequence, so that nobody can tell but by
+what is missing.
+
+The last offset delta stays as it was, even where its record went: a producer's last sequence is counted from it. The
+base timestamp stays too, unlike Kafka's, which moves it to the first record that is left: so the bytes of records are
+copied as they are. Only a delete horizon takes its place, and then every record's delta is written anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from crc32c import crc32c
+
+from strandline.codec.columns.encode import encode_varint
+from strandline.codec.compression import compress
+from strandline.codec.record_batch import (
+    COMPRESSION_MASK,
+    CONTROL,
+    CRC_POSITION,
+    CRC_START,
+    HAS_DELETE_HORIZON,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    PREFIX_SIZE,
+    TRANSACTIONAL,
+    BatchHeader,
+    Buffer,
+)
+
+NO_TIMESTAMP: Final = -1
+
+
+def rebuild_batch(
+    header: BatchHeader,
+    payload: Buffer,
+    runs: Sequence[int],
+    run_count: int,
+    *,
+    records: int,
+    max_timestamp_ms: int,
+    delete_horizon_ms: int | None,
+) -> tuple[bytearray, int]:
+    """The batch with the records at `runs` of `payload`, and its largest timestamp.
+
+    A `delete_horizon_ms` is written into it; without one, the horizon that it has stays.
+    """
+    view = memoryview(payload)
+    pieces = [view[runs[2 * at] : runs[2 * at + 1]] for at in range(run_count)]
+    append_time = header.attributes & LOG_APPEND_TIME
+    if append_time:
+        max_timestamp_ms = header.max_timestamp
+    if delete_horizon_ms is None:
+        body = b"".join(pieces)
+    else:
+        body = b"".join(
+            _retimed(
+                pieces,
+                base_timestamp=0 if append_time else header.base_timestamp,
+                fixed_timestamp=header.max_timestamp if append_time else None,
+                new_base_timestamp=delete_horizon_ms,
+            )
+        )
+        header = header._replace(attributes=header.attributes | HAS_DELETE_HORIZON, base_timestamp=delete_horizon_ms)
+    codec = header.attributes & COMPRESSION_MASK
+    header = header._replace(max_timestamp=max_timestamp_ms, record_count=records)
+    return _seal(header, compress(codec, body) if codec else body), max_timestamp_ms
+
+
+def empty_batch(header: BatchHeader) -> bytearray:
+    """The batch without any record: it holds the place of a producer's last sequence, or of the last offset."""
+    kept = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
+    header = header._replace(attributes=header.attributes & kept, base_timestamp=NO_TIMESTAMP, record_count=0)
+    return _seal(header, b"")
+
+
+def _seal(header: BatchHeader, body: bytes) -> bytearray:
+    batch = bytearray(HEADER_SIZE + len(body))
+    HEADER.pack_into(batch, 0, *header._replace(length=len(batch) - PREFIX_SIZE, crc=0))
+    batch[HEADER_SIZE:] = body
+    batch[CRC_POSITION : CRC_POSITION + 4] = crc32c(memoryview(batch)[CRC_START:]).to_bytes(4, "big")
+    return batch
+
+
+def _retimed(
+    pieces: list[memoryview], *, base_timestamp: int, fixed_timestamp: int | None, new_base_timestamp: int
+) -> Iterator[Buffer]:
+    """The records of `pieces` with their timestamps counted from another base."""
+    for piece in pieces:
+        position = 0
+        while position < len(piece):
+            length, start = _varint(piece, position)
+            position = start + length
+            # Behind the length stands a byte of attributes, and then the delta.
+            delta, rest = _varint(piece, start + 1)
+            timestamp = base_timestamp + delta if fixed_timestamp is None else fixed_timestamp
+            new_delta = encode_varint(timestamp - new_base_timestamp)
+            yield encode_varint(1 + len(new_delta) + position - rest)
+            yield piece[start : start + 1]
+            yield new_delta
+            yield piece[rest:position]
+
+
+def _varint(source: memoryview, position: int) -> tuple[int, int]:
+    """A zigzag varint that the sieve has found sound: (value, position after it)."""
+    raw = shift = 0
+    while True:
+        byte = source[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), position
+        shift += 7
