@@ -111,7 +111,7 @@ def compaction_words(part: StoredPartition, node: DescribeStorageResponse) -> st
 
 def _next_cleaning(part: StoredPartition, node: DescribeStorageResponse) -> str:
     if part.log_end_offset == part.clean_up_to or not part.size_bytes:
-        return "nothing to clean: every record is"
+        return "nothing to clean: all of it is clean"
     if part.first_uncleanable <= part.clean_up_to:
         return f"nothing may be cleaned yet: {hindrance_words(part, node)}"
     least = max(part.dirty_ratio_min, 0.0)
