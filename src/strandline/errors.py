@@ -14,6 +14,7 @@
     └── WorldError                  the world is wrong: expected and handled
         ├── DiskFailed                  EIO, ENOSPC, a log directory that is offline
         ├── CorruptLog                  damage in the middle of a log: the partition goes offline, nothing is cut
+        │   └── DamagedRecords              some batches of a log that is open; the others are served
         ├── DirectoryLocked             another process owns the data directory
         ├── NotLeader                   this node no longer leads the partition
         ├── Disconnected                another node cannot be reached, or was lost before it answered
@@ -248,6 +249,16 @@ class CorruptLog(WorldError):
     """Damage that is not a torn tail. The partition stays offline until a person or a replica mends it."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class DamagedRecords(CorruptLog):
+    """A batch on disk is not what was written. It is not served; what lies before and behind it is."""
+
+    def __init__(self, message: str, *, base_offset: int = -1, position: int = -1) -> None:
+        super().__init__(message)
+        self.base_offset = base_offset
+        """Of the segment."""
+        self.position = position
 
 
 class DirectoryLocked(WorldError):

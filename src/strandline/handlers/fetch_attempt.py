@@ -8,16 +8,18 @@ a thread, and the attempt begins anew.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from strandline.codec.current_leader import FETCH_LEADER_TAG, NO_TAGS, diverging_section, leader_section
 from strandline.codec.fetch import ENDPOINTS_FROM, FLEXIBLE_FROM, PartitionData, encode_fetch_response
-from strandline.errors import ErrorCode, StrandlineError, error_code
+from strandline.errors import DamagedRecords, ErrorCode, StrandlineError, error_code
 from strandline.handlers.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
 from strandline.handlers.context import Exchange, Node
 from strandline.log.aborted import aborted_in, aborted_segments
 from strandline.log.log_slice import LogSlice
 from strandline.log.segment import ColdRead, Segment
+from strandline.log.verified import PIECE_BYTES, check_ahead
 from strandline.partition.fetch_session import FetchEntry, FetchSession
 from strandline.partition.partition import Partition
 from strandline.runtime import TimerHandle
@@ -26,6 +28,8 @@ API_KEY: Final = 1
 READ_COMMITTED: Final = 1
 COLD_LOOKUPS_MAX: Final = 8
 """Look-ups in a thread before an attempt stops fearing to block; memory may be so short that pages go at once."""
+CHECKED_AHEAD_BYTES: Final = 1024 * 1024
+"""What a thread checks for one reader of one partition at a time, at most."""
 FOLLOWERS_SERVE_FROM: Final = 11
 """From this version on consumers know that a follower may answer (KIP-392); older ones are sent to the leader."""
 
@@ -139,6 +143,11 @@ class FetchAttempt:
                     aborted = self._aborted_in(partition, records, entry.fetch_offset)
             elif partition.log.failure is not None:
                 raise partition.log.refusal()
+        except DamagedRecords as error:
+            # Where there are other replicas one of them will lead soon: who is told so asks for the new leader. A
+            # reader of the only copy must know that waiting is in vain.
+            is_alone = partition.is_leader and (partition.in_sync is None or not partition.in_sync.followers)
+            return self._refuse(entry, ErrorCode.CORRUPT_MESSAGE if is_alone else error_code(error))
         except (StrandlineError, OSError) as error:
             return self._refuse(entry, error_code(error))
         return PartitionData(
@@ -218,7 +227,8 @@ class FetchAttempt:
         self.look()
 
     def _look_up_in_thread(self) -> None:
-        """Have a thread walk the cold part of an index or log, which brings it into the page cache; then look again."""
+        """Have a thread walk the cold part of an index or log, which brings it into the page cache, and check what was
+        not read since it was opened; then look again."""
         self._cold_lookups += 1
         jobs: list[tuple[Segment, int]] = []
         indexes: list[Segment] = []
@@ -234,9 +244,13 @@ class FetchAttempt:
                         segment.retain()
                         indexes.append(segment)
 
+        ahead = max(PIECE_BYTES, min(CHECKED_AHEAD_BYTES, self.size_bytes_max // max(1, len(jobs))))
+
         def warm() -> None:
             for segment, offset in jobs:
-                segment.locate(offset, may_block=True)
+                # What is damaged is known from then on, and the look that follows says so.
+                with suppress(DamagedRecords):
+                    check_ahead(segment, offset, ahead)
             for segment in indexes:
                 segment.load_transaction_index(may_block=True)
 

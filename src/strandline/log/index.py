@@ -14,6 +14,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from operator import lt
 from typing import Final
 
 OFFSET_ENTRY_SIZE: Final = 8
@@ -57,6 +58,14 @@ class OffsetIndex:
         if not len(self.positions):
             return size_bytes <= 2 * index_interval_bytes
         return self.positions[-1] < size_bytes and self.relative_offsets[-1] >= self.relative_offsets[0]
+
+    def is_ordered(self, size_bytes: int) -> bool:
+        """Whether every entry lies behind the one before it, in a log of that size. Looks at all of them."""
+        offsets, positions = self.relative_offsets, self.positions
+        if not len(positions):
+            return True
+        grows = all(map(lt, offsets, offsets[1:])) and all(map(lt, positions, positions[1:]))
+        return grows and positions[-1] < size_bytes
 
     def append(self, relative_offset: int, position: int) -> None:
         self.relative_offsets.append(relative_offset)

@@ -259,6 +259,8 @@ class Log:
         assert segment is not None
         relative = offset - segment.base_offset
         position = segment.index.position_before(relative)
+        if position < segment.verified_from:
+            return self._read_through(offset)
         size = min(segment.size_bytes - position, self._config.index_interval_bytes + LOOK_AHEAD_BYTES)
         return _record_in(segment.file().read_at(position, size), offset) or self._read_through(offset)
 

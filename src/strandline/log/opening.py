@@ -21,7 +21,10 @@ from strandline.log.open_files import OpenFiles
 from strandline.log.partition_log import PartitionLog
 from strandline.log.recovery import recover_segment
 from strandline.log.segment import DELETED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
+from strandline.log.soundness import OFFSET_LIMIT
+from strandline.log.swap_recovery import finish_swaps, is_unfinished
 from strandline.log.transaction_index import ENTRY_SIZE
+from strandline.log.verified import check_tail, distrust, trust
 from strandline.topic_config import TopicConfig
 
 BLANK_CHUNK_BYTES: Final = 64 * 1024
@@ -65,7 +68,7 @@ def open_log(
         log.log_start_offset = max(log.base_offsets[0], log_start_offset)
         try:
             if clean and not has_torn_index:
-                _trust(log)
+                _trust(log, recovery_point, now_ms)
             else:
                 _recover(log, recovery_point)
             if not knows_epochs:
@@ -127,9 +130,26 @@ def _load_segments(log: PartitionLog, now_ms: int) -> bool:
     return has_torn_index
 
 
-def _trust(log: PartitionLog) -> None:
-    """After a clean stop: the files are as they were left."""
-    log.log_end_offset = log.active.resume()
+            distrust(segment, log)
+def _trust(log: PartitionLog, recovery_point: int, now_ms: int) -> None:
+    """After a clean stop: the files are as they were left. Only the end is checked: offsets go on from there."""
+    segment = log.active
+    log.log_end_offset = OFFSET_LIMIT
+    damage = check_tail(segment)
+    if damage is None:
+        log.log_end_offset = segment.resume()
+        if log.log_end_offset > recovery_point > segment.base_offset:
+            # The last base offset is held in place by nothing but this.
+            raise CorruptLog(
+                f"{segment.path}: the log ends at offset {log.log_end_offset}, and it was stopped at {recovery_point}"
+            )
+    elif recovery_point > segment.base_offset and recovery_point in log.snapshots.offsets():
+        # Where the log ended was noted apart from it, twice. So the damage can be left behind, and mended.
+        log.log_end_offset = recovery_point
+        log.seal(segment)
+        log.add_segment(recovery_point, now_ms)
+    else:
+        raise damage
     relearn(log, log.snapshots.restore(at_most=log.log_end_offset), None)
 
 
@@ -160,7 +180,8 @@ def _recover(log: PartitionLog, recovery_point: int) -> None:
         )
         if log.observer is None:
             segment.counts = None
-        if segment.size_bytes < size_bytes or _is_gap_behind(log, at, recovery_point):
+        trust(segment)
+        if segment.size_bytes < size_bytes or _is_gap_behind(log, at, recovery_point, cleaned_up_to):
             # A crash in the middle of a roll: the log goes on from the cut, not from a new segment. What that one
             # holds was never flushed either, and behind a hole it would pass for a log without one.
             log.drop_segments(at + 1)
@@ -182,8 +203,11 @@ def _recover(log: PartitionLog, recovery_point: int) -> None:
 
 def _is_gap_behind(log: PartitionLog, at: int, recovery_point: int) -> bool:
     """Whether the segment at `at` lost its unflushed end and the next did not. Below the recovery point a gap is the
-    cleaner's work: it flushes what it wrote before anything counts on it."""
-    return at + 1 < len(log.segments) and recovery_point <= log.log_end_offset < log.base_offsets[at + 1]
+    cleaner's work: it flushes what it wrote before anything counts on it. Kafka's cleaner writes no recovery point down,
+    but it does note how far it has come."""
+    if at + 1 >= len(log.segments) or log.base_offsets[at + 1] <= cleaned_up_to:
+        return False
+    return recovery_point <= log.log_end_offset < log.base_offsets[at + 1]
 
 
 def _is_blank(segment: Segment) -> bool:

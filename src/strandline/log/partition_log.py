@@ -20,7 +20,7 @@ from strandline.codec.record_batch import (
     BatchHeader,
     HeaderFields,
 )
-from strandline.errors import Closed, CorruptLog, DiskFailed, OffsetOutOfRange, StrandlineError
+from strandline.errors import Closed, CorruptLog, DamagedRecords, DiskFailed, OffsetOutOfRange, StrandlineError
 from strandline.log import leader_epochs as epoch_file
 from strandline.log.counted import count_hole, count_run, save_counts
 from strandline.log.disk import Buffer, Disk
@@ -35,6 +35,7 @@ from strandline.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_
 from strandline.log.snapshots import Snapshots
 from strandline.topic_config import TopicConfig
 
+from strandline.log.verified import sound_end
 _RECORD_COUNT = itemgetter(12)
 
 
@@ -77,6 +78,19 @@ class PartitionLog:
         self.dirty_segments: list[Segment] = []
         self._flushing: FlushJob | None = None
         self._cut_offset: int | None = None
+        self.on_damaged: Callable[[DamagedRecords], None] | None = None
+        """Told that a reader met batches that are not what was written."""
+        self.leaving: Leaving | None = None
+        """Segments cut off the front whose files are still to be renamed."""
+        self.on_leaving: Callable[[PartitionLog], None] | None = None
+        """Told that there are some: the owner writes the start down, and then has them renamed and removed."""
+        self.remove_files: Callable[[Callable[[], None]], object] | None = None
+        """Takes what unlinks the files of a segment that nobody reads any more; else it is done at once."""
+        self.planned_start_offset = 0
+        """Where the log is about to start. It is written down before anybody sees the log start there, so that a start
+        offset that was seen never goes back."""
+        self.written_start_offset = 0
+        """Where the log starts at least, after a crash."""
         self.cuts = self.synced_cuts = 0
 
     # Segments
@@ -427,8 +441,15 @@ class PartitionLog:
             segment = self.segments[at]
             position = segment.locate(offset, may_block=may_block)
             if position is not None:
-                end = self._limit_position(at, limit, may_block)
+                if position < segment.verified_from:
+                    end = self._checked_end(at, position, limit)
+                else:
+                    end = self._limit_position(at, limit, may_block)
                 size = slice_size(segment, position, end, size_bytes_max, at_least_one, may_block)
+        except DamagedRecords as error:
+            if self.on_damaged is not None:
+                self.on_damaged(error)
+            raise
                 return LogSlice(segment, position, size) if size > 0 else None
             # The cleaner took the last batches of this segment: what comes next begins the following one.
             at += 1
@@ -462,6 +483,22 @@ class PartitionLog:
                 piece.release()
             at = 0
             while len(data) - at >= HEADER_SIZE:
+    def _checked_end(self, at: int, position: int, limit_offset: int) -> int:
+        """The same, where only a part of the segment was found sound: `position` lies in that."""
+        segment = self.segments[at]
+        stretch = sound_end(segment, position)
+        end = min(stretch.end, segment.size_bytes)
+        if limit_offset >= stretch.next_offset:
+            return end
+        # The limit lies in the stretch, and so does the batch from which it is looked for.
+        found = segment.locate(limit_offset, may_block=True)
+        return end if found is None else min(found, end)
+
+    def end_of(self, segment: Segment) -> int:
+        """An offset above all of a segment's: where the next one begins, or the log ends."""
+        at = bisect_right(self.base_offsets, segment.base_offset)
+        return self.base_offsets[at] if at < len(self.base_offsets) else self.log_end_offset
+
                 size = int.from_bytes(data[at + 8 : at + 12], "big") + PREFIX_SIZE
                 if len(data) - at < size:
                     break
@@ -517,7 +554,12 @@ class PartitionLog:
             if self.active not in self.dirty_segments:
                 self.dirty_segments.append(self.active)
         self.active.is_active = True
-        count_hole(self.active, self.active.resume(), offset)
+        end_offset = self.active.resume()
+        count_hole(self.active, end_offset, offset)
+        if self.active.base_offset < offset > end_offset:
+            # The cleaner took what came before the cut. A restart must find where the log goes on.
+            self.seal(self.active)
+            self.add_segment(offset, self.active.created_ms)
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         if self.leader_epochs.truncate_end(offset):
@@ -603,7 +645,8 @@ class PartitionLog:
             segment.abandon()
         # Whoever owns the log is let go of, so that all of it is freed now: the garbage of thousands of topics would
         # keep the loop for tenths of a second one day.
-        self.on_flushed = self.on_failed = self.on_flush_wanted = self.on_write_failed = None
+        self.on_flushed = self.on_failed = self.on_flush_wanted = self.on_write_failed = self.on_damaged = None
+        self.on_leaving = self.remove_files = None
 
     def sync_with_next_flush(self, path: Path) -> None:
         """A small file beside the log (`partition.metadata`) that must be safe before any record is."""
@@ -611,3 +654,5 @@ class PartitionLog:
 
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self.segments)
+        if self.swap is not None and start_offset >= self.swap.end_offset:
+            self.swap.settle()

@@ -19,6 +19,7 @@ from strandline.log.disk import Buffer, Disk, File
 from strandline.log.index import OffsetIndex, TimeIndex
 from strandline.log.record_counts import COUNTS_SUFFIX, CountsBuilder, RecordCounts
 from strandline.log.transaction_index import AbortedTransaction, TransactionIndex
+from strandline.log.verified import Unverified, check_at, damaged
 
 if TYPE_CHECKING:
     from strandline.log.open_files import OpenFiles
@@ -80,6 +81,8 @@ class Segment:
         "transaction_index_written_bytes",
         "want_flush",
     )
+        "unverified",
+        "verified_from",
 
     def __init__(
         self,
@@ -131,6 +134,10 @@ class Segment:
         self._time_index: TimeIndex | None = None
         self._transaction_index: TransactionIndex | None = None
 
+        self.verified_from = 0
+        """From this place in the file on everything was written, or found sound, by this process."""
+        self.unverified: Unverified | None = None
+        """What is known of the rest, if there is any."""
     # Files
 
     def file(self) -> File:
@@ -172,8 +179,11 @@ class Segment:
     @property
     def index(self) -> OffsetIndex:
         if self._index is None:
-            path = self.path.with_suffix(INDEX_SUFFIX)
-            self._index = OffsetIndex.parse(self.disk.read_whole(path) if self.disk.exists(path) else b"")
+            index = OffsetIndex.parse(self._read_beside(INDEX_SUFFIX))
+            if self.unverified is not None and not self.unverified.believes(index, self.size_bytes):
+                # Without one, what is looked for is looked for from the beginning.
+                index = OffsetIndex()
+            self._index = index
             self.file()  # An index lives as long as its file is open: `OpenFiles` bounds both.
         return self._index
 
@@ -379,6 +389,8 @@ class Segment:
 
         Raises ColdRead if the page cache does not hold the way there and the caller may not wait for the disk.
         """
+        # What is written there from now on is ours.
+        self.verified_from = min(self.verified_from, position)
         tail = self.tail_offsets
         if tail and offset >= self.tail_start:
             # By last offsets: where compaction left a hole, what is wanted lies behind it.
@@ -391,16 +403,40 @@ class Segment:
                 return at
         return None
 
-    def headers(self, position: int, *, may_block: bool) -> Iterator[tuple[BatchHeader, int]]:
-        """Batch headers and their positions from the batch at `position` to the end of the segment."""
+    def _locate_checked(self, offset: int, position: int, may_block: bool) -> int | None:
+        """The same where no header may be believed that was not checked: a wrong one would lead to another batch."""
+        while True:
+            end = self.size_bytes
+            if position < self.verified_from:
+                unverified = self.unverified
+                stretch = None if unverified is None else unverified.at(position)
+                if stretch is None:
+                    if not may_block or unverified is None:
+                        raise ColdRead
+                    check_at(self, position)
+                    continue
+                if stretch.fault is not None:
+                    raise damaged(self, stretch)
+                end = min(stretch.end, end)
+            for header, at in self.headers(position, end=end, may_block=may_block):
+                if header.last_offset >= offset:
+                    return at
+            if end >= self.size_bytes:
+                return None
+            position = end
+
+    def headers(self, position: int, *, may_block: bool, end: int | None = None) -> Iterator[tuple[BatchHeader, int]]:
+        """Batch headers and their positions from the batch at `position` to `end`, or the end of the segment."""
         file = self.file()
-        end = self.size_bytes
+        end = self.size_bytes if end is None else end
         while position < end:
             size = min(WALK_CHUNK_BYTES, end - position)
             chunk = file.read_at(position, size) if may_block else file.read_at_nowait(position, size)
             if chunk is None:
                 raise ColdRead
             for header, at in self.headers_in(chunk, position):
+        if position < self.verified_from:
+            return self._locate_checked(offset, position, may_block)
                 position = at + header.length + PREFIX_SIZE
                 yield header, at
 
@@ -499,3 +535,4 @@ class Segment:
 
 def _nobody() -> None:
     """Of a file that goes away nothing needs to be safe."""
+        self.unverified = None

@@ -1,0 +1,222 @@
+"""What of a segment's file was found sound since it was opened: nothing else of it is given to a reader.
+
+What this process wrote it need not read again. What it found on disk is checked piece by piece, each piece when
+somebody first wants it, by the thread that reads it from the disk anyway. `Segment.verified_from` is the place from
+which on nothing is in doubt; below it, `stretches` know more. A reader of recent records makes one comparison.
+
+A stretch begins where the index names a batch, or at the beginning, so that offsets are held against something. Whoever
+asks for records in a stretch that is damaged gets `DamagedRecords`; what lies before and behind is served.
+
+Stretches are replaced as a whole, in one assignment: a thread may add one while the loop adds another, and the worst
+that comes of it is that one of them is checked again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strandline.errors import DamagedRecords
+from strandline.log.soundness import ANY_OFFSET, LOOSE, OFFSET_LIMIT, Checked, check_batches
+
+if TYPE_CHECKING:
+    from strandline.log.index import OffsetIndex
+    from strandline.log.partition_log import PartitionLog
+    from strandline.log.segment import Segment
+
+PIECE_BYTES: Final = 128 * 1024
+PIECE_BATCHES_MAX: Final = 1000
+"""Batches that are checked in one go: a thread that looks at headers keeps the loop from running meanwhile."""
+STRETCHES_MAX: Final = 64
+"""Sound stretches that a segment remembers; what is forgotten is checked again."""
+
+
+class Stretch(NamedTuple):
+    start: int
+    end: int
+    next_offset: int
+    """The offset after its last batch; of one that is damaged, the offset where the damage begins."""
+    fault: str | None = None
+
+
+class Unverified:
+    """What is known of a segment below `verified_from`."""
+
+    __slots__ = ("_index_is_ordered", "owner", "stretches")
+
+    def __init__(self, owner: PartitionLog) -> None:
+        self.owner = owner
+        self._index_is_ordered: bool | None = None
+        self.stretches: tuple[Stretch, ...] = ()
+
+    def believes(self, index: OffsetIndex, size_bytes: int) -> bool:
+        """Whether the index is one at all. That its entries name batches is seen when those are checked."""
+        if self._index_is_ordered is None:
+            self._index_is_ordered = index.is_ordered(size_bytes)
+        return self._index_is_ordered
+
+    def at(self, position: int) -> Stretch | None:
+        for stretch in self.stretches:
+            if stretch.start <= position < stretch.end:
+                return stretch
+        return None
+
+    def sound_before(self, position: int) -> Stretch | None:
+        """The sound stretch that ends at `position`."""
+        for stretch in self.stretches:
+            if stretch.end == position and stretch.fault is None:
+                return stretch
+        return None
+
+
+def distrust(segment: Segment, owner: PartitionLog) -> None:
+    """Nothing of what is in the file now is given to anybody before it was checked."""
+    segment.unverified = Unverified(owner)
+    segment.verified_from = segment.size_bytes
+
+
+def trust(segment: Segment, position: int = 0) -> None:
+    """All of the file from `position` on was checked."""
+    segment.verified_from = min(segment.verified_from, position)
+    if not segment.verified_from:
+        segment.unverified = None
+
+
+def damage_of(segment: Segment) -> tuple[Stretch, ...]:
+    unverified = segment.unverified
+    return () if unverified is None else tuple(each for each in unverified.stretches if each.fault is not None)
+
+
+def mark_damaged(segment: Segment, owner: PartitionLog, position: int, next_offset: int, fault: str) -> None:
+    """Somebody else found the batch at `position` bad: nothing in this file is believed unread any more."""
+    known = damage_of(segment)
+    distrust(segment, owner)
+    for stretch in known:
+        _add(segment, stretch)
+    _add(segment, Stretch(position, _damage_end(segment, position), next_offset, fault))
+
+
+def damaged(segment: Segment, stretch: Stretch) -> DamagedRecords:
+    return DamagedRecords(
+        f"{segment.path}: at position {stretch.start}, offset {stretch.next_offset}: {stretch.fault}",
+        base_offset=segment.base_offset,
+        position=stretch.start,
+    )
+
+
+def sound_end(segment: Segment, position: int) -> Stretch:
+    """The stretch up to whose end a reader at `position`, which `locate` has found, may be served."""
+    stretch = None if segment.unverified is None else segment.unverified.at(position)
+    return stretch or Stretch(segment.verified_from, segment.size_bytes, OFFSET_LIMIT)
+
+
+def check_at(segment: Segment, position: int) -> None:
+    """Read and check a piece from `position` on: the beginning, the end of a stretch, or a place the index names."""
+    unverified, end = segment.unverified, segment.verified_from
+    if unverified is None or position >= end:
+        return
+    owner = unverified.owner
+    before = unverified.sound_before(position)
+    if before is not None:
+        next_offset = before.next_offset
+    else:
+        next_offset = ANY_OFFSET if position else segment.base_offset
+    checked = _check_piece(segment, position, end, next_offset, owner)
+    if checked.fault == LOOSE and not checked.size_bytes:
+        first = unverified.at(0)
+        reached = 0 if first is None else first.end
+        if first is None or (first.fault is None and unverified.at(reached) is None):
+            # A piece at a time from the beginning; whoever asked asks again until it has come here.
+            check_at(segment, reached)
+            return
+    if checked.size_bytes:
+        stop = position + checked.size_bytes
+        _add(segment, Stretch(position if before is None else before.start, stop, checked.next_offset))
+    if checked.fault is not None:
+        bad = position + checked.size_bytes
+        begins_at = max(checked.next_offset, segment.base_offset)
+        _add(segment, Stretch(bad, _damage_end(segment, bad), begins_at, checked.fault))
+
+
+def check_ahead(segment: Segment, offset: int, size_bytes: int) -> None:
+    """See to it that a reader at `offset` can be given about so many bytes. Blocks on the disk."""
+    position = segment.locate(offset, may_block=True)
+    unverified = segment.unverified
+    while position is not None and position < segment.verified_from and unverified is not None:
+        stretch = unverified.at(position)
+        if stretch is None or stretch.fault is not None or stretch.end - position >= size_bytes:
+            return
+        behind = unverified.at(stretch.end)
+        if behind is not None and behind.fault is not None:
+            return
+        check_at(segment, stretch.end)
+
+
+def check_tail(segment: Segment) -> DamagedRecords | None:
+    """Check what comes behind the last entry of the index; what is wrong with it."""
+    position = segment.index.boundary_before(segment.size_bytes)
+    while position < segment.verified_from:
+        stretch = None if segment.unverified is None else segment.unverified.at(position)
+        if stretch is None:
+            check_at(segment, position)
+        elif stretch.fault is not None:
+            return damaged(segment, stretch)
+        else:
+            position = stretch.end
+    return None
+
+
+def _check_piece(segment: Segment, position: int, end: int, next_offset: int, owner: PartitionLog) -> Checked:
+    file, index = segment.file(), segment.index
+    first = bisect_left(index.positions, position)
+    wanted = PIECE_BYTES
+    while True:
+        size = min(wanted, end - position)
+        piece = file.read_at(position, size)
+        # The entry behind the piece is among them: no batch reaches beyond it.
+        last = bisect_right(index.positions, position + size) + 1
+        checked = check_batches(
+            piece,
+            next_offset=next_offset,
+            epochs=owner.leader_epochs,
+            limit_offset=owner.end_of(segment),
+            entries=[
+                (at - position, segment.base_offset + relative)
+                for at, relative in zip(index.positions[first:last], index.relative_offsets[first:last], strict=True)
+            ],
+            is_end=size == end - position or len(piece) < size,
+            batches_max=PIECE_BATCHES_MAX,
+        )
+        if checked.size_bytes or checked.fault is not None:
+            return checked
+        wanted = checked.wanted_bytes
+
+
+def _damage_end(segment: Segment, position: int) -> int:
+    """Where the next batch begins that can be found without the damaged one."""
+    positions = segment.index.positions
+    at = bisect_right(positions, position)
+    return min(positions[at], segment.verified_from) if at < len(positions) else segment.verified_from
+
+
+def _add(segment: Segment, stretch: Stretch) -> None:
+    unverified = segment.unverified
+    if unverified is None:
+        return
+    merged = stretch
+    kept: list[Stretch] = []
+    sound = 0
+    for each in reversed(unverified.stretches):
+        if each.fault is None and merged.fault is None and each.start <= merged.end and merged.start <= each.end:
+            further = each if each.end > merged.end else merged
+            merged = Stretch(min(each.start, merged.start), further.end, further.next_offset)
+        elif each.fault is not None or sound < STRETCHES_MAX:
+            sound += each.fault is None
+            if each.start != merged.start or each.fault is None:
+                kept.append(each)
+    kept.reverse()
+    if merged.fault is None and merged.end >= segment.verified_from:
+        unverified.stretches = tuple(kept)
+        trust(segment, merged.start)
+    else:
+        unverified.stretches = (*kept, merged)
