@@ -126,11 +126,11 @@ def _load_segments(log: PartitionLog, now_ms: int) -> bool:
             if transaction_index.name in transaction_indexes:
                 segment.has_transaction_index = log.has_aborted = True
                 has_torn_index = has_torn_index or log.disk.size(transaction_index) % ENTRY_SIZE != 0
+            distrust(segment, log)
             log.adopt(segment)
     return has_torn_index
 
 
-            distrust(segment, log)
 def _trust(log: PartitionLog, recovery_point: int, now_ms: int) -> None:
     """After a clean stop: the files are as they were left. Only the end is checked: offsets go on from there."""
     segment = log.active

@@ -33,9 +33,9 @@ from strandline.log.record_counts import RecordCounts
 from strandline.log.rolling import is_due_to_roll, sync_cuts
 from strandline.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
 from strandline.log.snapshots import Snapshots
+from strandline.log.verified import sound_end
 from strandline.topic_config import TopicConfig
 
-from strandline.log.verified import sound_end
 _RECORD_COUNT = itemgetter(12)
 
 
@@ -73,11 +73,6 @@ class PartitionLog:
         self.on_flush_wanted: Callable[[], None] | None = None
         self.on_write_failed: Callable[[OSError], None] | None = None
         """Told that the disk refused an append (it is full, perhaps). The log is whole, and may be read."""
-        self.unsynced_directories: list[Path] = []
-        self._unsynced_indexes: list[Path] = []
-        self.dirty_segments: list[Segment] = []
-        self._flushing: FlushJob | None = None
-        self._cut_offset: int | None = None
         self.on_damaged: Callable[[DamagedRecords], None] | None = None
         """Told that a reader met batches that are not what was written."""
         self.leaving: Leaving | None = None
@@ -91,6 +86,11 @@ class PartitionLog:
         offset that was seen never goes back."""
         self.written_start_offset = 0
         """Where the log starts at least, after a crash."""
+        self.unsynced_directories: list[Path] = []
+        self._unsynced_indexes: list[Path] = []
+        self.dirty_segments: list[Segment] = []
+        self._flushing: FlushJob | None = None
+        self._cut_offset: int | None = None
         self.cuts = self.synced_cuts = 0
 
     # Segments
@@ -430,6 +430,10 @@ class PartitionLog:
             return None
         try:
             return self._find(offset, limit, size_bytes_max, at_least_one, may_block)
+        except DamagedRecords as error:
+            if self.on_damaged is not None:
+                self.on_damaged(error)
+            raise
         except OSError as error:
             raise DiskFailed(f"{self.directory}: cannot read: {error.strerror}") from error
 
@@ -446,10 +450,6 @@ class PartitionLog:
                 else:
                     end = self._limit_position(at, limit, may_block)
                 size = slice_size(segment, position, end, size_bytes_max, at_least_one, may_block)
-        except DamagedRecords as error:
-            if self.on_damaged is not None:
-                self.on_damaged(error)
-            raise
                 return LogSlice(segment, position, size) if size > 0 else None
             # The cleaner took the last batches of this segment: what comes next begins the following one.
             at += 1
@@ -470,19 +470,6 @@ class PartitionLog:
         position = segment.locate(limit_offset, may_block=may_block)
         return segment.size_bytes if position is None else position
 
-    def batches(self, start_offset: int | None = None) -> Iterator[bytes]:
-        """Every batch from `start_offset` (default: the log start) to the end, each as bytes. Blocks on the disk."""
-        offset = self.log_start_offset if start_offset is None else start_offset
-        while offset < self.log_end_offset:
-            piece = self.read(offset, size_bytes_max=1 << 20)
-            if piece is None:
-                return
-            try:
-                data = piece.read()
-            finally:
-                piece.release()
-            at = 0
-            while len(data) - at >= HEADER_SIZE:
     def _checked_end(self, at: int, position: int, limit_offset: int) -> int:
         """The same, where only a part of the segment was found sound: `position` lies in that."""
         segment = self.segments[at]
@@ -499,6 +486,19 @@ class PartitionLog:
         at = bisect_right(self.base_offsets, segment.base_offset)
         return self.base_offsets[at] if at < len(self.base_offsets) else self.log_end_offset
 
+    def batches(self, start_offset: int | None = None) -> Iterator[bytes]:
+        """Every batch from `start_offset` (default: the log start) to the end, each as bytes. Blocks on the disk."""
+        offset = self.log_start_offset if start_offset is None else start_offset
+        while offset < self.log_end_offset:
+            piece = self.read(offset, size_bytes_max=1 << 20)
+            if piece is None:
+                return
+            try:
+                data = piece.read()
+            finally:
+                piece.release()
+            at = 0
+            while len(data) - at >= HEADER_SIZE:
                 size = int.from_bytes(data[at + 8 : at + 12], "big") + PREFIX_SIZE
                 if len(data) - at < size:
                     break
@@ -626,6 +626,8 @@ class PartitionLog:
             raise OffsetOutOfRange(
                 f"cannot trim to {start_offset}: the log holds {self.log_start_offset} to {self.log_end_offset}"
             )
+        if self.swap is not None and start_offset >= self.swap.end_offset:
+            self.swap.settle()
         self.log_start_offset = start_offset
         count = max(0, min(len(self.segments) - 1, bisect_right(self.base_offsets, start_offset) - 1))
         gone = self.segments[:count]
@@ -654,5 +656,3 @@ class PartitionLog:
 
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self.segments)
-        if self.swap is not None and start_offset >= self.swap.end_offset:
-            self.swap.settle()

@@ -79,10 +79,10 @@ class Segment:
         "time_index_written_bytes",
         "touched",
         "transaction_index_written_bytes",
-        "want_flush",
-    )
         "unverified",
         "verified_from",
+        "want_flush",
+    )
 
     def __init__(
         self,
@@ -128,16 +128,16 @@ class Segment:
         """How many records there are; None if nobody knows without looking at the file beside it, or at all headers."""
         self.delivered: CountsBuilder | None = None
         """The same without those of aborted transactions, as far as somebody wanted to know."""
+        self.verified_from = 0
+        """From this place in the file on everything was written, or found sound, by this process."""
+        self.unverified: Unverified | None = None
+        """What is known of the rest, if there is any."""
         self._file: File | None = None
         self._run: Callable[[Callable[[], None]], object] | None = None
         self._index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._transaction_index: TransactionIndex | None = None
 
-        self.verified_from = 0
-        """From this place in the file on everything was written, or found sound, by this process."""
-        self.unverified: Unverified | None = None
-        """What is known of the rest, if there is any."""
     # Files
 
     def file(self) -> File:
@@ -374,6 +374,8 @@ class Segment:
         """Cut the file at `position`, the end of the batch before `next_offset`; `resume` goes on from there."""
         self.file().truncate(position)
         self.size_bytes = position
+        # What is written there from now on is ours.
+        self.verified_from = min(self.verified_from, position)
         self.index.truncate(next_offset - self.base_offset, position)
         self.time_index.truncate(next_offset - self.base_offset)
         self.transaction_index.truncate(next_offset)
@@ -389,8 +391,6 @@ class Segment:
 
         Raises ColdRead if the page cache does not hold the way there and the caller may not wait for the disk.
         """
-        # What is written there from now on is ours.
-        self.verified_from = min(self.verified_from, position)
         tail = self.tail_offsets
         if tail and offset >= self.tail_start:
             # By last offsets: where compaction left a hole, what is wanted lies behind it.
@@ -398,6 +398,8 @@ class Segment:
             return self.tail_positions[at] if at < len(tail) else None
         self.load_indexes(may_block=may_block)
         position = self.index.position_before(offset - self.base_offset)
+        if position < self.verified_from:
+            return self._locate_checked(offset, position, may_block)
         for header, at in self.headers(position, may_block=may_block):
             if header.last_offset >= offset:
                 return at
@@ -435,8 +437,6 @@ class Segment:
             if chunk is None:
                 raise ColdRead
             for header, at in self.headers_in(chunk, position):
-        if position < self.verified_from:
-            return self._locate_checked(offset, position, may_block)
                 position = at + header.length + PREFIX_SIZE
                 yield header, at
 
@@ -523,6 +523,7 @@ class Segment:
         self.deleted = True
         self.is_active = False
         self.want_flush = _nobody
+        self.unverified = None
         if self.references == 0:
             self.open_files.forget(self)
 
@@ -535,4 +536,3 @@ class Segment:
 
 def _nobody() -> None:
     """Of a file that goes away nothing needs to be safe."""
-        self.unverified = None
