@@ -18,6 +18,8 @@ class PositionLook(Message):
     high_watermark: int = 0
     age_ms: int = -1
     size_bytes: int = -1
+    records: int = -1
+    undecided: int = 0
 
     API_KEY = 20002
     VERSION_MIN = 0
@@ -30,6 +32,8 @@ class PositionLook(Message):
         Field("high_watermark", "int64", 0),
         Field("age_ms", "int64", 0, default=-1),
         Field("size_bytes", "int64", 0, default=-1),
+        Field("records", "int64", 0, default=-1, tag=0),
+        Field("undecided", "int64", 0, tag=1),
     )
 
 

@@ -147,6 +147,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         20003: ("transaction_progress_request", "TransactionProgressRequest"),
         20004: ("list_sinks_request", "ListSinksRequest"),
         20005: ("delete_sink_request", "DeleteSinkRequest"),
+        20006: ("record_counts_request", "RecordCountsRequest"),
         20007: ("describe_storage_request", "DescribeStorageRequest"),
     },
     "response": {
@@ -217,6 +218,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         20003: ("transaction_progress_response", "TransactionProgressResponse"),
         20004: ("list_sinks_response", "ListSinksResponse"),
         20005: ("delete_sink_response", "DeleteSinkResponse"),
+        20006: ("record_counts_response", "RecordCountsResponse"),
         20007: ("describe_storage_response", "DescribeStorageResponse"),
     },
     "share-state-key": {
