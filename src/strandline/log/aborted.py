@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
+from strandline.codec.record_batch import CONTROL, TRANSACTIONAL, BatchHeader
 from strandline.errors import DiskFailed
 
 if TYPE_CHECKING:
     from strandline.log.log_slice import LogSlice
     from strandline.log.partition_log import PartitionLog
     from strandline.log.segment import Segment
+    from strandline.log.transaction_index import TransactionIndex
 
 
 def aborted_transactions(
@@ -40,6 +42,40 @@ def aborted_in(log: PartitionLog, records: LogSlice, start_offset: int, *, may_b
         at = bisect_right(log.base_offsets, segment.base_offset)
         end_offset = log.base_offsets[at] if at < len(log.base_offsets) else log.log_end_offset
     return aborted_transactions(log, start_offset, end_offset, may_block=may_block)
+
+
+class AbortedRanges:
+    """The aborted transactions that reach into a range of offsets: which batches are theirs."""
+
+    __slots__ = ("_by_producer",)
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, tuple[list[int], list[int]]] = {}
+        """First offsets and offsets of the markers, both growing."""
+
+    def __bool__(self) -> bool:
+        return bool(self._by_producer)
+
+    def collect(self, index: TransactionIndex, start_offset: int, end_offset: int) -> bool:
+        """Add those of an index; whether no later one can reach into the range."""
+        for at in range(bisect_left(index.last_offsets, start_offset), len(index)):
+            if index.first_offsets[at] < end_offset:
+                firsts, lasts = self._by_producer.setdefault(index.producer_ids[at], ([], []))
+                firsts.append(index.first_offsets[at])
+                lasts.append(index.last_offsets[at])
+            if index.stable_offsets[at] >= end_offset:
+                return True
+        return False
+
+    def has(self, header: BatchHeader) -> bool:
+        """Whether the records of a batch were aborted."""
+        if not header.attributes & TRANSACTIONAL or header.attributes & CONTROL:
+            return False
+        found = self._by_producer.get(header.producer_id)
+        if found is None:
+            return False
+        at = bisect_left(found[1], header.base_offset)
+        return at < len(found[1]) and found[0][at] <= header.base_offset
 
 
 def aborted_segments(log: PartitionLog, start_offset: int) -> list[Segment]:

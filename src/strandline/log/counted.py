@@ -8,6 +8,7 @@ asks: then `counting` walks over its headers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from strandline.codec.record_batch import PREFIX_SIZE, HeaderFields
@@ -67,12 +68,13 @@ def save_counts(segment: Segment) -> None:
     if counts is not None and counts.has_entries:
         if segment.is_active:
             counts.end_offset = None
-        write_counts(segment, counts)
+        write_counts(segment, counts, segment.path)
 
 
-def write_counts(segment: Segment, counts: RecordCounts) -> None:
+def write_counts(segment: Segment, counts: RecordCounts, path: Path) -> None:
+    """`path` is that of the `.log`: in a thread, who knows what the segment is called by now."""
     data = counts.to_bytes(segment.size_bytes)
-    file = segment.disk.open(segment.path.with_suffix(COUNTS_SUFFIX), create=True)
+    file = segment.disk.open(path.with_suffix(COUNTS_SUFFIX), create=True)
     try:
         file.truncate(len(data))
         file.write_at(0, data)

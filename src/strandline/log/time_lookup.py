@@ -98,7 +98,7 @@ def search_latest_time(
     return (yield from search_time(segments, largest, start_offset=start_offset, limit_offset=limit_offset))
 
 
-def run_to_end(search: Search) -> FoundTime | None:
+def run_to_end(search: Part[T]) -> T:
     """Drive a search where it may wait: in a tool, a test, a program that uses the log as a library."""
     try:
         step = next(search)
@@ -112,7 +112,7 @@ def run_to_end(search: Search) -> FoundTime | None:
                     continue
             step = search.send(result)
     except StopIteration as end:
-        found: FoundTime | None = end.value
+        found: T = end.value
         return found
 
 
@@ -131,7 +131,7 @@ def _search_segment(segment: Segment, timestamp_ms: int, start_offset: int) -> S
     end = segment.size_bytes
     chunks = 0
     while position < end:
-        chunk = yield from _read(segment, position, min(WALK_CHUNK_BYTES, end - position))
+        chunk = yield from read_part(segment, position, min(WALK_CHUNK_BYTES, end - position))
         for header, at in segment.headers_in(chunk, position):
             position = at + header.size_bytes
             if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
@@ -151,7 +151,7 @@ def _largest_in(segment: Segment, start_offset: int, limit_offset: int) -> Part[
     position, end = 0, segment.size_bytes
     chunks = 0
     while position < end:
-        chunk = yield from _read(segment, position, min(WALK_CHUNK_BYTES, end - position))
+        chunk = yield from read_part(segment, position, min(WALK_CHUNK_BYTES, end - position))
         for header, at in segment.headers_in(chunk, position):
             position = at + header.size_bytes
             if header.last_offset >= limit_offset:
@@ -171,7 +171,8 @@ def _load_indexes(segment: Segment) -> Part[None]:
         yield partial(segment.load_indexes, may_block=True)
 
 
-def _read(segment: Segment, position: int, size_bytes: int) -> Part[bytes]:
+def read_part(segment: Segment, position: int, size_bytes: int) -> Part[bytes]:
+    """Bytes of a segment: from the page cache, else by a thread."""
     file = segment.file()
     data = file.read_at_nowait(position, size_bytes)
     if data is None:
@@ -182,14 +183,14 @@ def _read(segment: Segment, position: int, size_bytes: int) -> Part[bytes]:
 def _first_in_batch(
     segment: Segment, header: BatchHeader, position: int, timestamp_ms: int, start_offset: int
 ) -> Search:
-    batch = yield from _read(segment, position, header.size_bytes)
+    batch = yield from read_part(segment, position, header.size_bytes)
     # A batch that cannot be opened, or is a bomb, is answered with its beginning: the reader who starts there misses
     # nothing, and one producer's nonsense does not take the look-up away from everybody.
     beginning = FoundTime(max(header.base_offset, start_offset), header.max_timestamp, header.leader_epoch)
     if header.record_count > OPENED_RECORDS_MAX:
         return beginning
     try:
-        payload = yield from _opened(batch, header)
+        payload = yield from opened(batch, header)
         if not header.record_count:
             return None
         scan = RecordScan(header, payload, records_max=RECORDS_PER_TURN_MAX)
@@ -205,7 +206,7 @@ def _first_in_batch(
         return beginning
 
 
-def _opened(batch: bytes, header: BatchHeader) -> Part[Buffer]:
+def opened(batch: bytes, header: BatchHeader) -> Part[Buffer]:
     """The records section, inflated: a large one off the loop."""
     if not header.attributes & COMPRESSION_MASK:
         return payload_of(batch)[1]
@@ -217,5 +218,5 @@ def _opened(batch: bytes, header: BatchHeader) -> Part[Buffer]:
             pass
     yield OPENS
     _, payload = yield partial(payload_of, batch, size_bytes_max=OPENED_BYTES_MAX)
-    opened: Buffer = payload
-    return opened
+    inflated: Buffer = payload
+    return inflated
