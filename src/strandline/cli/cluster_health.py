@@ -11,6 +11,7 @@ from strandline.cli.client import TIMEOUT_S_DEFAULT, connect
 from strandline.cli.cluster_reading import read_state
 from strandline.cli.cluster_state import ClusterState, listed
 from strandline.cli.doctor import conclude, show
+from strandline.cli.doctor_storage import storage_findings
 from strandline.cli.findings import Finding, Level, note, ok, problem, warning
 from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
 from strandline.cli.output import Output
@@ -33,8 +34,8 @@ def health(
 ) -> None:
     """Say whether the cluster is well, and if not, why and what to do.
 
-    The exit code is 5 when the quorum has no leader, a partition has none, writes with acks=all are refused, or a
-    transaction holds readers back for longer than it may.
+    The exit code is 5 when the quorum has no leader, a partition has none, writes with acks=all are refused, a
+    transaction holds readers back for longer than it may, or files are damaged, not compacted, or soon too large.
     """
     cluster = connect(bootstrap, properties, timeout)
     output = Output(as_json=as_json)
@@ -45,6 +46,7 @@ def health(
         if state.quorum_failure is None:
             # Without a quorum nobody knows who leads, and whoever is asked for offsets may be gone.
             findings += transaction_findings(cluster)
+        findings += storage_findings(cluster, [(broker.host, broker.port) for broker in state.live_brokers()])
         for finding in findings:
             if as_json:
                 output.json_line(finding.as_json())

@@ -104,7 +104,8 @@ def _broker_findings(cluster: Cluster, admin: Any, metadata: Any) -> Iterator[Fi
     yield from address_findings(cluster, metadata)
     yield from partition_findings(metadata)
     yield from log_dir_findings(cluster, metadata)
-    yield from storage_findings(cluster, metadata.brokers.values())
+    brokers = sorted(metadata.brokers.values(), key=lambda broker: int(broker.id))
+    yield from storage_findings(cluster, [(broker.host, broker.port) for broker in brokers])
     yield from broker_setting_findings(cluster, admin, metadata)
     yield from clock_findings(cluster, admin, metadata)
 

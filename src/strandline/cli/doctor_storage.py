@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
+from dataclasses import replace
 
 from strandline.cli.client import Cluster
 from strandline.cli.conversation import Conversation, is_plain
@@ -21,6 +21,10 @@ from strandline.codec.messages.describe_storage_request import DescribeStorageRe
 from strandline.codec.messages.describe_storage_response import DescribeStorageResponse, StoredPartition
 from strandline.lag.verdict import span
 
+Address = tuple[str, int]
+
+TIMEOUT_S = 5.0
+"""A broker that is down or hangs does not keep the rest from being told."""
 NAMES_SHOWN = 3
 DAMAGES_SHOWN = 5
 FULL_SOON_S = 86_400.0
@@ -28,23 +32,29 @@ FULL_SOON_S = 86_400.0
 FULL_LATE_S = 30 * 86_400.0
 
 
-def storage_findings(cluster: Cluster, brokers: Iterable[Any]) -> Iterator[Finding]:
-    answers = list(_ask_all(cluster, brokers))
-    if not answers:
-        return
+def storage_findings(cluster: Cluster, addresses: Iterable[Address]) -> Iterator[Finding]:
+    """Asked of the brokers; nothing is said where they do not tell."""
+    cluster = replace(cluster, timeout_s=min(TIMEOUT_S, cluster.timeout_s))
+    answers = list(_ask_all(cluster, addresses))
+    if answers:
+        yield from findings_of(answers)
+
+
+def findings_of(answers: list[DescribeStorageResponse]) -> Iterator[Finding]:
+    """The same of what was told (pure)."""
     replicas = [StoredReplica(part, answer) for answer in answers for part in answer.partitions]
     found = [*damage_findings(replicas), *cleaning_findings(replicas), *forecast_findings(answers)]
     yield from found
     if not found:
-        yield ok("storage", f"{count(len(replicas), 'log')}: no damage is known, and cleaning goes on")
+        yield ok("storage", f"{count(len(replicas), 'log')}: no damage is known, and nothing keeps the cleaner")
 
 
-def _ask_all(cluster: Cluster, brokers: Iterable[Any]) -> Iterator[DescribeStorageResponse]:
+def _ask_all(cluster: Cluster, addresses: Iterable[Address]) -> Iterator[DescribeStorageResponse]:
     if not is_plain(cluster):
         return
-    for broker in sorted(brokers, key=lambda broker: int(broker.id)):
+    for host, port in addresses:
         try:
-            with Conversation(broker.host, broker.port, cluster.timeout_s) as conversation:
+            with Conversation(host, port, cluster.timeout_s) as conversation:
                 answer = conversation.ask(DescribeStorageRequest(), DescribeStorageResponse)
         except Unreachable:
             continue  # That is a finding of those who look at the ways to the brokers.
@@ -84,9 +94,10 @@ def cleaning_findings(replicas: list[StoredReplica]) -> Iterator[Finding]:
             "nothing is lost, but these logs grow: mend the cause, then `strandline topic compact NAME --now`",
         )
     for broker_id, names in off.items():
+        grow = "only grows" if len(names) == 1 else "only grow"
         yield warning(
             "cleaning",
-            f"the cleaner of broker {broker_id} is off, so {_listed(names)} only grow",
+            f"the cleaner of broker {broker_id} is off, so {_listed(names)} {grow}",
             f"strandline config set --broker {broker_id} log.cleaner.enable=true",
         )
 
