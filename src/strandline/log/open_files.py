@@ -44,6 +44,13 @@ class OpenFiles:
         self._clock.append(segment)
         return file
 
+    def adopt(self, segment: Segment, file: File) -> None:
+        """The segment was given a file that is open already."""
+        assert not segment.is_open
+        segment.attach(file)
+        segment.touched = True
+        self._clock.append(segment)
+
     def trim(self) -> None:
         """Come back under the limit after a burst of appends to many logs, whose files had to wait for a flush."""
         for _ in range(len(self._clock) // STEPS_MAX + 1):

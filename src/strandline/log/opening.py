@@ -41,10 +41,12 @@ def open_log(
     clean: bool = False,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    cleaned_up_to: int = 0,
 ) -> PartitionLog:
     """The log in `directory`, made if there is none.
 
-    Damage that is no torn tail raises CorruptLog, and nothing is cut.
+    Below `cleaned_up_to` the cleaner was at work: records may be missing between segments, and that is no loss. Damage
+    that is no torn tail raises CorruptLog, and nothing is cut.
     """
     log = PartitionLog(directory, config, disk=disk, open_files=open_files, observer=observer)
     if not disk.exists(directory):
@@ -54,8 +56,12 @@ def open_log(
         # The process that made these names may have been killed before it synced them: what is flushed into a file
         # without a name is gone with the power all the same.
         log.unsynced_directories += [directory, directory.parent]
+    names = disk.names(directory)
+    if is_unfinished(names):
+        cleaned_up_to = max(cleaned_up_to, finish_swaps(disk, directory, names))
+        names = disk.names(directory)
     knows_epochs = _load_leader_epochs(log)
-    has_torn_index = _load_segments(log, now_ms)
+    has_torn_index = _load_segments(log, names, now_ms)
     if not log.segments:
         if recovery_point > max(0, log_start_offset):
             raise CorruptLog(
@@ -70,7 +76,7 @@ def open_log(
             if clean and not has_torn_index:
                 _trust(log, recovery_point, now_ms)
             else:
-                _recover(log, recovery_point)
+                _recover(log, recovery_point, cleaned_up_to if config.compact else 0)
             if not knows_epochs:
                 _learn_leader_epochs(log)
         except BaseException:
@@ -110,10 +116,9 @@ def _learn_leader_epochs(log: PartitionLog) -> None:
         log.save_leader_epochs()
 
 
-def _load_segments(log: PartitionLog, now_ms: int) -> bool:
+def _load_segments(log: PartitionLog, names: list[str], now_ms: int) -> bool:
     """Know the segments by their files; whether one has a file of aborted transactions that is torn."""
     has_torn_index = False
-    names = log.disk.names(log.directory)
     transaction_indexes = {name for name in names if name.endswith(TRANSACTION_INDEX_SUFFIX)}
     for name in names:
         path = log.directory / name
@@ -153,7 +158,7 @@ def _trust(log: PartitionLog, recovery_point: int, now_ms: int) -> None:
     relearn(log, log.snapshots.restore(at_most=log.log_end_offset), None)
 
 
-def _recover(log: PartitionLog, recovery_point: int) -> None:
+def _recover(log: PartitionLog, recovery_point: int, cleaned_up_to: int) -> None:
     """After a crash: nothing from the recovery point on is believed unread."""
     # A segment that ends at the recovery point was flushed, but its indexes perhaps not: they are written when it ends,
     # and nobody could tell a file of aborted transactions that was lost from one that never was.
@@ -201,7 +206,7 @@ def _recover(log: PartitionLog, recovery_point: int) -> None:
         log.save_leader_epochs()
 
 
-def _is_gap_behind(log: PartitionLog, at: int, recovery_point: int) -> bool:
+def _is_gap_behind(log: PartitionLog, at: int, recovery_point: int, cleaned_up_to: int) -> bool:
     """Whether the segment at `at` lost its unflushed end and the next did not. Below the recovery point a gap is the
     cleaner's work: it flushes what it wrote before anything counts on it. Kafka's cleaner writes no recovery point down,
     but it does note how far it has come."""

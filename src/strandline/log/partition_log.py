@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from strandline.codec.record_batch import (
     CONTROL,
@@ -35,6 +36,9 @@ from strandline.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_
 from strandline.log.snapshots import Snapshots
 from strandline.log.verified import sound_end
 from strandline.topic_config import TopicConfig
+
+if TYPE_CHECKING:
+    from strandline.log.swapping import Swap
 
 _RECORD_COUNT = itemgetter(12)
 
@@ -92,6 +96,8 @@ class PartitionLog:
         self._flushing: FlushJob | None = None
         self._cut_offset: int | None = None
         self.cuts = self.synced_cuts = 0
+        self.swap: Swap | None = None
+        """Segments that give way to another just now. Who changes the files otherwise has it settle first."""
 
     # Segments
 
@@ -138,6 +144,8 @@ class PartitionLog:
         """Write out indexes and a snapshot, sync, and close the files, whatever the disk says to that."""
         try:
             if self.failure is None:
+                if self.swap is not None:
+                    self.swap.settle()
                 self.active.write_indexes()
                 save_counts(self.active)
                 self.active.cut_preallocated()
@@ -517,12 +525,21 @@ class PartitionLog:
         From here on nothing above counts as flushed, whoever asks; whether there was such a recovery point.
         """
         self._cut_offset = offset
+        offset = self._safe_below(offset)
         if self._flushing is not None:
             self._flushing.end_offset = min(self._flushing.end_offset, offset)
         if self.flushed_offset <= offset:
             return False
         self.flushed_offset = offset
         return True
+
+    def _safe_below(self, offset: int) -> int:
+        """Up to where a log that is cut at `offset` is sure to be found again after a crash on the way.
+
+        A segment that the cleaner was at may end before the next one begins: a recovery finds that it ends there.
+        """
+        at = bisect_left(self.base_offsets, offset) - 1
+        return offset if at < 0 or at == len(self.segments) - 1 else self.base_offsets[at]
 
     def leave_uncut(self) -> None:
         """The cut that was begun is not made after all."""
@@ -538,8 +555,10 @@ class PartitionLog:
         self._cut_offset = None
         if offset >= self.log_end_offset:
             return
+        if self.swap is not None:
+            self.swap.settle()
         # First of all: if the disk is full half way, what is gone must not be noted as flushed.
-        self.flushed_offset = min(self.flushed_offset, offset)
+        self.flushed_offset = min(self.flushed_offset, self._safe_below(offset))
         if self._flushing is not None:
             # What is written from here on is not covered by the flush that is under way.
             self._flushing.end_offset = min(self._flushing.end_offset, offset)
@@ -578,6 +597,8 @@ class PartitionLog:
             raise self.refusal()
         self.flushed_offset = 0
         try:
+            if self.swap is not None:
+                self.swap.settle()
             while self.segments:
                 # The last one first: what a crash leaves is a log without its end, never one with a hole.
                 gone = self.segments.pop()
@@ -641,6 +662,8 @@ class PartitionLog:
 
     def delete(self, target: Path) -> None:
         """Move the directory to `target` and be offline. Readers that hold a segment go on reading it."""
+        if self.swap is not None:
+            self.swap.abandon()
         self.disk.rename(self.directory, target)
         self.failure = Closed(f"{self.directory} was deleted")
         for segment in self.segments:

@@ -71,6 +71,7 @@ class Segment:
         "open_files",
         "path",
         "references",
+        "replacement",
         "size_bytes",
         "sync_error",
         "tail_offsets",
@@ -114,6 +115,8 @@ class Segment:
         self.dirty = False
         self.deleted = False
         self.references = 0
+        self.replacement: Segment | None = None
+        """What took this segment's place, when it was cleaned or mended."""
         self.sync_error: OSError | None = None
         self.touched = False
         self.tail_offsets: list[int] = []
@@ -176,6 +179,17 @@ class Segment:
             self.disk.open(self.path.with_suffix(suffix), create=True).close()
         self.is_active = True
 
+    def _read_beside(self, suffix: str) -> bytes:
+        """What the file of that suffix holds; nothing if there is none: an index only saves looking."""
+        named = self.path
+        path = named.with_suffix(suffix)
+        try:
+            data = self.disk.read_whole(path) if self.disk.exists(path) else b""
+        except FileNotFoundError:
+            return b""
+        # A thread reads here while the loop may swap: the name is then another segment's.
+        return data if self.path is named else b""
+
     @property
     def index(self) -> OffsetIndex:
         if self._index is None:
@@ -190,8 +204,7 @@ class Segment:
     @property
     def time_index(self) -> TimeIndex:
         if self._time_index is None:
-            path = self.path.with_suffix(TIME_INDEX_SUFFIX)
-            self._time_index = TimeIndex.parse(self.disk.read_whole(path) if self.disk.exists(path) else b"")
+            self._time_index = TimeIndex.parse(self._read_beside(TIME_INDEX_SUFFIX))
             self.file()
         return self._time_index
 
@@ -200,8 +213,7 @@ class Segment:
         """Of a segment that has none, an empty one. CorruptLog if the file cannot be one."""
         index = self._transaction_index
         if index is None:
-            path = self.path.with_suffix(TRANSACTION_INDEX_SUFFIX)
-            data = self.disk.read_whole(path) if self.has_transaction_index and self.disk.exists(path) else b""
+            data = self._read_beside(TRANSACTION_INDEX_SUFFIX) if self.has_transaction_index else b""
             index = self._transaction_index = TransactionIndex.parse(data, base_offset=self.base_offset)
             if self.has_transaction_index:
                 self.file()
@@ -517,6 +529,42 @@ class Segment:
         for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
             path = self.path.with_suffix(suffix)
             self.disk.remove(path.with_name(path.name + DELETED_SUFFIX))
+
+    def stand_in(self, file: File, index: OffsetIndex, transaction_index: TransactionIndex) -> None:
+        """Be readable before the files have their names: by an open file and what was read of the indexes.
+
+        Until `end_standing_in` it is held. A time index that somebody asks for meanwhile is empty: that costs time.
+        """
+        self.path = self.path.with_name(f"{file_stem(self.base_offset)}.unnamed{LOG_SUFFIX}")
+        self._index, self._transaction_index = index, transaction_index
+        self.open_files.adopt(self, file)
+        self.references += 1
+
+    def end_standing_in(self) -> None:
+        """The files have their names."""
+        self.path = self.path.with_name(file_stem(self.base_offset) + LOG_SUFFIX)
+        self._time_index = None
+        self.release()
+
+    def yield_to(self, replacement: Segment, run: Callable[[Callable[[], None]], object] | None) -> Callable[[], None]:
+        """Another segment stands in this one's place: readers that hold this one go on, and nobody else finds it.
+
+        Whoever renames its files calls what this returns when that is done: then the last reader may remove them.
+        """
+        names = [self.path.with_suffix(suffix).name + DELETED_SUFFIX for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)]
+        directory, disk = self.path.parent, self.disk
+
+        def remove() -> None:
+            for name in names:
+                disk.remove(directory / name)
+
+        self.references += 1
+        self.dirty = False
+        self.deleted, self.replacement = True, replacement
+        # The name is the other's from here on.
+        self.path = self.path.with_name(f"{file_stem(self.base_offset)}.replaced{LOG_SUFFIX}")
+        self._run = (lambda _: remove()) if run is None else (lambda _: run(remove))
+        return self.release
 
     def abandon(self) -> None:
         """The directory is being removed by somebody else; close when the last reader lets go."""

@@ -57,6 +57,7 @@ def search_time(segments: Sequence[Segment], timestamp_ms: int, *, start_offset:
     for segment in segments:
         if segment.base_offset >= limit_offset:
             return None
+        segment = _current(segment)
         if segment.deleted:
             continue
         segment.retain()
@@ -77,6 +78,7 @@ def search_latest_time(
     for at, segment in enumerate(segments):
         if segment.base_offset >= limit_offset:
             break
+        segment = _current(segment)
         if segment.deleted:
             continue
         segment.retain()
@@ -96,6 +98,13 @@ def search_latest_time(
     if largest < 0:
         return None
     return (yield from search_time(segments, largest, start_offset=start_offset, limit_offset=limit_offset))
+
+
+def _current(segment: Segment) -> Segment:
+    """What stands in its place by now: the log may be cleaned while it is searched."""
+    while segment.deleted and segment.replacement is not None:
+        segment = segment.replacement
+    return segment
 
 
 def run_to_end(search: Part[T]) -> T:
