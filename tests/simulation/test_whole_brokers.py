@@ -19,19 +19,19 @@ KEPT = Path(__file__).with_name("kept_seeds.txt")
 """Seeds that once failed, with what they found."""
 
 
-def kept_seeds() -> list[tuple[int, float, int | None, bool]]:
+def kept_seeds() -> list[tuple[int, float, int | None, str]]:
     """Seed, seconds of faults and nodes of each line; what follows a `#` says what it found.
 
-    Seeds meant less before there were transactions; the word `transactions` marks those from after.
+    Seeds meant less before there were transactions, and before anything was cleaned; the words `transactions` and
+    `cleaning` mark those from after.
     """
     kept = []
     for line in KEPT.read_text().splitlines():
         words = line.partition("#")[0].split()
         if words:
-            transactional = words[-1] == "transactions"
-            numbers = words[:-1] if transactional else words
-            nodes = int(numbers[2]) if len(numbers) > 2 else None
-            kept.append((int(numbers[0]), float(numbers[1]), nodes, transactional))
+            era = "" if words[-1].isdecimal() else words.pop()
+            nodes = int(words[2]) if len(words) > 2 else None
+            kept.append((int(words[0]), float(words[1]), nodes, era))
     return kept
 
 
@@ -50,11 +50,10 @@ def test_a_single_node_under_faults_keeps_its_promises() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "safety_s", "nodes", "transactional"), kept_seeds())
-def test_what_once_failed_does_not_fail_again(
-    seed: int, safety_s: float, nodes: int | None, transactional: bool
-) -> None:
-    result = run(options_of(seed, safety_s=safety_s, nodes=nodes, transactional=transactional))
+@pytest.mark.parametrize(("seed", "safety_s", "nodes", "era"), kept_seeds())
+def test_what_once_failed_does_not_fail_again(seed: int, safety_s: float, nodes: int | None, era: str) -> None:
+    assert era in ("", "transactions", "cleaning")
+    result = run(options_of(seed, safety_s=safety_s, nodes=nodes, transactional=era != "", cleaning=era == "cleaning"))
     assert result.failure is None, result.failure
 
 

@@ -98,6 +98,8 @@ class PartitionLog:
         self.cuts = self.synced_cuts = 0
         self.swap: Swap | None = None
         """Segments that give way to another just now. Who changes the files otherwise has it settle first."""
+        self.swaps = 0
+        """How often cleaned segments have taken the place of others."""
 
     # Segments
 

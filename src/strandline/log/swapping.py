@@ -257,6 +257,7 @@ class Swap:
             self._let_go.append(segment.yield_to(new, self._remove))
         partition_log.segments[at : at + count] = [new]
         partition_log.base_offsets[at : at + count] = [new.base_offset]
+        partition_log.swaps += 1
         self._new = new
 
     # Steps 3 and 4, in a thread

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from strandline.codec.columns import columns_of
+from strandline.codec.columns import Record, columns_of
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.codec.messages.fetch_response import FetchResponse, PartitionData
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -35,6 +35,7 @@ from strandline.testing.sim_runtime import SimHost
 FETCH_VERSION: Final = 16
 LIST_OFFSETS_VERSION: Final = 7
 LATEST: Final = -1
+EARLIEST: Final = -2
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 FETCH_WAIT_MS: Final = 1_500
@@ -67,6 +68,7 @@ class SimConsumer(SimClient):
         looks_every_s: float = 0.0,
         follows_replicas: bool = False,
         loses_are_legal: bool = False,
+        forgets: bool = False,
         is_final: bool = False,
         committed_only: bool = False,
         topics: Sequence[str] = (),
@@ -78,6 +80,8 @@ class SimConsumer(SimClient):
         self.looks_every_s = looks_every_s
         self.follows_replicas = follows_replicas
         self.loses_are_legal = loses_are_legal
+        self.forgets = forgets
+        """Whether records leave at the start of what is read: who comes too late for them goes on where it begins."""
         self.is_final = is_final
         self.isolation_level = READ_COMMITTED if committed_only else READ_UNCOMMITTED
         self.records_read = 0
@@ -199,6 +203,8 @@ class SimConsumer(SimClient):
                     self._on_error(position, told, broker)
                 elif told.records:
                     polls.append(self._read(position, told))
+                else:
+                    self.on_nothing(position, told)
         if polls:
             now_ns = self.history.now_ns()
             self.history.ops.append(
@@ -214,8 +220,17 @@ class SimConsumer(SimClient):
             self._not_before[broker] = self.runtime.monotonic() + pause_s
             self.runtime.call_later(pause_s, self._fetch_all)
 
+    def on_nothing(self, position: Position, told: PartitionData) -> None:
+        """A broker had nothing to give from a position on, and no error."""
+
     def _read(self, position: Position, told: PartitionData) -> Poll:
-        records: list[tuple[int, str]] = []
+        records = [(record.offset, (record.value or b"").decode()) for record in self._records(position, told)]
+        self.records_read += len(records)
+        return Poll(str(position.partition), tuple(records))
+
+    def _records(self, position: Position, told: PartitionData) -> list[Record]:
+        """What an application is given of an answer."""
+        records: list[Record] = []
         to_abort = sorted((each.first_offset, each.producer_id) for each in told.aborted_transactions or ())
         aborted: set[int] = set()
         for columns in columns_of(told.records or b""):
@@ -228,17 +243,17 @@ class SimConsumer(SimClient):
                 continue
             position.last_epoch = header.leader_epoch
             if not columns.is_control and not (columns.is_transactional and columns.producer_id in aborted):
-                for record in columns:
-                    if record.offset >= position.offset:
-                        records.append((record.offset, (record.value or b"").decode()))
+                records += [record for record in columns if record.offset >= position.offset]
             position.offset = header.last_offset + 1
-        self.records_read += len(records)
-        return Poll(str(position.partition), tuple(records))
+        return records
 
     def _on_error(self, position: Position, told: PartitionData, broker: int) -> None:
         code = told.error_code
         is_lost = code == ErrorCode.OFFSET_OUT_OF_RANGE or (not code and told.diverging_epoch.end_offset >= 0)
         if not is_lost or not self.leads(position.partition, broker):
+            return
+        if self.forgets and code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._look_at(position, EARLIEST)
             return
         if not self.loses_are_legal:
             self.history.surprises.append(
@@ -261,25 +276,36 @@ class SimConsumer(SimClient):
         if self.is_final and any(each.end is None for each in self.positions.values()):
             self.runtime.call_later(2 * BACKOFF_S, self._look)
 
-    def _look_at(self, position: Position) -> None:
+    def _look_at(self, position: Position, timestamp: int = LATEST) -> None:
         known = self.leader_of(position.partition)
         wire = None if known is None else self.wire(known.leader, "look")
         if known is None or wire is None:
             self.refresh()
             return
         topic, index = position.partition
-        wanted = ListOffsetsPartition(partition_index=index, current_leader_epoch=known.epoch, timestamp=LATEST)
+        wanted = ListOffsetsPartition(partition_index=index, current_leader_epoch=known.epoch, timestamp=timestamp)
         request = ListOffsetsRequest(
             replica_id=-1,
             isolation_level=self.isolation_level,
             topics=[ListOffsetsTopic(name=topic, partitions=[wanted])],
         )
         invoked_ns = self.history.now_ns()
-        # One at a time: of two that overlap nobody could say which saw the later end.
-        position.is_looking = True
+        moves = position.moves
 
-        def on_answer(answer: ListOffsetsResponse | None) -> None:
+        def on_start(answer: ListOffsetsResponse | None) -> None:
+            start = -1 if answer is None else answer.topics[0].partitions[0].offset
+            if start > position.offset and position.moves == moves:
+                self.seek(position, start)
+
+        def on_end(answer: ListOffsetsResponse | None) -> None:
             self._on_end(position, invoked_ns, answer)
+
+        if timestamp == EARLIEST:
+            on_answer = on_start
+        else:
+            # One at a time: of two that overlap nobody could say which saw the later end.
+            position.is_looking = True
+            on_answer = on_end
 
         wire.ask(request, LIST_OFFSETS_VERSION, ListOffsetsResponse, on_answer, timeout_s=REQUEST_TIMEOUT_S)
 

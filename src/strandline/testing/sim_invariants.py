@@ -11,6 +11,7 @@
 | nobody is buried alive | a broker that a controller holds for dead is no process that runs, in that very life |
 | votes survive | what a voter writes into `quorum-state` names one candidate per epoch, over all its lives |
 | transactions | `sim_stability` and `sim_transaction_truth` |
+| what is cleaned and forgotten | `sim_truth` and `sim_record_truth` |
 | images agree | two nodes that folded the metadata up to one offset hold equal images |
 
 A violation raises `Violation` at the event that caused it. Each look costs a few comparisons per partition unless
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,10 +31,12 @@ from strandline.codec.columns import decode_batch
 from strandline.codec.internal_records import decode_metadata_record
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.codec.messages.partition_record import PartitionRecord
-from strandline.codec.record_batch import HEADER, PREFIX_SIZE
+from strandline.codec.record_batch import HEADER
 from strandline.quorum.cluster_image import ClusterImage, PartitionImage
 from strandline.quorum.quorum_state import QuorumState
+from strandline.testing.sim_record_truth import RecordTruth
 from strandline.testing.sim_stability import Stabilities
+from strandline.testing.sim_truth import Truth, batches_between, check_compacted, data_offsets
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node
@@ -42,7 +45,6 @@ if TYPE_CHECKING:
     from strandline.testing.sim_cluster import SimCluster, SimNode
     from strandline.testing.sim_loop import Actor
 
-READ_BYTES: Final = 1 << 20
 IMAGES_EVERY_S: Final = 5.0
 STALLS_EVERY_S: Final = 1.0
 METADATA: Final = "metadata"
@@ -51,25 +53,6 @@ QUORUM_STATE: Final = "quorum-state"
 
 class Violation(AssertionError):
     """Something that must always hold does not."""
-
-
-Identity = tuple[int, int, int]
-"""Last offset, leader epoch and CRC of a batch: what it is, wherever it lies."""
-
-
-@dataclass
-class Truth:
-    """What a partition has ever shown below a high watermark: batch by batch, by base offset."""
-
-    name: str
-    batches: dict[int, Identity] = field(default_factory=dict)
-    end: int = 0
-    leaders: dict[int, int] = field(default_factory=dict)
-    """Who led each epoch."""
-    appointed: dict[int, int] = field(default_factory=dict)
-    """Who was to lead each epoch, as the metadata says."""
-    may_lose: bool = False
-    """Whether unclean elections are allowed: then the truth may be cut, and is begun anew."""
 
 
 @dataclass
@@ -81,6 +64,8 @@ class Seen:
     unstable: int = -1
     """Where the first undecided transaction began."""
     was_leading: bool = False
+    start: int = -1
+    swaps: int = 0
     epoch: int = -1
     """Both at the last look. One event may appoint a leader, move its high watermark, and depose it."""
 
@@ -260,16 +245,24 @@ class Invariants:
         was_leading, checked.was_leading = checked.was_leading, is_leader
         epoch, checked.epoch = checked.epoch, partition.leader_epoch
         unstable, checked.unstable = checked.unstable, partition.producers.first_unstable_offset
+        log = partition.log
         if (
             high_watermark == checked.checked_to
             and unstable == checked.unstable
+            and log.log_start_offset == checked.start
+            and log.swaps == checked.swaps
             and (not is_leader or checked.leading_epoch == partition.leader_epoch)
         ):
             return
         truth = self._truth_of(topic_id, partition)
-        log = partition.log
         if log.failure is not None:
             return
+        if log.log_start_offset != checked.start:
+            checked.start = log.log_start_offset
+            self._look_at_start(node_id, truth, partition, is_leader=is_leader)
+        if log.swaps != checked.swaps:
+            checked.swaps = log.swaps
+            self._check(node_id, truth, log, 0, min(truth.end, high_watermark), may_grow=False)
         if is_leader and checked.leading_epoch != partition.leader_epoch:
             checked.leading_epoch = partition.leader_epoch
             is_newest = self._lead(truth, partition.leader_epoch, node_id)
@@ -298,9 +291,19 @@ class Invariants:
         if truth.end > known_end and not is_leader and not truth.may_lose and truth.leaders:
             self._check_newest_leader(truth, partition, known_end)
 
+    def _look_at_start(self, node_id: int, truth: Truth, partition: Partition, *, is_leader: bool) -> None:
+        runtime = self._cluster.nodes[node_id].runtime
+        assert runtime is not None
+        wrong = truth.wrong_with_start(node_id, partition.log, runtime.now_ms())
+        if not wrong and is_leader and partition.log_start_offset > partition.high_watermark:
+            wrong = f"begins at {partition.log_start_offset}, above its high watermark {partition.high_watermark}"
+        if wrong:
+            self._fail(node_id, truth, wrong)
+
     def _look_at_stability(self, node_id: int, truth: Truth, key: tuple[bytes, int], partition: Partition) -> None:
         stability = self.stabilities.partitions.get(key)
-        if stability is not None and not truth.may_lose:
+        is_excused = truth.records is not None and truth.records.is_excused
+        if stability is not None and not truth.may_lose and not is_excused:
             wrong = stability.wrong_with(partition)
             if wrong:
                 self._fail(node_id, truth, wrong)
@@ -311,9 +314,15 @@ class Invariants:
             found = sim_node.node.topics.get(topic_id)
             partition = found[index] if found is not None and index < len(found) else None
             if partition is not None and partition.log.failure is None:
-                wrong = stability.wrong_with_aborted(partition)
+                truth = self._truth_of(topic_id, partition)
+                held: set[int] | None = None
+                if truth.records is not None:
+                    # Of what a cleaner has taken away, nobody need be told that it was aborted.
+                    end = partition.last_stable_offset
+                    held = data_offsets(batches_between(partition.log, partition.log_start_offset, end))
+                wrong = stability.wrong_with_aborted(partition, held)
                 if wrong:
-                    self._fail(sim_node.node_id, self._truth_of(topic_id, partition), wrong)
+                    self._fail(sim_node.node_id, truth, wrong)
 
     def _look_for_stalls(self) -> None:
         self._loop.call_in(STALLS_EVERY_S, self._look_for_stalls)
@@ -324,6 +333,8 @@ class Invariants:
     def _truth_of(self, topic_id: bytes, partition: Partition) -> Truth:
         truth = self.partitions.setdefault((topic_id, partition.index), Truth(f"{partition.topic}-{partition.index}"))
         truth.may_lose = truth.may_lose or partition.config.unclean_leader_election_enable
+        if truth.records is None and partition.config.compact and not truth.may_lose:
+            truth.records = RecordTruth(truth.name, delete_retention_s=partition.config.delete_retention_ms / 1000)
         return truth
 
     def _check_newest_leader(self, truth: Truth, partition: Partition, first: int) -> None:
@@ -362,9 +373,11 @@ class Invariants:
             )
         if end > truth.end and not may_grow:
             self._fail(node_id, truth, f"shows offsets up to {end} while no leader has shown more than {truth.end}")
+        if truth.records is not None:
+            return self._check_compacted(node_id, truth, truth.records, log, first, end, may_grow=may_grow)
         news: list[bytes] = []
         due = max(first, log.log_start_offset)
-        for batch in _batches(log, due, end):
+        for batch in batches_between(log, due, end):
             header = HEADER.unpack_from(batch)
             base, identity = header[0], (header[0] + header[6], header[2], header[4])
             if base > due:
@@ -374,7 +387,7 @@ class Invariants:
             if known is None:
                 if base < truth.end and not truth.may_lose:
                     self._fail(node_id, truth, f"has a batch at {base} {identity} where others have none")
-                truth.batches[base] = identity
+                truth.learn(batch, identity, self._loop.now)
                 news.append(batch)
             elif known != identity:
                 if not truth.may_lose:
@@ -386,31 +399,40 @@ class Invariants:
             self._fail(node_id, truth, f"has nothing from offset {due} to {end}")
         return news
 
+    def _check_compacted(
+        self,
+        node_id: int,
+        truth: Truth,
+        records: RecordTruth,
+        log: PartitionLog,
+        first: int,
+        end: int,
+        *,
+        may_grow: bool,
+    ) -> list[bytes]:
+        first = max(first, log.log_start_offset)
+        wrong, news, gone = check_compacted(truth, records, log, first, end, self._loop.now)
+        if wrong:
+            self._fail(node_id, truth, wrong)
+        for offset in gone:
+            if not self._is_everywhere(truth, offset):
+                records.excuse(offset)
+        if may_grow:
+            truth.end = max(truth.end, end)
+        return news
+
+    def _is_everywhere(self, truth: Truth, offset: int) -> bool:
+        """Whether every replica has had an offset, for certain: none will ever fetch from below it again."""
+        name, _, index = truth.name.rpartition("-")
+        topic = self.image.topics.get(name)
+        if topic is None:
+            return False
+        for replica in topic.partitions[int(index)].replicas:
+            node = self._cluster.nodes[replica].node
+            partition = None if node is None else node.partition(name, int(index))
+            if partition is None or partition.log.failure is not None or partition.log.flushed_offset <= offset:
+                return False
+        return True
+
     def _fail(self, node_id: int, truth: Truth, what: str) -> None:
         raise Violation(f"node {node_id}, {truth.name}: {what} (at {self._loop.now:.6f} s)")
-
-
-def _batches(log: PartitionLog, first: int, end: int) -> list[bytes]:
-    """The batches that lie wholly between two offsets."""
-    found: list[bytes] = []
-    while first < end:
-        piece = log.read(first, size_bytes_max=READ_BYTES, limit_offset=end)
-        if piece is None:
-            break
-        try:
-            data = piece.read()
-        finally:
-            piece.release()
-        at = 0
-        while len(data) - at >= PREFIX_SIZE:
-            size = int.from_bytes(data[at + 8 : at + 12], "big") + PREFIX_SIZE
-            if len(data) - at < size:
-                break
-            batch = data[at : at + size]
-            header = HEADER.unpack_from(batch)
-            if header[0] + header[6] >= end:
-                return found
-            found.append(batch)
-            first = header[0] + header[6] + 1
-            at += size
-    return found

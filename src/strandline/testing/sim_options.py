@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from strandline.ids import TopicPartition
+from strandline.settings import LONG_MAX
 from strandline.testing.sim_group import CLASSIC, CONSUMER, GroupOptions
 from strandline.testing.sim_member import Manners
 from strandline.testing.sim_nemesis import NemesisOptions
@@ -28,6 +29,8 @@ class TopicOptions:
     allowed: frozenset[str] = frozenset()
     """Anomalies that this topic's settings permit."""
     may_lose: bool = False
+    forgets: bool = False
+    """Whether records are deleted at its start, by time and size."""
 
 
 ACKNOWLEDGED_BY_ONE = frozenset({"unseen", "lost-write"})
@@ -52,6 +55,18 @@ class TransactorOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class TableOptions:
+    """A compacted topic, with whom it is written by."""
+
+    topic: TopicOptions
+    keys: int
+    """So many in each partition."""
+    writers: int
+    readers: int
+    transactors: TransactorOptions | None
+
+
+@dataclass(frozen=True, slots=True)
 class SimOptions:
     seed: int
     safety_s: float
@@ -71,6 +86,7 @@ class SimOptions:
     sinks: SinkOptions | None = None
     outputs: tuple[TopicOptions, ...] = ()
     """What processors, transactors and sinks write to; processors read `orders`."""
+    table: TableOptions | None = None
     administer_every_s: float = 0.0
     """Between two changes that somebody asks for; 0 for none."""
     fragment_share: float = 0.0
@@ -121,12 +137,28 @@ GROUP_SETTINGS = {
 TRANSACTION_SETTINGS = {"transaction.state.log.num.partitions": "2"}
 
 
+CLEANING_SETTINGS = {
+    # What takes hours and days elsewhere is to happen many times within a minute.
+    "log.cleaner.backoff.ms": ["300", "1000", "3000"],
+    "log.retention.check.interval.ms": ["500", "2000"],
+    "log.roll.ms": ["2000", "2000", "5000"],
+    "log.cleaner.min.cleanable.ratio": ["0.0", "0.2", "0.5"],
+}
+
+
 def options_of(
-    seed: int, *, safety_s: float | None = None, nodes: int | None = None, transactional: bool = True
+    seed: int,
+    *,
+    safety_s: float | None = None,
+    nodes: int | None = None,
+    transactional: bool = True,
+    cleaning: bool = True,
 ) -> SimOptions:
-    """The same seed always means the same; without transactions, what it meant when there were none yet."""
+    """The same seed always means the same; without transactions, or cleaning, what it meant when there was none yet."""
     options = _options_of(seed, safety_s=safety_s, nodes=nodes)
-    return _with_sinks(_with_processors(options)) if transactional else options
+    if transactional:
+        options = _with_sinks(_with_processors(options))
+    return _with_cleaning(options) if cleaning and transactional else options
 
 
 def _options_of(seed: int, *, safety_s: float | None, nodes: int | None) -> SimOptions:
@@ -252,6 +284,69 @@ def _with_sinks(options: SimOptions) -> SimOptions:
         count=rng.choice([1, 1, 2]), tasks_max=rng.choice([1, 3, 6]), churn_s=rng.choice([3.0, 10.0]), manners=manners
     )
     return dataclasses.replace(options, sinks=sinks)
+
+
+def _with_cleaning(options: SimOptions) -> SimOptions:
+    """Drawn apart, as processors are: internal topics and a table are compacted, and one topic forgets."""
+    rng = random.Random(f"cleaning {options.seed}")
+    orders = options.topics[0]
+    kept = {name: value for name, value in orders.configs.items() if name != "internal.segment.bytes"}
+    # Where a clock jumps, what is to stay for some seconds may go at once.
+    delete_retention_ms = rng.choice(["15000", "40000", "86400000"])
+    lags = rng.choice([("0", "1000"), ("0", "5000"), ("3000", "5000"), ("0", str(LONG_MAX))])
+    weights = dict(options.nemesis.weights)
+    if delete_retention_ms != "86400000":
+        weights["clock jump"] = 0
+    compacted = {
+        **kept,
+        "cleanup.policy": "compact",
+        "internal.segment.bytes": rng.choice(["1500", "5000", "20000"]),
+        "min.cleanable.dirty.ratio": rng.choice(["0.0", "0.01", "0.3"]),
+        "delete.retention.ms": delete_retention_ms,
+        "min.compaction.lag.ms": lags[0],
+        "max.compaction.lag.ms": lags[1],
+        "segment.ms": rng.choice(["1000", "4000"]),
+        "file.delete.delay.ms": rng.choice(["0", "1000", "60000"]),
+        "compression.type": rng.choice(["producer", "lz4"]),
+    }
+    forgetful = {
+        **kept,
+        "internal.segment.bytes": rng.choice(["1500", "5000"]),
+        "retention.ms": rng.choice(["3000", "15000", "-1"]),
+        "retention.bytes": rng.choice(["8000", "30000"]),
+        "file.delete.delay.ms": rng.choice(["0", "1000", "60000"]),
+    }
+    transactors = TransactorOptions(
+        count=rng.choice([1, 2]),
+        churn_s=rng.choice([4.0, 10.0]),
+        manners=ProcessorManners(
+            speaks=rng.choice([(NEW,), (OLD,), (OLD, NEW)]),
+            timeout_s=rng.choice([4.0, 10.0]),
+            pause_s=rng.choice([0.2, 0.5]),
+            abort_share=rng.choice([0.1, 0.4]),
+            hang_share=rng.choice([0.0, 0.05]),
+        ),
+    )
+    return dataclasses.replace(
+        options,
+        topics=(
+            *options.topics,
+            dataclasses.replace(orders, name="brief", partitions=1, configs=forgetful, forgets=True),
+        ),
+        table=TableOptions(
+            dataclasses.replace(orders, name="table", partitions=rng.choice([1, 2]), configs=compacted),
+            keys=rng.choice([3, 20, 200]),
+            writers=rng.choice([1, 2]),
+            readers=2,
+            transactors=transactors if rng.random() < 0.7 else None,
+        ),
+        nemesis=dataclasses.replace(options.nemesis, weights=weights),
+        settings={
+            **TRANSACTION_SETTINGS,
+            **options.settings,
+            **{name: rng.choice(values) for name, values in CLEANING_SETTINGS.items()},
+        },
+    )
 
 
 def _topics(rng: random.Random, replicas: int, flush_mode: str) -> tuple[TopicOptions, ...]:

@@ -8,7 +8,7 @@ then goes on as another process with another id, as an application would after a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -95,6 +95,7 @@ class SimProducer(SimClient):
         self.delivery_timeout_s = delivery_timeout_s
         self.loses_are_legal = loses_are_legal
         """Topics with unclean elections may forget a producer: its surprises are none."""
+        self.record_of: Callable[[str, int], Record] = plain_record
         self.process = history.new_process()
         self.lanes = [Lane(partition) for partition in partitions]
         self.producer_id = -1
@@ -214,7 +215,7 @@ class SimProducer(SimClient):
 
     def _encode_anew(self, batch: Batch) -> bytes:
         now_ms = self.runtime.now_ms()
-        records = [Record(timestamp_ms=now_ms, value=value.encode()) for value in batch.values]
+        records = [self.record_of(value, now_ms) for value in batch.values]
         if not self.idempotent:
             return encode_batch(records)
         return encode_batch(
@@ -298,6 +299,10 @@ class SimProducer(SimClient):
         self.producer_id = self.producer_epoch = -1
         self.lanes = [Lane(lane.partition) for lane in self.lanes]
         self._ask_for_id()
+
+
+def plain_record(value: str, now_ms: int) -> Record:
+    return Record(timestamp_ms=now_ms, value=value.encode())
 
 
 def _name(told: object) -> str:

@@ -17,8 +17,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
+from strandline.codec.columns import Record
 from strandline.codec.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -33,15 +35,18 @@ from strandline.testing.sim_admin import SimAdministrator, SimCommitter
 from strandline.testing.sim_client import History, SimClient
 from strandline.testing.sim_cluster import SimCluster
 from strandline.testing.sim_consumer import SimConsumer
+from strandline.testing.sim_forgotten import Forgotten
 from strandline.testing.sim_group import GroupOptions, SimGroup
 from strandline.testing.sim_group_truth import GroupTruth
 from strandline.testing.sim_invariants import Invariants, Violation
 from strandline.testing.sim_loop import SimLoop
 from strandline.testing.sim_nemesis import Nemesis
-from strandline.testing.sim_options import SimOptions, TopicOptions, TransactorOptions
+from strandline.testing.sim_options import SimOptions, TableOptions, TopicOptions, TransactorOptions
 from strandline.testing.sim_processors import ProcessorOptions, SimProcessors
-from strandline.testing.sim_producer import SimProducer
+from strandline.testing.sim_producer import SimProducer, plain_record
+from strandline.testing.sim_record_truth import RecordTruth
 from strandline.testing.sim_sinks import SimSinks, SinkOptions
+from strandline.testing.sim_table import SimTableReader, judge_table, keyed_record
 from strandline.testing.sim_transaction_truth import TransactionTruth
 from strandline.testing.sim_transactor import SimTransactors
 
@@ -114,6 +119,11 @@ class Run:
         self.processors = [self.processor_group(each) for each in options.processors]
         self.groups = [*(self.group(group) for group in options.groups), *self.processors]
         self.transactors: list[SimTransactors | SimSinks] = []
+        self.table_readers: list[SimTableReader] = []
+        self.forgotten = Forgotten(self.invariants)
+        for topic in options.topics:
+            if topic.forgets:
+                self.forgotten.watch(topic)
 
     # Setting up
 
@@ -124,6 +134,8 @@ class Run:
                 raise NotAlive(f"{node.name} did not start: {node.failure}")
         for topic in (*self.options.topics, *self.options.outputs):
             self.create(topic)
+        if self.options.table is not None:
+            self.create(self.options.table.topic)
 
     def create(self, topic: TopicOptions) -> None:
         """Ask until the topic is there and every partition of it has a leader."""
@@ -197,6 +209,7 @@ class Run:
             *(client.host.name for client in (*self.producers, *self.consumers)),
             *(host for group in self.groups for host in group.hosts),
             *(host for transactors in self.transactors for host in transactors.hosts),
+            *(reader.host.name for reader in self.table_readers),
         ]
         for group in self.groups:
             group.start()
@@ -204,6 +217,45 @@ class Run:
             self.transact(self.options.transactors)
         if self.options.sinks is not None:
             self.sink(self.options.sinks)
+        if self.options.table is not None:
+            self.keep_table(self.options.table)
+
+    def keep_table(self, options: TableOptions) -> None:
+        """Writers of a compacted topic, and who reads it while it is cleaned."""
+        record_of = partial(keyed_record, keys=options.keys)
+        for number in range(options.writers):
+            writer = self.producer(options.topic, f"table-writer-{number}")
+            writer.record_of = record_of
+            self.producers.append(writer)
+        for number in range(options.readers):
+            self.table_readers.append(
+                self.table_reader(options, f"table-reader-{number}", repeats=True, follows_replicas=number % 2 == 1)
+            )
+        if options.transactors is not None:
+            outputs = self.partitions(options.topic)
+            self.transact(options.transactors, outputs, name="table-transactor", record_of=record_of)
+
+    def table_reader(
+        self, options: TableOptions, name: str, *, repeats: bool, follows_replicas: bool = False
+    ) -> SimTableReader:
+        reader = SimTableReader(
+            self.cluster.network,
+            self.cluster.host(name),
+            self.history,
+            self.cluster.bootstrap,
+            self.partitions(options.topic),
+            truth_of=self._records_of,
+            repeats=repeats,
+            follows_replicas=follows_replicas,
+        )
+        reader.leads = self._leads
+        return reader
+
+    def _records_of(self, partition: TopicPartition) -> RecordTruth:
+        topic = self.invariants.image.topics[partition.topic]
+        records = self.invariants.partitions[topic.id.bytes, partition.partition].records
+        assert records is not None, "a table is compacted"
+        return records
 
     def start_readers(self) -> None:
         """Whoever reads what transactions write, and sees nothing of what they did not commit."""
@@ -237,17 +289,26 @@ class Run:
             leads=self._leads,
         )
 
-    def transact(self, options: TransactorOptions) -> SimTransactors:
+    def transact(
+        self,
+        options: TransactorOptions,
+        outputs: list[TopicPartition] | None = None,
+        *,
+        name: str = "transactor",
+        record_of: Callable[[str, int], Record] = plain_record,
+    ) -> SimTransactors:
         stabilities = self.invariants.stabilities
         stabilities.timeout_s = max(stabilities.timeout_s, options.manners.timeout_s)
         transactors = SimTransactors(
             self.cluster,
             self.history,
             self.transaction_truth,
-            [partition for topic in self.options.outputs for partition in self.partitions(topic)],
+            outputs or [partition for topic in self.options.outputs for partition in self.partitions(topic)],
             count=options.count,
             churn_s=options.churn_s,
             manners=options.manners,
+            name=name,
+            record_of=record_of,
         )
         transactors.start()
         self.transactors.append(transactors)
@@ -305,6 +366,7 @@ class Run:
             rewinds_every_s=rewinds_every_s,
             follows_replicas=follows_replicas,
             loses_are_legal=topic.may_lose,
+            forgets=topic.forgets,
             is_final=is_final,
             committed_only=committed_only,
         )
@@ -382,13 +444,15 @@ class Run:
         ]
 
     def read_all(self) -> None:
-        for consumer in self.consumers:
+        for consumer in (*self.consumers, *self.table_readers):
             consumer.stop()
         readers = [self.consumer(topic, f"final-{topic.name}", is_final=True) for topic in self.options.topics]
         readers += [
             self.consumer(topic, f"final-{topic.name}", is_final=True, committed_only=True)
             for topic in self.options.outputs
         ]
+        if self.options.table is not None:
+            readers.append(self.table_reader(self.options.table, "final-table", repeats=False))
         self._wait(
             lambda: any(not reader.is_at_end for reader in readers),
             lambda: (
@@ -415,10 +479,17 @@ class Run:
             # What transactions take from a topic, and what they write, is judged together.
             outputs = self.options.outputs if topic.name == "orders" else ()
             ops = _ops_of(self.history.ops, {topic.name, *(each.name for each in outputs)})
+            if topic.forgets:
+                ops = self.forgotten.left_of(ops)
             report = check(ops if topic.acks == ALL else [_without_offsets(op) for op in ops])
             wrong = {kind: count for kind, count in report.counts.items() if kind not in topic.allowed}
             if wrong:
                 raise Violation(f"topic {topic.name}: {wrong}\n{report}")
+        if self.options.table is not None:
+            partitions = self.partitions(self.options.table.topic)
+            missed = judge_table(self.history.ops, {str(each): self._records_of(each) for each in partitions})
+            if missed:
+                raise Violation(missed)
 
 
 def run(options: SimOptions) -> Result:

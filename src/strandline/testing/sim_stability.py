@@ -65,13 +65,16 @@ class Stability:
             return ""
         return f"the last stable offset is {found}, where {due} is due with a high watermark of {high_watermark}"
 
-    def wrong_with_aborted(self, partition: Partition) -> str:
-        """What readers would be told wrongly of aborted transactions, in words."""
+    def wrong_with_aborted(self, partition: Partition, held: set[int] | None = None) -> str:
+        """What readers would be told wrongly of aborted transactions, in words; `held` is what is left of the log."""
         start, end = partition.log_start_offset, partition.last_stable_offset
         due = {
             (ended.producer_id, ended.first_offset)
             for ended in self.ended
-            if not ended.is_commit and ended.marker_offset >= start and ended.first_offset < end
+            if not ended.is_commit
+            and ended.marker_offset >= start
+            and ended.first_offset < end
+            and (held is None or ended.first_offset in held)
         }
         told = set(partition.aborted_transactions(start, end))
         committed = {

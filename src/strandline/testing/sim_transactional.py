@@ -39,7 +39,7 @@ from strandline.errors import ErrorCode
 from strandline.ids import TopicPartition
 from strandline.testing.sim_client import BACKOFF_S, REQUEST_TIMEOUT_S, SimClient
 from strandline.testing.sim_member import ELSEWHERE
-from strandline.testing.sim_producer import BROKER_TIMEOUT_MS, PRODUCE_TIMEOUT_S, WRITTEN
+from strandline.testing.sim_producer import BROKER_TIMEOUT_MS, PRODUCE_TIMEOUT_S, WRITTEN, plain_record
 from strandline.testing.sim_transaction import Lane, SimTransaction
 from strandline.testing.sim_wire import OnAnswer
 
@@ -96,6 +96,7 @@ class SimTransactional:
         self.patience_s = patience_s
         """After how long it gives a transaction up that cannot be written."""
         self.late_share = late_share
+        self.record_of: Callable[[str, int], Record] = plain_record
         self.producer_id = self.epoch = -1
         self.sequences: dict[TopicPartition, int] = {}
         self.is_fenced = False
@@ -278,7 +279,7 @@ class SimTransactional:
     def _encode(self, lane: Lane) -> bytes:
         now_ms = self.client.runtime.now_ms()
         return encode_batch(
-            [Record(timestamp_ms=now_ms, value=value.encode()) for value in lane.values],
+            [self.record_of(value, now_ms) for value in lane.values],
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             base_sequence=lane.sequence,

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from strandline.codec.columns import Record
 from strandline.ids import TopicPartition
 from strandline.testing.history import Op
 from strandline.testing.sim_client import METADATA_AGE_S, History, SimClient
 from strandline.testing.sim_cluster import SimCluster
 from strandline.testing.sim_network import SimNetwork
 from strandline.testing.sim_processor import RECORDS_PER_LANE_MAX, ProcessorManners
+from strandline.testing.sim_producer import plain_record
 from strandline.testing.sim_runtime import SimHost
 from strandline.testing.sim_transaction import Lane, SimTransaction
 from strandline.testing.sim_transaction_truth import TransactionTruth
@@ -36,8 +38,10 @@ class SimTransactor(SimClient):
         truth: TransactionTruth,
         transactions: list[SimTransaction],
         manners: ProcessorManners,
+        record_of: Callable[[str, int], Record] = plain_record,
     ) -> None:
         super().__init__(network, host, history, bootstrap, sorted({each.topic for each in outputs}))
+        self.record_of = record_of
         self.transactional_id = transactional_id
         self.outputs = list(outputs)
         self.truth = truth
@@ -53,7 +57,7 @@ class SimTransactor(SimClient):
         self._later()
 
     def _new_producer(self) -> SimTransactional:
-        return SimTransactional(
+        producer = SimTransactional(
             self,
             self.transactional_id,
             self.truth,
@@ -62,6 +66,8 @@ class SimTransactor(SimClient):
             timeout_s=self.manners.timeout_s,
             late_share=self.manners.late_share,
         )
+        producer.record_of = self.record_of
+        return producer
 
     def _refresh_by_time(self) -> None:
         if not self.is_stopped:
@@ -122,6 +128,8 @@ class SimTransactors:
         count: int,
         churn_s: float,
         manners: ProcessorManners,
+        name: str = "transactor",
+        record_of: Callable[[str, int], Record] = plain_record,
     ) -> None:
         self.cluster = cluster
         self.history = history
@@ -130,7 +138,9 @@ class SimTransactors:
         self.count = count
         self.churn_s = churn_s
         self.manners = manners
-        self.random = cluster.loop.derive("transactors")
+        self.name = name
+        self.record_of = record_of
+        self.random = cluster.loop.derive(f"{name}s")
         self.transactors: list[SimTransactor] = []
         self.transactions: list[SimTransaction] = []
         self.is_calm = False
@@ -139,7 +149,7 @@ class SimTransactors:
 
     def start(self) -> None:
         for number in range(self.count):
-            self.add(f"transactor-{number}")
+            self.add(f"{self.name}-{number}")
         if self.churn_s:
             self._churn_later()
 
@@ -147,7 +157,7 @@ class SimTransactors:
         self._number += 1
         transactor = SimTransactor(
             self.cluster.network,
-            self.cluster.host(f"transactor-host-{self._number}"),
+            self.cluster.host(f"{self.name}-host-{self._number}"),
             self.history,
             self.cluster.bootstrap,
             transactional_id,
@@ -155,6 +165,7 @@ class SimTransactors:
             self.truth,
             self.transactions,
             self.manners,
+            self.record_of,
         )
         transactor.is_calm = self.is_calm
         transactor.on_over = self._replace

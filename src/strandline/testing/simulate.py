@@ -97,11 +97,13 @@ def is_counted(hour: Sequence[Done]) -> bool:
     )
 
 
-def run_whole(seed: int, safety_s: float | None, nodes: int | None, transactional: bool = True) -> Done:
+def run_whole(
+    seed: int, safety_s: float | None, nodes: int | None, transactional: bool = True, cleaning: bool = True
+) -> Done:
     from strandline.testing.sim_options import options_of
     from strandline.testing.sim_run import run
 
-    result = run(options_of(seed, safety_s=safety_s, nodes=nodes, transactional=transactional))
+    result = run(options_of(seed, safety_s=safety_s, nodes=nodes, transactional=transactional, cleaning=cleaning))
     return Done(
         "whole brokers",
         seed,
@@ -163,6 +165,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--safety", type=float, metavar="S", help="simulated seconds of faults in each run")
     parser.add_argument("--nodes", type=int, help="nodes of each cluster (default: the seed says)")
     parser.add_argument("--no-transactions", action="store_true", help="what seeds meant when there were none yet")
+    parser.add_argument("--no-cleaning", action="store_true", help="what seeds meant when nothing was cleaned yet")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes")
     parser.add_argument("--keep-going", action="store_true", help="do not end with the first failure")
     return parser
@@ -176,6 +179,8 @@ def _command(options: argparse.Namespace, kind: str, seed: int) -> str:
         words.append(f"--nodes {options.nodes}")
     if kind == "whole" and options.no_transactions:
         words.append("--no-transactions")
+    if kind == "whole" and options.no_cleaning:
+        words.append("--no-cleaning")
     return " ".join(words)
 
 
@@ -183,7 +188,7 @@ def _replay(options: argparse.Namespace, kind: str) -> int:
     if kind == "core":
         done = run_core(options.seed)
     else:
-        done = run_whole(options.seed, options.safety, options.nodes, not options.no_transactions)
+        done = _whole(options)(options.seed)
     print(done.words)
     if done.failure is not None:
         print(done.failure)
@@ -191,7 +196,13 @@ def _replay(options: argparse.Namespace, kind: str) -> int:
 
 
 def _whole(options: argparse.Namespace) -> Callable[[int], Done]:
-    return partial(run_whole, safety_s=options.safety, nodes=options.nodes, transactional=not options.no_transactions)
+    return partial(
+        run_whole,
+        safety_s=options.safety,
+        nodes=options.nodes,
+        transactional=not options.no_transactions,
+        cleaning=not options.no_cleaning,
+    )
 
 
 def _simulate(options: argparse.Namespace, kind: str, wanted_s: float, *, first_seed: int) -> Totals:
