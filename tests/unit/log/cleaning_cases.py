@@ -125,7 +125,7 @@ class SegmentedLog:
     def job(self, *, now_ms: int = 1000, **changed: object) -> CleaningJob:
         end = self.first_uncleanable
         sealed = [base for base in self.bases if base < end]
-        ends = [*sealed[1:], end]
+        ends = [*sealed[1:], end] if sealed else []
         options: dict[str, object] = {
             "directory": self.directory,
             "segments": tuple(

@@ -9,6 +9,7 @@ from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup, SourceSegm
 from strandline.log.cleaning.reading import Pace
 from strandline.log.disk import Buffer, Disk
 from strandline.log.index import OffsetIndex, TimeIndex
+from strandline.log.record_counts import COUNTS_SUFFIX, CountsBuilder
 from strandline.log.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -44,6 +45,8 @@ class CleanedSegment:
         self._index = OffsetIndex()
         self._time_index = TimeIndex()
         self._transaction_index = TransactionIndex()
+        # Nothing of an aborted transaction is ever put here.
+        self._counts = CountsBuilder(self.base_offset, excludes_aborted=True)
         self.remove()  # What a worker left that was killed.
         self._file = disk.open(self._path(LOG_SUFFIX), create=True)
 
@@ -67,6 +70,7 @@ class CleanedSegment:
             self._index.append(last_offset - self.base_offset, self._position)
             self._time_index.maybe_append(self._max_timestamp_ms, self._offset_of_max_timestamp - self.base_offset)
             self._since_index_entry = 0
+        self._counts.add(self._position, size_bytes, base_offset, last_offset, records)
         self._since_index_entry += size_bytes
         self._position += size_bytes
         self._records += records
@@ -93,12 +97,15 @@ class CleanedSegment:
         assert self._position == self._written_bytes, "what was noted is what was written"
         self._file.datasync()
         self._time_index.maybe_append(self._max_timestamp_ms, self._offset_of_max_timestamp - self.base_offset)
-        suffixes = [LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX]
-        self._write_index(INDEX_SUFFIX, self._index)
-        self._write_index(TIME_INDEX_SUFFIX, self._time_index)
+        beside = {
+            INDEX_SUFFIX: self._index.to_bytes(),
+            TIME_INDEX_SUFFIX: self._time_index.to_bytes(),
+            COUNTS_SUFFIX: self._counts.counts.to_bytes(self._written_bytes),
+        }
         if len(self._transaction_index):
-            self._write_index(TRANSACTION_INDEX_SUFFIX, self._transaction_index)
-            suffixes.append(TRANSACTION_INDEX_SUFFIX)
+            beside[TRANSACTION_INDEX_SUFFIX] = self._transaction_index.to_bytes()
+        for suffix, content in beside.items():
+            self._write_beside(suffix, content)
         self._disk.sync_directory(self._directory)
         return CleanedGroup(
             base_offset=self.base_offset,
@@ -109,14 +116,14 @@ class CleanedSegment:
             end_offset=self._group[-1].end_offset,
             max_timestamp_ms=self._max_timestamp_ms,
             offset_of_max_timestamp=self._offset_of_max_timestamp,
-            suffixes=tuple(suffixes),
+            suffixes=(LOG_SUFFIX, *beside),
             size_bytes_before=sum(each.size_bytes for each in self._group),
         )
 
-    def _write_index(self, suffix: str, index: OffsetIndex | TimeIndex | TransactionIndex) -> None:
+    def _write_beside(self, suffix: str, content: bytes) -> None:
         file = self._disk.open(self._path(suffix), create=True)
         try:
-            file.write_at(0, index.to_bytes())
+            file.write_at(0, content)
             file.datasync()
         finally:
             file.close()
