@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from strandline.codec.record_batch import HEADER, HEADER_SIZE, PREFIX_SIZE, BatchHeader, HeaderFields
 from strandline.errors import CorruptLog
 from strandline.log.counted import cut_counts, resume_counts, save_counts
+from strandline.log.digest import DIGEST_SUFFIX
 from strandline.log.disk import Buffer, Disk, File
 from strandline.log.index import OffsetIndex, TimeIndex
 from strandline.log.record_counts import COUNTS_SUFFIX, CountsBuilder, RecordCounts
@@ -30,7 +31,14 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
-SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, COUNTS_SUFFIX)
+SEGMENT_SUFFIXES: Final = (
+    LOG_SUFFIX,
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    COUNTS_SUFFIX,
+    DIGEST_SUFFIX,
+)
 
 TAIL_BATCHES_MAX: Final = 512
 """Batches at the end whose places are remembered, so that readers at the tail ask neither index nor disk."""

@@ -14,9 +14,10 @@ that comes of it is that one of them is checked again.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from strandline.errors import DamagedRecords
+from strandline.log.digest import DIGEST_SUFFIX, Digest, checksum_of
 from strandline.log.soundness import ANY_OFFSET, LOOSE, OFFSET_LIMIT, Checked, check_batches
 
 if TYPE_CHECKING:
@@ -42,11 +43,12 @@ class Stretch(NamedTuple):
 class Unverified:
     """What is known of a segment below `verified_from`."""
 
-    __slots__ = ("_index_is_ordered", "owner", "stretches")
+    __slots__ = ("_digest", "_index_is_ordered", "owner", "stretches")
 
     def __init__(self, owner: PartitionLog) -> None:
         self.owner = owner
         self._index_is_ordered: bool | None = None
+        self._digest: Digest | Literal[False] | None = None
         self.stretches: tuple[Stretch, ...] = ()
 
     def believes(self, index: OffsetIndex, size_bytes: int) -> bool:
@@ -54,6 +56,14 @@ class Unverified:
         if self._index_is_ordered is None:
             self._index_is_ordered = index.is_ordered(size_bytes)
         return self._index_is_ordered
+
+    def digest_of(self, segment: Segment) -> Digest | None:
+        """What holds offsets in their places where there are gaps; most segments need none, and have none."""
+        if self._digest is None:
+            path = segment.path.with_suffix(DIGEST_SUFFIX)
+            content = segment.disk.read_whole(path) if segment.disk.exists(path) else b""
+            self._digest = Digest.parse(content, size_bytes=segment.size_bytes) or False
+        return self._digest or None
 
     def at(self, position: int) -> Stretch | None:
         for stretch in self.stretches:
@@ -115,6 +125,10 @@ def check_at(segment: Segment, position: int) -> None:
     unverified, end = segment.unverified, segment.verified_from
     if unverified is None or position >= end:
         return
+    digest = unverified.digest_of(segment)
+    if digest is not None:
+        _check_block(segment, digest, position, unverified.owner)
+        return
     owner = unverified.owner
     before = unverified.sound_before(position)
     if before is not None:
@@ -136,6 +150,26 @@ def check_at(segment: Segment, position: int) -> None:
         bad = position + checked.size_bytes
         begins_at = max(checked.next_offset, segment.base_offset)
         _add(segment, Stretch(bad, _damage_end(segment, bad), begins_at, checked.fault))
+
+
+def _check_block(segment: Segment, digest: Digest, position: int, owner: PartitionLog) -> None:
+    """The same where a digest knows the bytes that no CRC covers: a block of it is good as a whole, or not at all."""
+    start, end, checksum = digest.block_at(position)
+    block = segment.file().read_at(start, end - start)
+    checked = check_batches(
+        block,
+        next_offset=int.from_bytes(block[:8], "big"),
+        epochs=owner.leader_epochs,
+        limit_offset=owner.end_of(segment),
+        entries=_entries(segment, start, end),
+        is_end=True,
+        batches_max=OFFSET_LIMIT,
+    )
+    fault = checked.fault
+    if fault is None and checksum_of(block) != checksum:
+        fault = "what no CRC covers is not what it was"
+    next_offset = checked.next_offset if fault is None else segment.base_offset
+    _add(segment, Stretch(start, end, next_offset, fault))
 
 
 def check_ahead(segment: Segment, offset: int, size_bytes: int) -> None:
@@ -167,29 +201,32 @@ def check_tail(segment: Segment) -> DamagedRecords | None:
 
 
 def _check_piece(segment: Segment, position: int, end: int, next_offset: int, owner: PartitionLog) -> Checked:
-    file, index = segment.file(), segment.index
-    first = bisect_left(index.positions, position)
+    file = segment.file()
     wanted = PIECE_BYTES
     while True:
         size = min(wanted, end - position)
         piece = file.read_at(position, size)
-        # The entry behind the piece is among them: no batch reaches beyond it.
-        last = bisect_right(index.positions, position + size) + 1
         checked = check_batches(
             piece,
             next_offset=next_offset,
             epochs=owner.leader_epochs,
             limit_offset=owner.end_of(segment),
-            entries=[
-                (at - position, segment.base_offset + relative)
-                for at, relative in zip(index.positions[first:last], index.relative_offsets[first:last], strict=True)
-            ],
+            entries=_entries(segment, position, position + size),
             is_end=size == end - position or len(piece) < size,
             batches_max=PIECE_BATCHES_MAX,
         )
         if checked.size_bytes or checked.fault is not None:
             return checked
         wanted = checked.wanted_bytes
+
+
+def _entries(segment: Segment, start: int, end: int) -> list[tuple[int, int]]:
+    """Of the index, within a piece: (place in it, last offset of the batch there). The entry behind it is among them,
+    because no batch reaches beyond that."""
+    index = segment.index
+    first, last = bisect_left(index.positions, start), bisect_right(index.positions, end) + 1
+    found = zip(index.positions[first:last], index.relative_offsets[first:last], strict=True)
+    return [(at - start, segment.base_offset + relative) for at, relative in found]
 
 
 def _damage_end(segment: Segment, position: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.log.engine import NOON_MS, append, batch_of, fill, index_entries, open_log, read_bytes, split
@@ -19,7 +20,7 @@ from strandline.partition.producers import Producers
 
 SEED = 20_261_116
 END = 48
-CONFIG = {"segment_bytes": 1060, "index_interval_bytes": 250}
+CONFIG: dict[str, Any] = {"segment_bytes": 1060, "index_interval_bytes": 250}
 
 
 def a_log(directory: Path) -> dict[int, bytes]:
