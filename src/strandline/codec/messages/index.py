@@ -149,6 +149,8 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         20005: ("delete_sink_request", "DeleteSinkRequest"),
         20006: ("record_counts_request", "RecordCountsRequest"),
         20007: ("describe_storage_request", "DescribeStorageRequest"),
+        20008: ("compact_partitions_request", "CompactPartitionsRequest"),
+        20009: ("scrub_partitions_request", "ScrubPartitionsRequest"),
     },
     "response": {
         0: ("produce_response", "ProduceResponse"),
@@ -220,6 +222,8 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         20005: ("delete_sink_response", "DeleteSinkResponse"),
         20006: ("record_counts_response", "RecordCountsResponse"),
         20007: ("describe_storage_response", "DescribeStorageResponse"),
+        20008: ("compact_partitions_response", "CompactPartitionsResponse"),
+        20009: ("scrub_partitions_response", "ScrubPartitionsResponse"),
     },
     "share-state-key": {
         0: ("share_snapshot_key", "ShareSnapshotKey"),
