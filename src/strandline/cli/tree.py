@@ -40,12 +40,14 @@ COMMANDS: dict[str, Entry] = {
     "serve": Entry("Run a node.", "serve_command:serve"),
     "dev": Entry("Run a node for development and print what to paste.", "dev:dev"),
     "topic": Entry(
-        "Create, list, describe, alter, trim and delete topics.",
+        "Create, list, describe, alter, compact, check, trim and delete topics.",
         verbs=(
             ("create", "topic_create:create", "Create topics and wait until they can be used."),
             ("list", "topic_list:list_topics", "List topics."),
             ("describe", "topic_describe:describe", "Show a topic: partitions, offsets, sizes, settings."),
             ("alter", "topic_alter:alter", "Add partitions, set and unset settings."),
+            ("compact", "topic_compact:compact", "Say what compaction does when, or compact now."),
+            ("scrub", "topic_scrub:scrub", "Say when files were last checked, or check them now."),
             ("trim", "topic_remove:trim", "Delete the records before an offset or a time."),
             ("delete", "topic_remove:delete", "Delete topics and every record in them."),
         ),
