@@ -60,7 +60,7 @@ def is_plain(log: PartitionLog, start_offset: int, end_offset: int) -> bool:
     for at in range(first, behind):
         segment = log.segments[at]
         counts = segment.counts
-        if counts is None or counts.last.offset > start_offset:
+        if counts is None or counts.last.offset > max(start_offset, bases[at]):
             return False
         if segment is not log.active and counts.end_offset is not None and counts.end_offset < bases[at + 1]:
             return False
@@ -165,7 +165,7 @@ class _Segment:
             if self.log.cuts != cuts or segment.deleted:
                 raise LogChanged(f"{segment} was cut")
             segment.delivered = builder
-        if not self.is_active and end_offset >= self.end_offset:
+        if not self.is_active and builder.position >= segment.size_bytes:
             # All of it is decided: nobody will ask for anything else.
             segment.counts, segment.delivered = builder.counts, None
             yield partial(_write, segment, segment.path, builder.counts)
@@ -290,6 +290,9 @@ class _Segment:
 
 def _write(segment: Segment, path: Path, counts: RecordCounts) -> None:
     """Keep what was counted for the next time."""
+    if not path.stem.isdecimal():
+        # It is being swapped in, or out, and has no name of its own.
+        return
     try:
         write_counts(segment, counts, path)
     except OSError as error:

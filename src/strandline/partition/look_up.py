@@ -1,23 +1,48 @@
-"""Drives a search by time on the loop: short parts at once, long ones turn by turn, what would wait in a thread."""
+"""Drives a search on the loop: short parts at once, long ones turn by turn, what would wait in a thread.
+
+Searches are by time (`log.time_lookup`), or for a number of records (`log.counting`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from strandline.log.time_lookup import OPENS, FoundTime, Search
+from strandline.log.time_lookup import OPENS, FoundTime, Part
 from strandline.partition.turnstile import Turnstile
 from strandline.runtime import Runtime
 
+T = TypeVar("T")
 FoundCallback = Callable[[FoundTime | None, BaseException | None], object]
 
 
-class LookUp:
+def at_hand(search: Part[T]) -> T | None:
+    """What a search finds without waiting and without taking anybody's turn; None if it would. It is ended then."""
+    try:
+        next(search)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+    search.close()
+    return None
+
+
+class LookUp(Generic[T]):
     """One search under way. Its callback is called once: during `go_on` if the answer was at hand, else later."""
 
-    __slots__ = ("_callback", "_is_inside", "_runtime", "_search", "_turnstile")
+    __slots__ = ("_callback", "_is_inside", "_pause_s", "_runtime", "_search", "_turnstile")
 
-    def __init__(self, search: Search, runtime: Runtime, turnstile: Turnstile, callback: FoundCallback) -> None:
+    def __init__(
+        self,
+        search: Part[T],
+        runtime: Runtime,
+        turnstile: Turnstile,
+        callback: Callable[[T | None, BaseException | None], object],
+        *,
+        pause_s: float = 0.0,
+    ) -> None:
+        """Of a search that has time, a pause comes after each turn."""
+        self._pause_s = pause_s
         self._search = search
         self._runtime = runtime
         self._turnstile = turnstile
@@ -32,7 +57,9 @@ class LookUp:
         except Exception as fault:
             self._finish(None, fault)
         else:
-            if step is None:
+            if step is None and self._pause_s:
+                self._runtime.call_later(self._pause_s, self.go_on)
+            elif step is None:
                 self._runtime.call_soon(self.go_on)
             elif step is not OPENS:
                 self._runtime.in_thread(step, self.go_on)
@@ -42,7 +69,7 @@ class LookUp:
                 self._is_inside = True
                 self._turnstile.enter(self.go_on)
 
-    def _finish(self, found: FoundTime | None, error: BaseException | None) -> None:
+    def _finish(self, found: T | None, error: BaseException | None) -> None:
         if self._is_inside:
             self._turnstile.leave()
         self._callback(found, error)

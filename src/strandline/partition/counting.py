@@ -1,0 +1,43 @@
+"""What a reader of committed records gets from a position of a partition, and what is not decided yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strandline.log.counting import LogChanged, count_between, is_plain
+from strandline.log.time_lookup import Part
+
+if TYPE_CHECKING:
+    from strandline.partition.reading import ReadablePartition
+
+ATTEMPTS_MAX: Final = 3
+"""How often a log is counted that changes meanwhile."""
+
+
+class Counted(NamedTuple):
+    records: int
+    """That a reader of committed records gets, up to the last stable offset."""
+    undecided: int
+    """Between that and the high watermark, or the position if it lies behind: some may be aborted yet."""
+
+
+def count_unread(partition: ReadablePartition, offset: int) -> Part[Counted]:
+    """Count from `offset` on, or from the log start if that is later. LogChanged if the log does not stand still."""
+    attempt = 1
+    while True:
+        log = partition.log
+        if log.failure is not None:
+            raise log.refusal()
+        start, stable, end = max(offset, log.log_start_offset), partition.last_stable_offset, partition.high_watermark
+        if stable >= end and is_plain(log, start, end):
+            return Counted(max(0, end - start), 0)
+        try:
+            records = yield from count_between(log, start, stable, excludes_aborted=True)
+            undecided = yield from count_between(log, max(start, stable), end, excludes_aborted=False)
+        except LogChanged:
+            if attempt == ATTEMPTS_MAX:
+                raise
+            attempt += 1
+            yield None
+        else:
+            return Counted(records, undecided)
