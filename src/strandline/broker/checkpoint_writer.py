@@ -85,7 +85,11 @@ class CheckpointWriter:
             if self._waiting:
                 wanted.add(LOG_START_OFFSETS)
             return directory.changed_checkpoints(replicas.logs(), replicas.offline, wanted)
-        logs = {TopicPartition(each.topic, each.index): each.log for each in replicas.all() if each.log_start_offset}
+        logs = {
+            TopicPartition(each.topic, each.index): each.log
+            for each in replicas.all()
+            if each.log.log_start_offset or each.log.planned_start_offset
+        }
         logs[metadata_quorum.NAME] = self._node.metadata.log
         return directory.changed_start_offsets(logs, replicas.offline)
 

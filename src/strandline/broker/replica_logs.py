@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from strandline.broker import metadata_quorum
-from strandline.broker.removals import Removals
+from strandline.broker.removals import Removals, SegmentRemovals, Written
 from strandline.errors import StrandlineError
 from strandline.ids import TopicPartition
 from strandline.observability.log_lines import fields
@@ -26,11 +27,16 @@ class ReplicaLogs:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._removals = Removals(node.runtime, node.directory.disk)
+        self._leaving = SegmentRemovals(node.runtime, node.directory.disk, self._write_start_offsets)
+
+    def _write_start_offsets(self, on_done: Written) -> None:
+        self._node.checkpoints.write_start_offsets(on_done)
 
     def sort_out(self) -> None:
         """After a start: finish deletions, remove what moved to other nodes, put aside what nobody knows."""
         node, directory = self._node, self._node.directory
-        directory.remove_deleted()
+        for path in directory.deleted_directories():
+            self._removals.remove(path)
         removed = {uuid_text(topic_id) for topic_id in node.metadata.removed_topic_ids}
         node.metadata.forget_removed()
         for name in directory.partition_directories():
@@ -69,6 +75,8 @@ class ReplicaLogs:
             topic_id = None
         producers = Producers()
         opened = directory.open_log(name, config, now_ms=node.runtime.now_ms(), observer=producers)
+        opened.on_leaving = self._leaving.take
+        opened.remove_files = partial(self._removals.remove_files_of, opened)
         if topic_id is None:
             directory.write_topic_id(opened, uuid_text(topic.id))
         is_only_replica = len(image.replicas) <= 1
@@ -113,5 +121,6 @@ class ReplicaLogs:
             # The next start finds a directory without a topic and puts it aside.
             log.error("%s could not be deleted: %s", where, error)
             return False
-        self._removals.remove(target)
+        config = self._node.config.topic_defaults if partition is None else partition.config
+        self._removals.remove(target, delay_ms=config.file_delete_delay_ms)
         return True

@@ -191,11 +191,15 @@ class LogDirectory:
         self.disk.rename(self.path / str(name), target)
         return target
 
+    def deleted_directories(self) -> list[Path]:
+        """What a stop, or a crash, left of deletions."""
+        paths = [self.path / name for name in self.disk.names(self.path) if name.endswith(DELETE_SUFFIX)]
+        return [path for path in paths if self.disk.is_directory(path)]
+
     def remove_deleted(self) -> None:
-        """Finish deletions that a crash interrupted."""
-        for name in self.disk.names(self.path):
-            if name.endswith(DELETE_SUFFIX) and self.disk.is_directory(self.path / name):
-                self.disk.remove_tree(self.path / name)
+        """Finish deletions that a stop, or a crash, interrupted. Blocks."""
+        for path in self.deleted_directories():
+            self.disk.remove_tree(path)
 
     # Checkpoints
 
@@ -245,7 +249,7 @@ class LogDirectory:
         self.log_start_offsets = (
             self._of_unopened(self.log_start_offsets)
             | kept
-            | {name: each.log_start_offset for name, each in logs.items() if each.log_start_offset > 0}
+            | {name: start for name, each in logs.items() if (start := _start_of(each)) > 0}
         )
         return self._changed(checkpoints.LOG_START_OFFSETS, self.log_start_offsets)
 
@@ -288,3 +292,8 @@ class LogDirectory:
             except OSError as error:
                 log.warning("%s: not marked as stopped cleanly, so the next start recovers: %s", self.path, error)
         self._lock.release()
+
+
+def _start_of(log: PartitionLog) -> int:
+    """Where a log starts, or is about to: then nobody has seen it start there yet."""
+    return max(log.log_start_offset, log.planned_start_offset)

@@ -27,6 +27,7 @@ from strandline.log.counted import count_hole, count_run, save_counts
 from strandline.log.disk import Buffer, Disk
 from strandline.log.leader_epochs import LeaderEpochs
 from strandline.log.learning import learn_marker, relearn
+from strandline.log.leaving import Leaving
 from strandline.log.log_slice import FlushJob, LogSlice, slice_size
 from strandline.log.observer import BatchObserver
 from strandline.log.open_files import OpenFiles
@@ -155,6 +156,8 @@ class PartitionLog:
                 self.snapshots.save(self.log_end_offset)
                 self.flush_now()
         finally:
+            if self.leaving is not None:
+                self.leaving.stop()
             for segment in self.segments:
                 segment.close()
             self.failure = self.failure or Closed(f"{self.directory} was closed")
@@ -528,6 +531,7 @@ class PartitionLog:
         """
         self._cut_offset = offset
         offset = self._safe_below(offset)
+        self.planned_start_offset = 0
         if self._flushing is not None:
             self._flushing.end_offset = min(self._flushing.end_offset, offset)
         if self.flushed_offset <= offset:
@@ -555,6 +559,7 @@ class PartitionLog:
         can bring a dropped segment, or a dropped epoch, back behind batches that are appended from now on.
         """
         self._cut_offset = None
+        self.planned_start_offset = 0
         if offset >= self.log_end_offset:
             return
         if self.swap is not None:
@@ -598,7 +603,10 @@ class PartitionLog:
         if self.failure is not None:
             raise self.refusal()
         self.flushed_offset = 0
+        self.planned_start_offset = self.written_start_offset = 0
         try:
+            if self.leaving is not None:
+                self.leaving.rename_rest()
             if self.swap is not None:
                 self.swap.settle()
             while self.segments:
@@ -633,17 +641,34 @@ class PartitionLog:
     def _delete_segment(self, segment: Segment) -> None:
         if segment in self.dirty_segments:
             self.dirty_segments.remove(segment)
-        segment.delete()
+        segment.delete(self.remove_files)
 
     def trim(self, start_offset: int) -> None:
         """Records below `start_offset` are gone; segments that hold nothing else are deleted."""
+        epochs_start = list(self.leader_epochs.start_offsets)
         for segment in self.cut_front(start_offset):
             segment.delete()
+        if self.leader_epochs.start_offsets != epochs_start:
+            self.save_leader_epochs()
+
+    def let_go(self, segments: Sequence[Segment]) -> None:
+        """Have the files go of segments that were cut off the front: when the owner sees fit, else here and now."""
+        if self.on_leaving is None:
+            for segment in segments:
+                segment.delete()
+        elif segments:
+            if self.leaving is None:
+                self.leaving = Leaving()
+            for segment in segments:
+                segment.begin_delete(self.remove_files)
+            self.leaving.add(segments)
+            self.on_leaving(self)
 
     def cut_front(self, start_offset: int) -> list[Segment]:
         """Records below `start_offset` are gone; the segments that held nothing else, for the caller to delete.
 
-        Oldest first: a crash in between must not leave a hole.
+        Oldest first: a crash in between must not leave a hole. The file of leader epochs is left as it is: when the log
+        is opened, what is below the start is cut off that, too.
         """
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
             raise OffsetOutOfRange(
@@ -658,12 +683,13 @@ class PartitionLog:
         for segment in gone:
             if segment in self.dirty_segments:
                 self.dirty_segments.remove(segment)
-        if self.leader_epochs.truncate_start(start_offset):
-            self.save_leader_epochs()
+        self.leader_epochs.truncate_start(start_offset)
         return gone
 
     def delete(self, target: Path) -> None:
         """Move the directory to `target` and be offline. Readers that hold a segment go on reading it."""
+        if self.leaving is not None:
+            self.leaving.stop()
         if self.swap is not None:
             self.swap.abandon()
         self.disk.rename(self.directory, target)

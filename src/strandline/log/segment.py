@@ -75,6 +75,7 @@ class Segment:
         "is_active",
         "is_preallocated",
         "max_timestamp_ms",
+        "newest_read",
         "offset_of_max_timestamp",
         "open_files",
         "path",
@@ -116,6 +117,8 @@ class Segment:
         self.created_ms = created_ms
         self.first_timestamp_ms = -1
         self.max_timestamp_ms = -1
+        self.newest_read: tuple[int, int] | None = None
+        """Its size, and the newest time that its files knew then: for retention, where memory does not know it."""
         self.offset_of_max_timestamp = base_offset
         self.bytes_since_index_entry = 0
         self.is_active = False
@@ -516,15 +519,24 @@ class Segment:
         To unlink a large file takes a disk its time, and a loop leaves it to a thread. To rename takes none; it comes
         first because a log of the same name may be made before the thread had its turn.
         """
+        self.begin_delete(run)
+        try:
+            self.rename_away()
+        finally:
+            self.release()
+
+    def begin_delete(self, run: Callable[[Callable[[], None]], object] | None) -> None:
+        """The same in steps: nobody finds it from here on. When its files are renamed, in a thread, it is released."""
         self.deleted = True
         self._run = run
+        self.references += 1
+
+    def rename_away(self) -> None:
         # The log itself last: without it an index would be left that belongs to nothing.
         for suffix in (SNAPSHOT_SUFFIX, *reversed(SEGMENT_SUFFIXES)):
             path = self.path.with_suffix(suffix)
             if self.disk.exists(path):
                 self.disk.rename(path, path.with_name(path.name + DELETED_SUFFIX))
-        if self.references == 0:
-            self._unlink()
 
     def _unlink(self) -> None:
         self.open_files.forget(self)

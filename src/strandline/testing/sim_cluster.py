@@ -80,6 +80,7 @@ class SimNode:
             # whoever watches over the machine boots it.
             self.disk.power_cut()
         runtime = self.runtime = SimRuntime(self.host, self.lives)
+        self.disk.now_ms = runtime.now_ms
         network = self.cluster.network.of(runtime)
         try:
             node = Node(

@@ -34,9 +34,10 @@ Write = tuple[int, bytes | None]
 class SimInode:
     """The content of a file."""
 
-    __slots__ = ("cached", "has_failed", "safe", "unsynced")
+    __slots__ = ("cached", "has_failed", "modified_ms", "safe", "unsynced")
 
     def __init__(self) -> None:
+        self.modified_ms = 0
         self.cached = bytearray()
         self.safe = bytearray()
         self.unsynced: list[Write] = []
@@ -213,6 +214,8 @@ class SimDisk:
         self.on_replaced: Callable[[Path, bytes], object] | None = None
         """Told of each small file that was replaced as a whole."""
         self.locked: set[Path] = set()
+        self.now_ms: Callable[[], int] = lambda: 0
+        """The machine's wall clock, for the times of files."""
 
     # Faults
 
@@ -254,6 +257,7 @@ class SimDisk:
         return self.cold_share > 0 and self.random.random() < self.cold_share
 
     def write(self, inode: SimInode, path: Path, position: int, data: bytes) -> None:
+        inode.modified_ms = self.now_ms()
         if self.fail_writes > 0:
             self.fail_writes -= 1
             inode.write(position, data[: self.random.randrange(len(data) + 1)])
@@ -295,6 +299,9 @@ class SimDisk:
 
     def size(self, path: Path) -> int:
         return len(self._file(path).cached)
+
+    def modified_ms(self, path: Path) -> int:
+        return self._file(path).modified_ms
 
     def names(self, directory: Path) -> list[str]:
         return sorted(self._directory(directory).cached)

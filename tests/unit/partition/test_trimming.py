@@ -1,12 +1,10 @@
-"""Records are deleted at the start of a partition: out of sight at once, files later, and never another log's files."""
+"""Records are deleted at the start of a partition: out of sight at once, and their files after them."""
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 
 import pytest
-from tests.unit.handlers.node_of_one import SlowRuntime
 from tests.unit.log.engine import NOON_MS, batch_of
 from tests.unit.partition.test_partition import World
 
@@ -91,37 +89,9 @@ def test_a_log_that_failed_deletes_nothing(tmp_path: Path) -> None:
         delete_records(world.partition, 5)
 
 
-def test_files_are_renamed_over_many_turns_oldest_first(tmp_path: Path) -> None:
+def test_a_log_that_was_deleted_deletes_nothing(tmp_path: Path) -> None:
     world = a_world(tmp_path)
-    world.partition.runtime = SlowRuntime()
-    before = logs(world)
-    delete_records(world.partition, 40)
-    runtime = world.partition.runtime
-    while runtime.ready or runtime.jobs:
-        left = [name for name in logs(world) if not name.endswith(".deleted")]
-        assert left == before[len(before) - len(left) :], "a crash here must not leave a hole"
-        assert left != before
-        runtime.turn()
-        while runtime.jobs:
-            runtime.jobs.popleft()()
-    assert len(logs(world)) == 1
-
-
-def test_a_log_of_the_same_name_keeps_its_files(tmp_path: Path) -> None:
-    """Deleted and made anew while the files of the old one were still on their way out."""
-    world = a_world(tmp_path)
-    slow = world.partition.runtime = SlowRuntime()
-    directory = world.partition.log.directory
-    bases = list(world.partition.log.base_offsets)
-    delete_records(world.partition, 40)
-    assert slow.ready, "not all are renamed yet"
-    world.partition.log.delete(directory.with_name("orders-0.deleted"))
-    directory.mkdir()
-    new = {directory / f"{base:020d}{suffix}" for base in bases for suffix in (".log", ".index", ".timeindex")}
-    for path in new:
-        path.write_bytes(b"new")
-    slow.settle()
-    assert set(directory.iterdir()) == new
+    world.partition.log.delete(world.partition.log.directory.with_name("orders-0.0123-delete"))
     with pytest.raises(Closed):
         delete_records(world.partition, 40)
 
@@ -138,11 +108,3 @@ def test_a_reader_keeps_what_it_holds_and_the_file_goes_when_it_lets_go(tmp_path
     piece.release()
     world.runtime.settle()
     assert len(logs(world)) == 1
-
-
-def test_files_that_cannot_be_renamed_stay_and_nobody_minds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    world = a_world(tmp_path)
-    world.disk.fail("rename", errno.EIO)
-    assert delete_records(world.partition, 40) == 40
-    world.runtime.settle()
-    assert "stay until the next start" in caplog.text
