@@ -313,7 +313,7 @@ def _with_cleaning(options: SimOptions) -> SimOptions:
         **kept,
         "internal.segment.bytes": rng.choice(["1500", "5000"]),
         "retention.ms": rng.choice(["3000", "15000", "-1"]),
-        "retention.bytes": rng.choice(["8000", "30000"]),
+        "retention.bytes": rng.choice(["3000", "10000"]),
         "file.delete.delay.ms": rng.choice(["0", "1000", "60000"]),
     }
     transactors = TransactorOptions(

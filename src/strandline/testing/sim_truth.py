@@ -80,7 +80,8 @@ class Truth:
         config: TopicConfig = log.config
         if "delete" not in config.cleanup_policy:
             return f"begins at {start}, and nothing is ever deleted by its policy"
-        behind = sum(weight.size_bytes for base, weight in self.weights.items() if base >= start)
+        # What is not committed yet has its weight, too.
+        behind = log.size_bytes()
         if config.retention_bytes >= 0 and behind >= config.retention_bytes:
             return ""
         for base, weight in self.weights.items():
