@@ -208,8 +208,8 @@ def _recover(log: PartitionLog, recovery_point: int, cleaned_up_to: int) -> None
 
 def _is_gap_behind(log: PartitionLog, at: int, recovery_point: int, cleaned_up_to: int) -> bool:
     """Whether the segment at `at` lost its unflushed end and the next did not. Below the recovery point a gap is the
-    cleaner's work: it flushes what it wrote before anything counts on it. Kafka's cleaner writes no recovery point down,
-    but it does note how far it has come."""
+    cleaner's work: it flushes what it wrote before anything counts on it. Kafka's cleaner writes no recovery point
+    down, but it does note how far it has come."""
     if at + 1 >= len(log.segments) or log.base_offsets[at + 1] <= cleaned_up_to:
         return False
     return recovery_point <= log.log_end_offset < log.base_offsets[at + 1]

@@ -1,0 +1,42 @@
+"""What a worker can do with the sealed files of logs, by name. Jobs and what they tell are plain JSON.
+
+A job only reads sealed segments and writes files of names that count for nothing; the owner of the log decides what
+becomes of them. It may be stopped or killed at any moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from strandline.log.disk import Disk
+
+CLEAN: Final = "clean"
+SCRUB: Final = "scrub"
+
+Report = Callable[[dict[str, Any]], None]
+
+
+def run(
+    kind: str,
+    params: dict[str, Any],
+    *,
+    disk: Disk,
+    report: Report,
+    is_stopped: Callable[[], bool],
+    sleep: Callable[[float], None],
+) -> dict[str, Any]:
+    """Do a job of that kind to its end, and return what came of it; `report` is told what is done on the way."""
+    if kind == CLEAN:
+        from strandline.log.cleaning.clean import clean
+        from strandline.log.cleaning.job import CleaningJob
+
+        job = CleaningJob.from_dict(params)
+        return clean(
+            job, disk, on_group=lambda group: report(group.to_dict()), is_stopped=is_stopped, sleep=sleep
+        ).to_dict()
+    if kind == SCRUB:
+        from strandline.log.scrubbing import scrub
+
+        return scrub(params, disk=disk, report=report, is_stopped=is_stopped, sleep=sleep)
+    raise ValueError(f"a worker knows no job {kind!r}")
