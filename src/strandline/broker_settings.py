@@ -181,7 +181,7 @@ class BrokerSettings(TransactionSettings):
         "How often silent producers are looked for.",
     )
     log_retention_check_interval_ms: int = long(
-        "log.retention.check.interval.ms", 300_000, at_least(1), "How often old segments are looked for.", effect=False
+        "log.retention.check.interval.ms", 300_000, at_least(1), "How often old segments are looked for."
     )
 
     # Watching it.

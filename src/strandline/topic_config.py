@@ -56,8 +56,7 @@ class TopicConfig:
         ("delete",),
         one_of("delete", "compact"),
         "`delete` drops old segments by time and size, `compact` keeps the last record of each key, both does both, "
-        "an empty list neither. Null keys are refused where `compact` is set; deleting and compacting are not there "
-        "yet.",
+        "an empty list neither. Null keys are refused where `compact` is set.",
         synonyms=_as("log.cleanup.policy"),
     )
     compression_type: str = text(
@@ -102,7 +101,6 @@ class TopicConfig:
         at_least(0),
         "How long the files of a deleted topic or segment stay on disk, renamed, so that readers in flight can finish.",
         synonyms=_as("log.segment.delete.delay.ms"),
-        effect=False,
     )
     flush_messages: int = long(
         "flush.messages",
@@ -206,7 +204,6 @@ class TopicConfig:
         at_least(-1),
         "The size from which old segments of a partition are deleted; -1 is no limit.",
         synonyms=_as("log.retention.bytes"),
-        effect=False,
     )
     retention_ms: int = long(
         "retention.ms",
@@ -218,7 +215,6 @@ class TopicConfig:
             Synonym("log.retention.minutes", 60_000, kind="int"),
             Synonym("log.retention.hours", HOUR_MS, kind="int"),
         ),
-        effect=False,
     )
     segment_bytes: int = integer(
         "segment.bytes",

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from strandline.broker.group_driver import GroupDriver
     from strandline.broker.lag_sampler import LagSampler
     from strandline.broker.telemetry import Telemetry
+    from strandline.broker.retention import Retention
     from strandline.broker.transaction_driver import TransactionDriver
 
 log = logging.getLogger("strandline.node")
@@ -104,6 +105,7 @@ class Node:
         self.replicas.on_unled = self._on_unled
         self.replicas.on_topics_changed = self._on_topics_changed
         self.checkpoints = CheckpointWriter(self)
+        self.replicas.on_configured = self._on_configured
         self.topics = self.replicas.topics
         self.producer_ids = ProducerIds(
             producer_id_blocks(
@@ -111,6 +113,8 @@ class Node:
             )
         )
         self._ticking: TimerHandle | None = None
+        self._configured_early: list[Partition] = []
+        """Partitions whose settings changed before retention was loaded."""
         self._producers_expired_at = self.runtime.monotonic()
         self._metadata_failed_at: float | None = None
         self.is_ready = False
@@ -198,6 +202,19 @@ class Node:
         return LagSampler(self)
 
     def _load_the_rest(self) -> None:
+    @cached_property
+    def retention(self) -> Retention:
+        """What is past its time, or its size, is deleted."""
+        from strandline.broker.retention import Retention
+
+        return Retention(self)
+
+    def _on_configured(self, partition: Partition) -> None:
+        if "retention" in self.__dict__:
+            self.retention.look_soon(partition)
+        else:
+            self._configured_early.append(partition)
+
         """Import what the first requests of each kind would wait for, one module per turn of the loop."""
         if self.dispatcher.is_stopping:
             return
@@ -208,6 +225,10 @@ class Node:
             self.transactions.load_led()
             self.lag.start()
 
+            self.retention.start()
+            for partition in self._configured_early:
+                self.retention.look_soon(partition)
+            self._configured_early.clear()
     # What handlers ask
 
     @property
@@ -297,6 +318,8 @@ class Node:
             self.groups.close()
         if "transactions" in self.__dict__:
             self.transactions.close()
+        if "retention" in self.__dict__:
+            self.retention.close()
         self._drain(self.runtime.monotonic() + DRAIN_S_MAX, on_stopped)
 
     def _drain(self, deadline: float, on_stopped: Callable[[], object]) -> None:

@@ -73,6 +73,8 @@ def import_rest(routes: Iterable[Route]) -> Iterator[str]:
     yield from _modules("codec.messages", ("fetch_request", "fetch_response"))
     yield from _modules("lag", ("samples", "figures", "verdict"))
     yield from _modules("broker", ("lag_leaders", "lag_sampler"))
+    yield from _modules("log", ("retention", "segment_times"))
+    yield from _modules("broker", ("retention",))
 
 
 def _messages(routes: Iterable[Route]) -> Iterator[str]:

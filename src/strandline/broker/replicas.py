@@ -67,6 +67,8 @@ class Replicas:
         """Told that this node leads a partition no longer, because another does, or because it is gone."""
         self.on_topics_changed: Callable[[tuple[str, ...]], object] = _nobody
         """Told the names of topics that came, went, got more partitions or other replicas, when all that is done."""
+        self.on_configured: Callable[[Partition], object] = _nobody
+        """Told of each partition that has other settings now."""
         self._names: dict[bytes, str] = {}
         self._flushed_by_time: dict[Partition, float] = {}
         self.work_s_max = WORK_S_MAX
@@ -232,6 +234,7 @@ class Replicas:
             if partition is not None and partition.topic_id == topic.id:
                 partition.reconfigure(config)
                 self._note_flush_by_time(partition)
+                self.on_configured(partition)
 
     def _note_flush_by_time(self, partition: Partition) -> None:
         if partition.config.flush_ms < LONG_MAX:
