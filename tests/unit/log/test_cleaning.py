@@ -88,9 +88,10 @@ def test_append_time_stays_the_time_of_a_thinned_batch(log: SegmentedLog) -> Non
     assert next(log.batches())[0].max_timestamp == 500
 
 
-def test_a_tombstone_stays_until_its_horizon(log: SegmentedLog) -> None:
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+def test_a_tombstone_stays_until_its_horizon(log: SegmentedLog, codec: Compression) -> None:
     log.put([record(b"a", b"1", 7), record(b"b", b"1", 8)])
-    log.put([record(b"a", None, 9), record(b"b", b"2", 3)])
+    log.put([record(b"a", None, 9), record(b"b", b"2", 3)], compression=codec)
     log.roll()
     log.put([record(b"z", b"1")])
     log.roll()

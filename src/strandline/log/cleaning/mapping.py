@@ -41,8 +41,7 @@ class MapBuilder:
         self._disk = disk
         self._sieve = sieve
         self._pace = pace
-        # Those that ended before are not closed by a marker on the way.
-        self._transactions = PassedTransactions(each for each in aborted if each.last_offset >= job.first_dirty_offset)
+        self._transactions = PassedTransactions(aborted)
         self._passed_offset = job.first_dirty_offset
         self._path = job.directory
         self.bytes_read = 0
