@@ -18,8 +18,8 @@ Only the active controller decides. Wiring (`broker/node.py`):
 What may concern thousands of partitions comes in shares: a `Steps` generator yields records, each list to be written
 before the next is asked for, and returns the outcome (`handlers/steps.py` runs it for the handlers).
 
-Its parts: `topic_commands`, `broker_registry`, `heartbeats`, `elections`, `in_sync_changes`, `reassignment`; they share
-`controller_state`, and every change of a partition is made by `partition_changes`.
+Its parts: `topic_commands`, `broker_registry`, `heartbeats`, `elections`, `in_sync_changes`, `resignations`,
+`reassignment`; they share `controller_state`, and every change of a partition is made by `partition_changes`.
 """
 
 from __future__ import annotations
@@ -64,6 +64,9 @@ from strandline.quorum.topic_commands import (
 
 if TYPE_CHECKING:
     import random
+
+    from strandline.codec.messages.resign_leadership_request import ResignLeadershipRequest
+    from strandline.codec.messages.resign_leadership_response import ResignedPartitionResult
 
 __all__ = [
     "PARTITIONS_PER_REQUEST_MAX",
@@ -302,6 +305,15 @@ class Controller(TopicCommands):
             records += each
             topics.setdefault(topic_id, TopicData(topic_id)).partitions.append(outcome)
         return records, AlterPartitionResponse(topics=list(topics.values()))
+
+    def decide_resignations(
+        self, request: ResignLeadershipRequest
+    ) -> Iterator[Decision[tuple[uuid.UUID, ResignedPartitionResult]]]:
+        """ResignLeadership, one partition at a time; STALE_BROKER_EPOCH at once for a broker that is no more."""
+        from strandline.quorum.resignations import decide
+
+        self._state.broker(request.broker_id, request.broker_epoch)
+        return decide(self._state, request)
 
     @property
     def elections(self) -> Elections:

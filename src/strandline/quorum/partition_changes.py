@@ -41,6 +41,8 @@ class Election(Enum):
     """Keep the leader if it may lead, else the first replica that is in sync."""
     PREFERRED = auto()
     """The first replica, if it is in sync; else as above."""
+    ANOTHER = auto()
+    """The next replica behind the leader that is in sync; nothing changes if there is none."""
     UNCLEAN = auto()
     """As ONLINE, and any live replica if there is no such leader."""
 
@@ -127,6 +129,11 @@ class PartitionChange:
         acceptable = [each for each in replicas if each in eligible and self._may_lead(each)]
         if self.election is Election.PREFERRED and replicas[0] in acceptable:
             return replicas[0], False
+        if self.election is Election.ANOTHER and partition.leader in replicas:
+            # In a ring: a leader that was asked before, and had to resign as well, is not asked again at once.
+            at = replicas.index(partition.leader) + 1
+            acceptable = [each for each in (*replicas[at:], *replicas[:at]) if each in acceptable]
+            return acceptable[0] if acceptable else partition.leader, False
         if partition.leader in acceptable:
             return partition.leader, False
         if acceptable:

@@ -151,6 +151,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         20007: ("describe_storage_request", "DescribeStorageRequest"),
         20008: ("compact_partitions_request", "CompactPartitionsRequest"),
         20009: ("scrub_partitions_request", "ScrubPartitionsRequest"),
+        20010: ("resign_leadership_request", "ResignLeadershipRequest"),
     },
     "response": {
         0: ("produce_response", "ProduceResponse"),
@@ -224,6 +225,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         20007: ("describe_storage_response", "DescribeStorageResponse"),
         20008: ("compact_partitions_response", "CompactPartitionsResponse"),
         20009: ("scrub_partitions_response", "ScrubPartitionsResponse"),
+        20010: ("resign_leadership_response", "ResignLeadershipResponse"),
     },
     "share-state-key": {
         0: ("share_snapshot_key", "ShareSnapshotKey"),
