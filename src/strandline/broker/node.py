@@ -27,6 +27,7 @@ from strandline.broker.watchdog import Watchdog
 from strandline.config import BrokerConfig, Listener
 from strandline.errors import StrandlineError
 from strandline.handlers.k00_produce import ProduceWait
+from strandline.ids import TopicPartition
 from strandline.log.disk import Disk, RealDisk
 from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
@@ -43,8 +44,8 @@ from strandline.runtime import Runtime, TimerHandle
 if TYPE_CHECKING:
     from strandline.broker.group_driver import GroupDriver
     from strandline.broker.lag_sampler import LagSampler
-    from strandline.broker.telemetry import Telemetry
     from strandline.broker.retention import Retention
+    from strandline.broker.telemetry import Telemetry
     from strandline.broker.transaction_driver import TransactionDriver
 
 log = logging.getLogger("strandline.node")
@@ -104,17 +105,17 @@ class Node:
         self.replicas.on_led = self._on_led
         self.replicas.on_unled = self._on_unled
         self.replicas.on_topics_changed = self._on_topics_changed
-        self.checkpoints = CheckpointWriter(self)
         self.replicas.on_configured = self._on_configured
+        self.checkpoints = CheckpointWriter(self)
         self.topics = self.replicas.topics
         self.producer_ids = ProducerIds(
             producer_id_blocks(
                 self.controller_channel, broker_id=self.node_id, broker_epoch=lambda: self.lifecycle.broker_epoch
             )
         )
-        self._ticking: TimerHandle | None = None
         self._configured_early: list[Partition] = []
         """Partitions whose settings changed before retention was loaded."""
+        self._ticking: TimerHandle | None = None
         self._producers_expired_at = self.runtime.monotonic()
         self._metadata_failed_at: float | None = None
         self.is_ready = False
@@ -201,7 +202,6 @@ class Node:
 
         return LagSampler(self)
 
-    def _load_the_rest(self) -> None:
     @cached_property
     def retention(self) -> Retention:
         """What is past its time, or its size, is deleted."""
@@ -215,6 +215,7 @@ class Node:
         else:
             self._configured_early.append(partition)
 
+    def _load_the_rest(self) -> None:
         """Import what the first requests of each kind would wait for, one module per turn of the loop."""
         if self.dispatcher.is_stopping:
             return
@@ -224,11 +225,11 @@ class Node:
             _ = self.groups
             self.transactions.load_led()
             self.lag.start()
-
             self.retention.start()
             for partition in self._configured_early:
                 self.retention.look_soon(partition)
             self._configured_early.clear()
+
     # What handlers ask
 
     @property
@@ -244,6 +245,9 @@ class Node:
     def partition(self, topic: str, index: int) -> Partition | None:
         partitions = self.topics.get(topic)
         return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
+
+    def log_failure(self, topic: str, index: int) -> StrandlineError | None:
+        return self.replicas.offline.get(TopicPartition(topic, index))
 
     @property
     def may_be_replaced(self) -> bool:
@@ -314,12 +318,12 @@ class Node:
         self.client_door.close()
         if "lag" in self.__dict__:
             self.lag.close()
+        if "retention" in self.__dict__:
+            self.retention.close()
         if "groups" in self.__dict__:
             self.groups.close()
         if "transactions" in self.__dict__:
             self.transactions.close()
-        if "retention" in self.__dict__:
-            self.retention.close()
         self._drain(self.runtime.monotonic() + DRAIN_S_MAX, on_stopped)
 
     def _drain(self, deadline: float, on_stopped: Callable[[], object]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from strandline.codec.message import Message
 from strandline.config import BrokerConfig
+from strandline.errors import StrandlineError
 from strandline.log.log_directory import LogDirectory
 from strandline.log.log_slice import LogSlice
 from strandline.partition.fetch_session import FetchSessions
@@ -86,6 +87,7 @@ class Node(Protocol):
     cluster_id: str
     config: BrokerConfig
     runtime: Runtime
+    started_ms: int
     image: ClusterImage
     controller: Controller
     controller_channel: ControllerChannel
@@ -111,6 +113,9 @@ class Node(Protocol):
         """Whether others may lead in this broker's place by now, and it not know it."""
 
     def partition(self, topic: str, index: int) -> Partition | None: ...
+
+    def log_failure(self, topic: str, index: int) -> StrandlineError | None:
+        """Why a log that is to be here could not be opened; None if none is, or if it is open."""
 
     def controller_write(self, records: list[Any], on_done: Done) -> None:
         """Append to the metadata log, flush, apply to the image, then call `on_done(error)`."""

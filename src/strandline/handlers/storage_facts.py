@@ -1,0 +1,30 @@
+"""What is known of a partition's files beyond their size: what retention, the cleaner and the scrubber say of them."""
+
+from __future__ import annotations
+
+from strandline.codec.messages.describe_storage_response import StoredPartition
+from strandline.handlers.context import Node
+from strandline.log.retention import outlook
+from strandline.partition.partition import Partition
+
+
+def add_deletion(stored: StoredPartition, partition: Partition, now_ms: int) -> None:
+    found = outlook(partition.log, high_watermark=partition.high_watermark, now_ms=now_ms)
+    if found.because is None:
+        return
+    stored.next_deletion_cause = found.because
+    stored.next_deletion_base = found.next_segment_base
+    stored.next_deletion_end = found.next_segment_end
+    stored.next_deletion_bytes = found.next_segment_bytes
+    stored.next_deletion_ms = -1 if found.deletes_at_ms is None else found.deletes_at_ms
+    stored.next_deletion_bytes_until = -1 if found.bytes_until is None else found.bytes_until
+    stored.next_deletion_is_active = found.is_active
+    stored.next_deletion_is_held = found.is_held
+
+
+def add_cleaning(stored: StoredPartition, node: Node, partition: Partition, now_ms: int) -> None:
+    """Nothing where the topic is not compacted."""
+
+
+def add_scrubbing(stored: StoredPartition, node: Node, partition: Partition) -> None:
+    """When its files were last read again, and what was found."""

@@ -1,0 +1,181 @@
+"""`strandline topic describe --storage`: the files of a log as a user sees them."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import CommandLine
+from tests.clients.broker import existing_bootstrap
+from tests.clients.client import until
+
+from strandline.cli.config_access import Entry
+from strandline.cli.topic_storage import policy_lines
+from strandline.testing import embedded
+
+pytestmark = pytest.mark.skipif(existing_bootstrap() is not None, reason="only our brokers tell of their files")
+
+MIB = 1 << 20
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+SMALL_SEGMENTS = ("-c", "segment.bytes=1048576")
+
+
+def fill(bootstrap: str, topic: str, megabytes: float, *, age_ms: int = 0, partition: int = 0) -> int:
+    """Records of 100,000 bytes that no codec makes smaller, written that long ago if one believes them; how many."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap, "batch.num.messages": 1})
+    count = round(megabytes * 10)
+    for number in range(count):
+        written_ms = int(time.time() * 1000) - age_ms
+        producer.produce(topic, value=b"x" * 100_000, key=b"%d" % number, partition=partition, timestamp=written_ms)
+    assert producer.flush(30) == 0
+    return count
+
+
+def new_topic(cli: CommandLine, *settings: str, partitions: int = 1) -> str:
+    name = f"stored-{uuid.uuid4().hex[:8]}"
+    words = [word for setting in settings for word in ("-c", setting)]
+    cli.ok("topic", "create", name, "-p", str(partitions), *SMALL_SEGMENTS, *words)
+    return name
+
+
+def stored(cli: CommandLine, topic: str, *arguments: str) -> list[dict[str, Any]]:
+    (described,) = cli.ok("topic", "describe", topic, "--storage", "--json", *arguments).objects
+    storage: list[dict[str, Any]] = described["storage"]
+    return storage
+
+
+def test_segments_with_offsets_sizes_times_and_states(cli: CommandLine) -> None:
+    topic = new_topic(cli)
+    count = fill(cli.bootstrap or "", topic, 2.5, age_ms=2 * HOUR_MS)
+    (log,) = stored(cli, topic)
+    assert (log["log_start_offset"], log["log_end_offset"], log["high_watermark"]) == (0, count, count)
+    assert log["segments_total"] == len(log["segments"]) == 3
+    assert sum(segment["size_bytes"] for segment in log["segments"]) == log["size_bytes"] > 2.5 * 10**6
+    ends = [segment["end_offset"] for segment in log["segments"]]
+    assert [segment["base_offset"] for segment in log["segments"]] == [0, *ends[:-1]]
+    assert ends[-1] == count
+    assert [segment["state"] for segment in log["segments"]] == ["sealed", "sealed", "active"]
+    for segment in log["segments"]:
+        assert segment["first_timestamp_ms"] <= segment["max_timestamp_ms"] <= time.time() * 1000 - 2 * HOUR_MS + 1000
+    lines = cli.ok("topic", "describe", topic, "--storage").lines
+    head = lines.index(f"{topic}-0 on broker 1 (leader): offsets 0–{count - 1}, 2.39 MiB in 3 segments")
+    table = next(at for at in range(head, len(lines)) if lines[at].startswith("SEGMENT"))
+    assert [line.split()[-1] for line in lines[table + 1 : table + 4]] == ["sealed", "sealed", "active"]
+
+
+def test_what_is_deleted_next_and_when(cli: CommandLine) -> None:
+    topic = new_topic(cli)
+    fill(cli.bootstrap or "", topic, 2.5, age_ms=2 * HOUR_MS)
+    (log,) = stored(cli, topic)
+    first = log["segments"][0]
+    deletion = log["deletion"]
+    assert (deletion["cause"], deletion["base_offset"], deletion["end_offset"]) == ("time", 0, first["end_offset"])
+    assert 0 <= deletion["at_ms"] - (first["max_timestamp_ms"] + 7 * DAY_MS) <= 1
+    assert deletion["words"] == (
+        f"segment 0–{first['end_offset'] - 1} (977 KiB) is deleted in 6 d 21 h, when its newest record is 1 week old"
+    )
+
+
+def test_a_changed_setting_is_told_at_once(cli: CommandLine) -> None:
+    topic = new_topic(cli)
+    fill(cli.bootstrap or "", topic, 2.5)
+    cli.ok("topic", "alter", topic, "-c", "retention.bytes=10485760", "-c", "retention.ms=-1", "--yes")
+    until("the new settings", lambda: stored(cli, topic)[0]["deletion"]["cause"] == "size")
+    words = stored(cli, topic)[0]["deletion"]["words"]
+    assert words.startswith("segment 0–9 (977 KiB) is deleted when ")
+    assert words.endswith(" MiB more have come: 10 MiB are kept")
+    cli.ok("topic", "alter", topic, "-c", "retention.bytes=-1", "--yes")
+    until("no limit", lambda: stored(cli, topic)[0]["deletion"]["cause"] is None)
+    words = stored(cli, topic)[0]["deletion"]["words"]
+    assert words == "nothing is deleted: neither retention.ms nor retention.bytes is set"
+
+
+def test_an_empty_partition_has_little_to_show(cli: CommandLine, topic: str) -> None:
+    lines = cli.ok("topic", "describe", topic, "--storage", "-p", "1").lines
+    begin = lines.index(f"{topic}-1 on broker 1 (leader): empty, the next offset is 0, 0 B in 1 segment")
+    assert lines[begin + 1] == "  deletion    nothing to delete: the log is empty"
+    assert not any(line.startswith("SEGMENT") for line in lines)
+    assert not any(line.startswith(f"{topic}-0") for line in lines)
+
+
+def test_times_of_files_that_an_earlier_process_wrote(tmp_path: Path) -> None:
+    with embedded(data=tmp_path / "data") as broker:
+        cli = CommandLine(broker.bootstrap)
+        topic = new_topic(cli)
+        fill(broker.bootstrap, topic, 2.5, age_ms=3 * HOUR_MS)
+        before = stored(cli, topic)[0]["segments"]
+        broker.stop()
+        broker.start()
+        assert stored(cli, topic)[0]["segments"] == before
+        assert all(segment["first_timestamp_ms"] for segment in before)
+
+
+def test_many_segments_are_shown_from_both_ends(cli: CommandLine) -> None:
+    topic = new_topic(cli, "segment.bytes=1048576", "segment.ms=1000")
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": cli.bootstrap, "batch.num.messages": 1})
+    begin_ms = int(time.time() * 1000) - HOUR_MS
+    for number in range(20):
+        # Each is more than a second after the one before, so each begins a segment.
+        producer.produce(topic, value=b"x", timestamp=begin_ms + number * 2000)
+    assert producer.flush(30) == 0
+    lines = cli.ok("topic", "describe", topic, "--storage").lines
+    table = lines.index(next(line for line in lines if line.startswith("SEGMENT")))
+    shown = [line.split()[0] for line in lines[table + 1 :]]
+    assert shown == ["0", "1", "2", "3", "4", "5", "...", "14", "15", "16", "17", "18", "19"]
+    assert lines[table + 7] == "... 8 more"
+    everything = cli.ok("topic", "describe", topic, "--storage", "--all").lines
+    assert not any(line.startswith("...") for line in everything)
+    assert len(stored(cli, topic)[0]["segments"]) == 20
+
+
+def test_what_cannot_be_asked_says_so(cli: CommandLine, topic: str) -> None:
+    missing = cli.run("topic", "describe", topic, "--storage", "-p", "7")
+    assert (missing.status, "has no partition 7" in missing.stderr) == (3, True)
+    alone = cli.run("topic", "describe", topic, "--replicas")
+    assert (alone.status, "say --storage --replicas" in alone.stderr) == (2, True)
+    assert cli.run("topic", "describe", f"{topic}-typo", "--storage").status == 3
+
+
+def test_the_doctor_says_that_logs_are_well(cli: CommandLine, topic: str) -> None:
+    texts = [finding["text"] for finding in cli.run("doctor", "--json").objects if finding["check"] == "storage"]
+    assert len(texts) == 1
+    assert texts[0].endswith("no damage is known, and nothing keeps the cleaner")
+
+
+def settings(**values: str) -> dict[str, Entry]:
+    return {name.replace("_", "."): Entry(name.replace("_", "."), value, 1) for name, value in values.items()}
+
+
+@pytest.mark.parametrize(
+    ("entries", "lines"),
+    [
+        (None, ["unknown: this cluster does not offer DescribeConfigs"]),
+        (
+            settings(cleanup_policy="delete", retention_ms="604800000", retention_bytes="1073741824"),
+            [
+                "a segment goes when its newest record is 1 week old (retention.ms), or when the partition has 1 GiB "
+                "without it (retention.bytes)"
+            ],
+        ),
+        (
+            settings(cleanup_policy="delete", retention_ms="-1", retention_bytes="-1"),
+            ["nothing is deleted: no retention is set"],
+        ),
+        (
+            settings(cleanup_policy="compact", min_cleanable_dirty_ratio="0.25"),
+            [
+                "nothing is deleted by age or size: cleanup.policy is compact",
+                "sealed segments are cleaned when more than 25% of them is dirty (min.cleanable.dirty.ratio)",
+            ],
+        ),
+    ],
+)
+def test_what_settings_alone_say(entries: dict[str, Entry] | None, lines: list[str]) -> None:
+    assert [words for _, words in policy_lines(entries)] == lines
