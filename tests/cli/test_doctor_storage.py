@@ -79,7 +79,7 @@ def test_a_cleaner_that_is_off_is_a_warning_where_something_is_compacted() -> No
     off = part("prices", cleanup_policy="compact", cleaning_state="off")
     found = only(answer(part(), off))
     assert (found.level, found.text) == (Level.WARNING, "the cleaner of broker 1 is off, so prices-0 only grows")
-    assert found.advice == "strandline config set --broker 1 log.cleaner.enable=true"
+    assert found.advice == "set log.cleaner.enable=true in the properties of broker 1, and start it again"
 
 
 def test_a_disk_that_fills_before_retention_frees_room() -> None:

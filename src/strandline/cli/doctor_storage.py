@@ -98,7 +98,7 @@ def cleaning_findings(replicas: list[StoredReplica]) -> Iterator[Finding]:
         yield warning(
             "cleaning",
             f"the cleaner of broker {broker_id} is off, so {_listed(names)} {grow}",
-            f"strandline config set --broker {broker_id} log.cleaner.enable=true",
+            f"set log.cleaner.enable=true in the properties of broker {broker_id}, and start it again",
         )
 
 
