@@ -22,6 +22,7 @@ from strandline.codec.messages.topic_record import TopicRecord
 from strandline.config import BrokerConfig
 from strandline.errors import CorruptLog
 from strandline.ids import TopicPartition
+from strandline.log.disk import Disk
 from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
@@ -36,9 +37,9 @@ TOPIC_RESOURCE = 2
 class World:
     """What replicas ask of a node, without its sockets, groups and controller."""
 
-    def __init__(self, path: Path) -> None:
-        self.disk = FaultyDisk()
-        self.runtime = ManualRuntime()
+    def __init__(self, path: Path, *, disk: Disk | None = None, runtime: ManualRuntime | None = None) -> None:
+        self.disk: Any = disk or FaultyDisk()
+        self.runtime = runtime or ManualRuntime()
         self.flusher = Flusher(self.runtime)
         self.image = ClusterImage()
         self.directory = LogDirectory(path, disk=self.disk, open_files_max=100)
