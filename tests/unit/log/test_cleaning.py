@@ -341,6 +341,23 @@ def test_a_segment_that_ends_within_a_batch_is_refused(log: SegmentedLog) -> Non
         log.clean()
 
 
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+@pytest.mark.parametrize("bit", [0, 1, 5, 62])
+def test_a_base_offset_that_changed_is_noticed_though_no_crc_covers_it(
+    log: SegmentedLog, codec: Compression, bit: int
+) -> None:
+    log.put([record(b"a", b"1"), record(b"b", b"1")], compression=codec)
+    log.put([record(b"a", b"2"), record(b"b", b"2")], compression=codec)
+    log.put([record(b"a", b"3"), record(b"b", b"3")], compression=codec)
+    log.roll()
+    data = bytearray(log.path(0).read_bytes())
+    second = len(data) // 3
+    data[second + 7 - bit // 8] ^= 1 << bit % 8
+    log.path(0).write_bytes(data)
+    with pytest.raises(CannotClean, match=r"\.log: a batch from \d+ to \d+ lies where offsets \d to \d belong"):
+        log.clean()
+
+
 def test_a_stopped_cleaning_leaves_no_file(log: SegmentedLog) -> None:
     log.put([record(b"a", b"1")])
     log.roll()

@@ -7,6 +7,12 @@ ctypedef unsigned long long uint64
 
 cpdef bint is_compiled()
 
+cdef Py_ssize_t BLOCK_ROWS
+cdef int DROPPED
+cdef int KEPT
+cdef int ASKED
+
+@cython.final
 cdef class RecordSieve:
     cdef readonly Py_ssize_t slots
     cdef readonly Py_ssize_t entries_max
@@ -21,6 +27,17 @@ cdef class RecordSieve:
     cdef bint compiled
     cdef uint64 hash_low
     cdef uint64 hash_high
+    cdef readonly int64 next_offset
+    cdef int64 offset_max
+    cdef int64[::1] places
+    cdef uint64[::1] lows
+    cdef uint64[::1] highs
+    cdef int64[::1] offsets
+    cdef int64[::1] starts
+    cdef int64[::1] ends
+    cdef int64[::1] timestamps
+    cdef int64[::1] fates
+    cdef int64[::1] is_tombstone
     cdef const unsigned char[::1] payload
     cdef Py_ssize_t position
     cdef Py_ssize_t end
@@ -44,8 +61,14 @@ cdef class RecordSieve:
     )
     cdef int _siphash(self, Py_ssize_t start, Py_ssize_t length) except -1
 
-    @cython.locals(low=uint64, high=uint64, at=Py_ssize_t, end=Py_ssize_t)
-    cdef Py_ssize_t _find(self) except -1
+    cdef int _ask(self, Py_ssize_t row) except -1
+
+    @cython.locals(low=uint64, high=uint64, at=Py_ssize_t)
+    cdef Py_ssize_t _find(self, Py_ssize_t row) except -1
+
+    cpdef begin_segment(self, int64 base_offset, int64 end_offset)
+
+    cpdef pass_batch(self, int64 base_offset, int64 last_offset)
 
     @cython.locals(byte=uint64, value=uint64, shift=int)
     cdef uint64 _varint(self) except? 0
@@ -60,7 +83,7 @@ cdef class RecordSieve:
         int64 base_offset, int64 last_offset_delta, int64 first_offset,
     ) except *
 
-    @cython.locals(offset=int64, at=Py_ssize_t, _row=Py_ssize_t)
+    @cython.locals(left=Py_ssize_t, rows=Py_ssize_t, row=Py_ssize_t, at=Py_ssize_t)
     cdef bint _learn(self, Py_ssize_t count, int64 base_offset, int64 last_offset_delta, int64 first_offset) except *
 
     @cython.locals(
@@ -78,7 +101,7 @@ cdef class RecordSieve:
 
     @cython.locals(
         kept=Py_ssize_t, run_count=Py_ssize_t, run_end=Py_ssize_t, tombstones=Py_ssize_t, max_timestamp=int64,
-        delta_min=int64, delta_max=int64, start=Py_ssize_t, offset=int64, _row=Py_ssize_t,
+        delta_min=int64, delta_max=int64, left=Py_ssize_t, rows=Py_ssize_t, row=Py_ssize_t,
     )
     cdef Py_ssize_t _sift(
         self, Py_ssize_t count, int64 base_offset, int64 last_offset_delta, int64 base_timestamp,

@@ -13,6 +13,7 @@ that costs ten times what the rest does, it is BLAKE2b, which the interpreter br
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, MutableSequence
 from hashlib import blake2b
 
@@ -37,6 +38,9 @@ SOURCE_DIGEST = ""
 """Filled in by the build, so that a test can tell an extension that is older than this text."""
 
 SLOT_BYTES = 24
+BLOCK_ROWS = 64
+"""Records that are read before the table is asked for them: a search waits for memory, and so they wait together."""
+DROPPED, KEPT, ASKED = 0, 1, 2
 unpack_header = HEADER.unpack_from
 
 
@@ -65,6 +69,20 @@ class RecordSieve:
         self.compiled = is_compiled()
         self.hash_low = 0
         self.hash_high = 0
+        # Where batches of the present segment may lie.
+        self.next_offset = 0
+        self.offset_max = 0
+        # The block of records that was read last: place in the table to begin with and hash of the key, offset, where
+        # its bytes lie, its time, and what is known of its fate.
+        self.places = array("q", (0,)) * BLOCK_ROWS
+        self.lows = array("Q", (0,)) * BLOCK_ROWS
+        self.highs = array("Q", (0,)) * BLOCK_ROWS
+        self.offsets = array("q", (0,)) * BLOCK_ROWS
+        self.starts = array("q", (0,)) * BLOCK_ROWS
+        self.ends = array("q", (0,)) * BLOCK_ROWS
+        self.timestamps = array("q", (0,)) * BLOCK_ROWS
+        self.fates = array("q", (0,)) * BLOCK_ROWS
+        self.is_tombstone = array("q", (0,)) * BLOCK_ROWS
         # The record that was read last.
         self.payload = b""
         self.position = 0
@@ -143,8 +161,8 @@ class RecordSieve:
             rest -= 8
         self.hash_high = v0 ^ v1 ^ v2 ^ v3
 
-    def _find(self) -> int:
-        """The place in the table of the key that was read last, or of the free slot where it belongs."""
+    def _ask(self, row: int) -> None:
+        """Hash the key that was read last, for the row of the block."""
         if self.compiled:
             self._siphash(self.key_start, self.key_length)
         else:
@@ -152,9 +170,15 @@ class RecordSieve:
             digest = blake2b(key, digest_size=16, key=self.secret).digest()
             self.hash_low = int.from_bytes(digest[:8], "little")
             self.hash_high = int.from_bytes(digest[8:], "little")
-        low = self.hash_low
-        high = self.hash_high
-        at = 3 * (low % self.slots)
+        self.lows[row] = self.hash_low
+        self.highs[row] = self.hash_high
+        self.places[row] = 3 * (self.hash_low % self.slots)
+
+    def _find(self, row: int) -> int:
+        """The place in the table of the row's key, or of the free slot where it belongs."""
+        low = self.lows[row]
+        high = self.highs[row]
+        at = self.places[row]
         while self.table[at + 2] != 0 and (self.table[at] != low or self.table[at + 1] != high):
             at += 3
             if at == 3 * self.slots:
@@ -162,6 +186,23 @@ class RecordSieve:
         return at
 
     # Reading
+
+    def begin_segment(self, base_offset: int, end_offset: int) -> None:
+        """The batches to come lie between these offsets, and each behind the one before.
+
+        A base offset is not covered by a batch's CRC: a bit that fell over in it would renumber records for good.
+        """
+        self.next_offset = base_offset
+        self.offset_max = end_offset - 1
+
+    def pass_batch(self, base_offset: int, last_offset: int) -> None:
+        """A batch is looked at by somebody else; CorruptBatch if it cannot lie here."""
+        if base_offset < self.next_offset or last_offset < base_offset or last_offset > self.offset_max:
+            raise CorruptBatch(
+                f"a batch from {base_offset} to {last_offset} lies where offsets {self.next_offset} to "
+                f"{self.offset_max} belong"
+            )
+        self.next_offset = last_offset + 1
 
     def _varint(self) -> int:
         """An unsigned varint of at most 64 bits at the position, which moves behind it."""
@@ -242,19 +283,28 @@ class RecordSieve:
         return self._learn(count, base_offset, last_offset_delta, first_offset)
 
     def _learn(self, count: int, base_offset: int, last_offset_delta: int, first_offset: int) -> bool:
-        for _row in range(count):
-            self._read_record(last_offset_delta)
-            offset = base_offset + self.offset_delta
-            if self.key_length >= 0 and offset >= first_offset:
-                at = self._find()
-                if self.table[at + 2] == 0:
-                    if self.entries >= self.entries_max:
-                        return False
-                    self.table[at] = self.hash_low
-                    self.table[at + 1] = self.hash_high
-                    self.entries += 1
-                self.table[at + 2] = offset + 1
-            self.learned_offset = offset
+        left = count
+        while left > 0:
+            rows = min(left, BLOCK_ROWS)
+            left -= rows
+            for row in range(rows):
+                self._read_record(last_offset_delta)
+                self.offsets[row] = base_offset + self.offset_delta
+                self.fates[row] = DROPPED
+                if self.key_length >= 0 and self.offsets[row] >= first_offset:
+                    self.fates[row] = ASKED
+                    self._ask(row)
+            for row in range(rows):
+                if self.fates[row] == ASKED:
+                    at = self._find(row)
+                    if self.table[at + 2] == 0:
+                        if self.entries >= self.entries_max:
+                            return False
+                        self.table[at] = self.lows[row]
+                        self.table[at + 1] = self.highs[row]
+                        self.entries += 1
+                    self.table[at + 2] = self.offsets[row] + 1
+                self.learned_offset = self.offsets[row]
         if self.position != self.end:
             raise CorruptBatch(f"{self.end - self.position} bytes follow the records that the header counts")
         self.learned_offset = base_offset + last_offset_delta
@@ -281,6 +331,8 @@ class RecordSieve:
                 break
             if count < 0 or count > last_delta + 1 or count > (end - start) // record_bytes_min:
                 break
+            if base_offset < self.next_offset or base_offset > self.offset_max - last_delta:
+                break
             if base_offset + last_delta >= first_offset:
                 if crc32c(view[position + crc_start : end]) != crc:
                     break
@@ -289,6 +341,7 @@ class RecordSieve:
                 self.offset_delta = -1
                 if not self._learn(count, base_offset, last_delta, first_offset):
                     break
+            self.next_offset = base_offset + last_delta + 1
             position = end
         return position
 
@@ -332,33 +385,45 @@ class RecordSieve:
         # Base and delta must add up within 64 bits.
         delta_min = -0x7FFFFFFFFFFFFFFF - (base_timestamp if base_timestamp < 0 else 0)
         delta_max = 0x7FFFFFFFFFFFFFFF - (base_timestamp if base_timestamp > 0 else 0)
-        for _row in range(count):
-            start = self.position
-            self._read_record(last_offset_delta)
-            if self.timestamp_delta < delta_min or self.timestamp_delta > delta_max:
-                raise CorruptBatch(f"a record before {self.position} has a timestamp that overflows")
-            offset = base_offset + self.offset_delta
-            if offset <= latest_offset:
-                if self.key_length < 0:
+        left = count
+        while left > 0:
+            rows = min(left, BLOCK_ROWS)
+            left -= rows
+            for row in range(rows):
+                self.starts[row] = self.position
+                self._read_record(last_offset_delta)
+                if self.timestamp_delta < delta_min or self.timestamp_delta > delta_max:
+                    raise CorruptBatch(f"a record before {self.position} has a timestamp that overflows")
+                self.ends[row] = self.position
+                self.offsets[row] = base_offset + self.offset_delta
+                self.timestamps[row] = base_timestamp + self.timestamp_delta
+                self.is_tombstone[row] = self.value_length < 0
+                if self.offsets[row] > latest_offset:
+                    self.fates[row] = KEPT
+                elif self.key_length < 0:
                     self.records_without_key += 1
+                    self.fates[row] = DROPPED
+                elif self.value_length < 0 and not keep_tombstones:
+                    self.fates[row] = DROPPED
+                else:
+                    self.fates[row] = ASKED
+                    self._ask(row)
+            for row in range(rows):
+                # A key that the map lacks was not written since: zero stands where others have their offset and one.
+                if self.fates[row] == DROPPED or (
+                    self.fates[row] == ASKED and self.table[self._find(row) + 2] > self.offsets[row] + 1
+                ):
                     continue
-                if self.value_length < 0 and not keep_tombstones:
-                    continue
-                # A key that the map lacks was not written since; zero is its offset and one.
-                if self.table[self._find() + 2] > offset + 1:
-                    continue
-            if self.value_length < 0:
-                tombstones += 1
-            if base_timestamp + self.timestamp_delta > max_timestamp:
-                max_timestamp = base_timestamp + self.timestamp_delta
-            if start == run_end:
-                runs[2 * run_count - 1] = self.position
-            else:
-                runs[2 * run_count] = start
-                runs[2 * run_count + 1] = self.position
-                run_count += 1
-            run_end = self.position
-            kept += 1
+                tombstones += self.is_tombstone[row]
+                max_timestamp = max(max_timestamp, self.timestamps[row])
+                if self.starts[row] == run_end:
+                    runs[2 * run_count - 1] = self.ends[row]
+                else:
+                    runs[2 * run_count] = self.starts[row]
+                    runs[2 * run_count + 1] = self.ends[row]
+                    run_count += 1
+                run_end = self.ends[row]
+                kept += 1
         if self.position != self.end:
             raise CorruptBatch(f"{self.end - self.position} bytes follow the records that the header counts")
         self.kept = kept
@@ -419,8 +484,11 @@ class RecordSieve:
                 break
             if count < 1 or count > last_delta + 1 or count > (end - start) // record_bytes_min or count > runs_max:
                 break
+            if base_offset < self.next_offset or base_offset > self.offset_max - last_delta:
+                break
             if crc32c(view[position + crc_start : end]) != crc:
                 break
+            self.next_offset = base_offset + last_delta + 1
             self.position = start
             self.end = end
             self.offset_delta = -1

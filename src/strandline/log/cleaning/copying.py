@@ -66,6 +66,7 @@ class GroupCopier:
     def copy(self, group: list[SourceSegment], target: CleanedSegment) -> None:
         for segment in group:
             self._path = self._job.directory / (file_stem(segment.base_offset) + LOG_SUFFIX)
+            self._sieve.begin_segment(segment.base_offset, segment.end_offset)
             reader = SegmentReader(
                 self._disk, self._path, segment.size_bytes, piece_bytes=self._job.io_buffer_bytes, pace=self._pace
             )
@@ -118,6 +119,7 @@ class GroupCopier:
     def _copy_batch(self, batch: memoryview, target: CleanedSegment) -> None:
         """One that is compressed, part of a transaction, without records, or damaged."""
         header, payload = open_batch(batch, self._path)
+        self._sieve.pass_batch(header.base_offset, header.last_offset)
         if header.is_control:
             self._copy_control(header, payload, batch, target)
         elif self._transactions.is_aborted(header):

@@ -58,6 +58,7 @@ class MapBuilder:
 
     def _learn_segment(self, segment: SourceSegment) -> bool:
         self._path = self._job.directory / (file_stem(segment.base_offset) + LOG_SUFFIX)
+        self._sieve.begin_segment(segment.base_offset, segment.end_offset)
         reader = SegmentReader(
             self._disk, self._path, segment.size_bytes, piece_bytes=self._job.io_buffer_bytes, pace=self._pace
         )
@@ -91,6 +92,7 @@ class MapBuilder:
     def _learn_batch(self, batch: memoryview) -> bool:
         """One that is compressed, part of a transaction, damaged, or that the map had no room for."""
         header = parse_header(batch)
+        self._sieve.pass_batch(header.base_offset, header.last_offset)
         if header.last_offset < self._job.first_dirty_offset:
             return True
         header, payload = open_batch(batch, self._path)
