@@ -3,7 +3,7 @@
 Wiring (`broker/node.py`):
 
     driver = ControllerDriver(runtime, controller, metadata.write)
-    metadata.on_leading = lambda epoch: driver.begin(metadata.image, heard_leader=metadata.raft.heard_leader)
+    metadata.on_leading = lambda epoch: driver.begin(metadata.image, heard_leader=metadata.raft.heard_leader(now))
     metadata.on_not_leading = driver.end
     driver.close() at the end
 

@@ -107,8 +107,10 @@ class Lifecycle:
         metadata_offset: Callable[[], int],
         offline_dirs: Callable[[], Sequence[uuid.UUID]] = tuple,
         has_company: Callable[[], bool] = lambda: True,
+        confirmed_at: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """`has_company` says whether another broker of the cluster could take a leadership."""
+        """`has_company` says whether another broker of the cluster could take a leadership; `confirmed_at`, if this
+        node is the controller itself, when a majority last took it for that."""
         self._runtime = runtime
         self._channel = channel
         self._identity = identity
@@ -116,6 +118,7 @@ class Lifecycle:
         self._metadata_offset = metadata_offset
         self._offline_dirs = offline_dirs
         self._has_company = has_company
+        self._confirmed_at = confirmed_at
         self.state = BrokerState.STARTING
         self.broker_epoch = -1
         """Of the registration in force; -1 before the first. Goes into AlterPartition, replica Fetch and so on."""
@@ -342,7 +345,10 @@ class Lifecycle:
             log.error("the controller refused a heartbeat with %s", _name_of(response.error_code))
             self._act_in(self._timing.heartbeat_interval_s)
             return
-        self._heard_at = sent_at
+        # The next controller counts our session from when the others last heard us, if that is what we were: what we
+        # tell ourselves later does not count.
+        confirmed_at = self._confirmed_at()
+        self._heard_at = sent_at if confirmed_at is None else min(sent_at, confirmed_at)
         self._has_complained = False
         if response.is_fenced != self._is_fenced:
             self._is_fenced = response.is_fenced

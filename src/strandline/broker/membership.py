@@ -68,6 +68,7 @@ class Membership:
             metadata_offset=lambda: self.metadata.image.applied_offset,
             offline_dirs=self._offline_dirs,
             has_company=self._has_company,
+            confirmed_at=lambda: self.metadata.raft.confirmed_at(runtime.monotonic()),
         )
         self._registration: ControllerRegistration | None = None
         self.on_death: Callable[[int, int], object] = lambda broker_id, broker_epoch: None
@@ -197,7 +198,8 @@ class Membership:
     def _on_leading(self, epoch: int) -> None:
         log.info("active controller in epoch %d", epoch)
         metadata = self.metadata
-        self.driver.begin(metadata.image, heard_leader=metadata.raft.heard_leader)
+        heard_leader = metadata.raft.heard_leader(self._node.runtime.monotonic())
+        self.driver.begin(metadata.image, heard_leader=heard_leader)
         if not metadata.image.features and not self._is_starting:
             metadata.write(self._node.controller.bootstrap(metadata.bootstrap_records), lambda error: None)
 

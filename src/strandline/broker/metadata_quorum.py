@@ -182,6 +182,11 @@ class MetadataQuorum:
         return None if self.raft.leader_id < 0 else self.raft.leader_id
 
     @property
+    def is_confirmed(self) -> bool:
+        """Whether this node leads the quorum, and no other can by now."""
+        return self.raft.is_confirmed(self._runtime.monotonic())
+
+    @property
     def voter_ids(self) -> tuple[int, ...]:
         return self.raft.voters.node_ids
 

@@ -58,6 +58,10 @@ class Metadata(Protocol):
         """Whether this node is the active controller."""
 
     @property
+    def is_confirmed(self) -> bool:
+        """Whether it is, and no other node can be by now."""
+
+    @property
     def leader_id(self) -> int | None:
         """Which node is, as far as this one knows."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from strandline.codec.messages.broker_heartbeat_response import BrokerHeartbeatResponse
-from strandline.errors import RequestError, error_code
+from strandline.errors import ErrorCode, RequestError, error_code
 from strandline.handlers.context import RequestContext
 from strandline.quorum.broker_presence import OWN_LINK
 
@@ -18,6 +18,10 @@ VERSIONS = (0, 2)
 
 def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse | None:
     node = context.node
+    if not node.metadata.is_confirmed:
+        # An answer is a promise not to fence the broker for a session. If another leads the quorum by now, it would be
+        # broken: a broker that is cut off together with us must learn from our silence.
+        return BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER)
     try:
         records, response = node.controller.heartbeat(
             request, now=node.runtime.monotonic(), next_offset=node.metadata.next_offset

@@ -120,6 +120,18 @@ class Raft:
     def is_leader(self) -> bool:
         return isinstance(self._state.role, Leader)
 
+    def confirmed_at(self, now: float) -> float | None:
+        """When a majority last took this node for the leader; None if it leads nobody."""
+        state, role = self._state, self._state.role
+        if not isinstance(role, Leader):
+            return None
+        return now if len(state.voters) == 1 else leading.confirmed_at(state, role)
+
+    def is_confirmed(self, now: float) -> bool:
+        """Whether this node leads and nobody else can: too little time is over since a majority followed it."""
+        confirmed_at = self.confirmed_at(now)
+        return confirmed_at is not None and now - confirmed_at < self._state.timing.fetch_timeout_min_s
+
     @property
     def leader_id(self) -> int:
         """-1 while nobody is known to lead `epoch`."""
@@ -129,10 +141,14 @@ class Raft:
     def leader(self) -> Peer | None:
         return self._state.leader
 
-    @property
-    def heard_leader(self) -> tuple[int, float] | None:
-        """The last leader that answered this node, and when."""
-        return self._state.heard_leader
+    def heard_leader(self, now: float) -> tuple[int, float] | None:
+        """The last leader that answered a voter who has voted for this node, and since when at the most that is over.
+
+        It may have been heard by others after us. But who voted for us had not heard it for a fetch timeout, and one of
+        those had confirmed it last: see `confirmed_at`.
+        """
+        heard = self._state.heard_leader
+        return None if heard is None else (heard[0], max(heard[1], now - self._state.timing.fetch_timeout_min_s))
 
     @property
     def deadline(self) -> float:

@@ -106,11 +106,15 @@ def advance(state: RaftState, role: Leader) -> None:
         state.raise_high_watermark(offset)
 
 
+def confirmed_at(state: RaftState, role: Leader) -> float:
+    """When a majority last showed that it takes us for the leader. We are one of it ourselves, and not alone."""
+    heard_at = sorted((progress.last_fetch_at or role.since for progress in role.voters.values()), reverse=True)
+    return heard_at[state.voters.majority - 2]
+
+
 def on_leader_time(state: RaftState, role: Leader, now: float) -> None:
     if now >= role.check_at:
-        heard_at = sorted((progress.last_fetch_at or role.since for progress in role.voters.values()), reverse=True)
-        # We are one of the majority ourselves.
-        role.check_at = heard_at[state.voters.majority - 2] + state.timing.check_quorum_s
+        role.check_at = confirmed_at(state, role) + state.timing.check_quorum_s
         if now >= role.check_at:
             resign(state, now)
             return

@@ -34,9 +34,14 @@ class RaftTiming:
         """A voter that has not fetched for so long is told again who leads."""
         return self.fetch_timeout_s / 2
 
+    @property
+    def fetch_timeout_min_s(self) -> float:
+        """For so long nobody who followed a leader stands against it."""
+        return self.fetch_timeout_s * 0.8
+
     def fetch_timeout(self, random: Random) -> float:
         """A bit less than the timeout, for each another: a leader's silence must not make all stand at once."""
-        return self.fetch_timeout_s * (0.8 + 0.2 * random.random())
+        return self.fetch_timeout_min_s + 0.2 * self.fetch_timeout_s * random.random()
 
     def election_timeout(self, random: Random) -> float:
         """Between one and two election timeouts, so that voters rarely stand at the same moment."""

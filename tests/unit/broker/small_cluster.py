@@ -45,6 +45,8 @@ class MetadataOfMember:
     def is_leader(self) -> bool:
         return self._member.cluster.leader is self._member
 
+    is_confirmed = is_leader
+
     @property
     def leader_id(self) -> int | None:
         leader = self._member.cluster.leader

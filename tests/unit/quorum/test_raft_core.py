@@ -449,6 +449,19 @@ def test_a_leader_counts_the_voters_it_learns_of() -> None:
     assert raft.role == "resigned"
 
 
+def test_a_leader_is_confirmed_for_as_long_as_nobody_can_stand_against_it() -> None:
+    log = log_of()
+    raft = core(log, VoterSet([Voter(0, "n0", 9093, DISK)]))
+    assert not raft.is_confirmed(0.0), "it does not lead yet"
+    raft.start(0.0)
+    assert raft.is_confirmed(1000.0), "a quorum of one has nobody else"
+    raft.learn_voters(VOTERS, 1)
+    raft.on_fetch(ReplicaFetch(2, raft.epoch, 1, raft.epoch), 5.0)
+    assert raft.is_confirmed(6.59)
+    assert raft.is_leader
+    assert not raft.is_confirmed(6.61), "who followed until 5.0 stands from 6.6 on, while we lead until 8.0"
+
+
 def test_truncation_takes_a_voter_set_back() -> None:
     two, one = VoterSet(list(VOTERS)[:2]), VoterSet(list(VOTERS)[:1])
     history = VoterHistory(VOTERS)
