@@ -148,7 +148,7 @@ def test_partitions_are_found_by_name_and_by_id(world: World) -> None:
 
 
 def test_a_deleted_topic_is_gone_at_once_and_its_files_soon(world: World) -> None:
-    topic_id = world.create("orders", 2)
+    topic_id = world.create("orders", 2, file_delete_delay_ms="0")
     told: list[int] = []
     listener = SimpleNamespace(on_commit=told.append)
     partition = world.partition("orders")
