@@ -18,6 +18,7 @@ from strandline.spark.explain import SparkFailed
 from strandline.spark.java import find_java_home
 from strandline.spark.masters import check_master, is_local
 from strandline.spark.spark_log import SparkLog
+from strandline.spark.warm_python.starting import warm_python
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -72,16 +73,13 @@ def session(
         return _with_settings(running, explicit)
     if "spark.master" in explicit:
         check_master(explicit["spark.master"], os.environ)
-    _prepare_environment()
+    _prepare_environment(is_here=_is_here(explicit))
     from strandline.spark.starting import start_context
 
     if not verbose:
         _quieten_python()
     context = start_context(explicit, DEFAULTS, LOCAL_DEFAULTS, None if verbose else SparkLog())
     spark = SparkSession(context)
-    from strandline.spark.positions import watch_positions
-
-    watch_positions(spark)
     if ship and not is_local(str(context.master)):
         from strandline.spark.shipping import ship as ship_code
 
@@ -90,6 +88,17 @@ def session(
 
     watch_positions(spark)
     return spark
+
+
+_our_python: str | None = None
+"""What we told Spark to start, if we did: the next session may want another."""
+
+
+def _is_here(explicit: Mapping[str, str]) -> bool:
+    """Whether all of Spark will run on this machine, as far as can be told before it has read its files."""
+    if "spark.master" in explicit:
+        return is_local(explicit["spark.master"])
+    return not any(name in os.environ for name in ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME"))
 
 
 def _with_settings(running: SparkContext, explicit: Mapping[str, str]) -> SparkSession:
@@ -108,13 +117,17 @@ def _with_settings(running: SparkContext, explicit: Mapping[str, str]) -> SparkS
     return builder.getOrCreate()
 
 
-def _prepare_environment() -> None:
+def _prepare_environment(*, is_here: bool) -> None:
     """What Spark's scripts read: which Java, and which Python its workers are started with."""
-    if "PYSPARK_PYTHON" not in os.environ:
+    global _our_python
+    if os.environ.get("PYSPARK_PYTHON", _our_python) == _our_python:
         # Else workers run the `python3` of the PATH, which has none of this environment's packages. Spark starts those
         # of a data source by the second name, on executors too, so who sets the first must be believed for both.
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        python = (warm_python() if is_here else None) or sys.executable
+        for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+            if os.environ.get(name, _our_python) == _our_python:
+                os.environ[name] = python
+        _our_python = python
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
 

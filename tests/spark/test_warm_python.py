@@ -1,0 +1,140 @@
+"""What Spark starts in the place of Python is a Python: arguments, streams, environment, directory, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from strandline.spark.warm_python.starting import WarmPython
+
+PROBE = """
+import json, os, sys
+if __name__ == "__main__":
+    print(json.dumps([sys.argv[1:], os.environ.get("SEEN"), os.getcwd(), sys.stdin.read(), hash("text")]))
+    print("to stderr", file=sys.stderr)
+    sys.exit(int(sys.argv[1]))
+"""
+SLEEPER = """
+import os, time
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[WarmPython]:
+    process = WarmPython()
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def modules(tmp_path: Path) -> Path:
+    (tmp_path / "probe.py").write_text(PROBE)
+    (tmp_path / "sleeper.py").write_text(SLEEPER)
+    return tmp_path
+
+
+def run(python: Path | str, modules: Path, *arguments: str, **environment: str) -> tuple[int, str, str]:
+    ended = subprocess.run(
+        [str(python), *arguments],
+        cwd=modules,
+        env=os.environ | {"PYTHONPATH": str(modules), "PYTHONHASHSEED": "0"} | environment,
+        input="from stdin",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+@pytest.mark.parametrize("code", ["0", "3"])
+def test_a_child_is_what_python_would_have_been(warm: WarmPython, modules: Path, code: str) -> None:
+    arguments = ("-m", "probe", code, "and more")
+    told = run(warm.executable, modules, *arguments, SEEN="a b=c")
+    assert told == run(sys.executable, modules, *arguments, SEEN="a b=c")
+    assert told[0] == int(code)
+
+
+def test_what_it_has_imported_is_there(warm: WarmPython, modules: Path) -> None:
+    (modules / "imported.py").write_text("import sys; print('strandline.spark.data_source' in sys.modules)")
+    assert run(warm.executable, modules, "-m", "imported")[1] == "True\n"
+    assert run(sys.executable, modules, "-m", "imported")[1] == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [(("-c", "import sys; print('strandline.spark' in sys.modules)"), {}), (("-m", "seed"), {"PYTHONHASHSEED": "7"})],
+)
+def test_what_it_cannot_do_plain_python_does(
+    warm: WarmPython, modules: Path, arguments: tuple[str, ...], environment: dict[str, str]
+) -> None:
+    (modules / "seed.py").write_text("print(hash('text'))")
+    assert run(warm.executable, modules, *arguments, **environment) == run(
+        sys.executable, modules, *arguments, **environment
+    )
+
+
+def test_without_the_warm_process_it_is_plain_python(modules: Path) -> None:
+    warm = WarmPython()
+    os.kill(warm.pid, signal.SIGKILL)
+    try:
+        assert run(warm.executable, modules, "-m", "probe", "5")[0] == 5
+    finally:
+        warm.close()
+    assert not warm.executable.exists()
+
+
+@pytest.fixture
+def client(warm: WarmPython, modules: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """One whose child sleeps."""
+    with subprocess.Popen(
+        [str(warm.executable), "-m", "sleeper"],
+        cwd=modules,
+        env=os.environ | {"PYTHONPATH": str(modules), "PYTHONHASHSEED": "0"},
+        stdout=subprocess.PIPE,
+    ) as process:
+        yield process
+
+
+@pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGKILL])
+def test_who_kills_the_client_kills_the_child(client: subprocess.Popen[bytes], blow: signal.Signals) -> None:
+    assert client.stdout is not None
+    child = int(client.stdout.readline())
+    assert child != client.pid
+    client.send_signal(blow)
+    client.wait(10)
+    while is_alive(child):
+        time.sleep(0.02)
+
+
+def test_the_end_of_a_child_is_the_end_of_its_client(client: subprocess.Popen[bytes]) -> None:
+    assert client.stdout is not None
+    os.kill(int(client.stdout.readline()), signal.SIGKILL)
+    assert client.stdout.read() == b"", "nobody keeps the stream open that Spark reads"
+    assert client.wait(10) == 128 + signal.SIGKILL
+
+
+def test_it_ends_with_who_started_it() -> None:
+    code = "from strandline.spark.warm_python.starting import WarmPython; import os; w = WarmPython(); print(w.pid); "
+    code += "import sys; sys.stdout.flush(); os.kill(os.getpid(), 9)"
+    starter = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    while is_alive(int(starter.stdout)):
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
