@@ -72,6 +72,11 @@ def test_what_it_has_imported_is_there(warm: WarmPython, modules: Path) -> None:
     assert run(sys.executable, modules, "-m", "imported")[1] == "False\n"
 
 
+def test_it_has_one_thread_when_it_forks(warm: WarmPython, modules: Path) -> None:
+    assert run(warm.executable, modules, "-m", "probe", "0")[0] == 0, "its imports are done when it answers"
+    assert len(os.listdir(f"/proc/{warm.pid}/task")) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "environment"),
     [(("-c", "import sys; print('strandline.spark' in sys.modules)"), {}), (("-m", "seed"), {"PYTHONHASHSEED": "7"})],

@@ -35,6 +35,7 @@ class WarmPython:
             # Threads that exist when a process forks are not there in the child: none may be started by an import.
             "OPENBLAS_NUM_THREADS": "1",
             "OMP_NUM_THREADS": "1",
+            "JE_ARROW_MALLOC_CONF": "background_thread:false",
         }
         self._process = subprocess.Popen(
             [sys.executable, "-m", server.__name__, str(self._directory)],
