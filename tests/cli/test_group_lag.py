@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import uuid
 from typing import Any
@@ -96,15 +97,17 @@ def test_a_topic_that_does_not_exist(cli: CommandLine, stopped: str) -> None:
     assert cli.run("group", "lag", stopped, "--topic", "nowhere").status == 3
 
 
-def test_offsets_of_a_compacted_topic_are_not_records(cli: CommandLine, bootstrap: str, group: str) -> None:
+def test_offsets_of_a_compacted_topic_may_be_no_records(cli: CommandLine, bootstrap: str, group: str) -> None:
     name = f"compacted-{uuid.uuid4().hex[:8]}"
     cli.ok("topic", "create", name, "-c", "cleanup.policy=compact", "-c", "retention.ms=1000")
     write(bootstrap, name, 10, age_ms=HOUR_MS, key=b"k")
     commit(bootstrap, group, name, 4)
     found = only(cli.ok("group", "lag", group, "--window", "0", "--json").objects)
-    assert (found["lag"], found["lag_is_exact"]) == (6, False)
+    # Of another cluster's topic nobody knows how many of its offsets are still records.
+    is_counted = "STRANDLINE_TEST_BOOTSTRAP" not in os.environ
+    assert (found["lag"], found["lag_is_exact"]) == (6, is_counted)
     assert found["loses_data"] is False, "time deletes nothing of a topic that is only compacted"
-    assert " ~6 " in cli.ok("group", "lag", group, "--window", "0").lines[-1]
+    assert (" 6 " if is_counted else " ~6 ") in cli.ok("group", "lag", group, "--window", "0").lines[-1]
 
 
 def test_what_was_deleted_unread(cli: CommandLine, stopped: str, topic: str) -> None:

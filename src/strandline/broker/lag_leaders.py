@@ -1,7 +1,8 @@
 """Asks other brokers about partitions of which this node has no replica, in the words of any Kafka client.
 
-In each round a broker is asked twice with ListOffsets, for where its logs end and begin, whatever the number of
-partitions; and for the time of the record at a position with a Fetch of one batch, for a few positions at most.
+In each round a broker is asked with RecordCounts where its logs begin and end and what is unread in between, whatever
+the number of partitions; one that does not know that question, twice with ListOffsets for where they end and begin. And
+it is asked for the time of the record at a position with a Fetch of one batch, for a few positions at most.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest
 from strandline.codec.messages.fetch_response import FetchResponse
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
+from strandline.codec.messages.record_counts_request import PartitionPositions, RecordCountsRequest, TopicPositions
+from strandline.codec.messages.record_counts_response import RecordCountsResponse
 from strandline.codec.record_batch import HEADER, HEADER_SIZE, BatchHeader
+from strandline.partition.counting import Counted
 from strandline.partition.standing import batch_time_ms
 
 if TYPE_CHECKING:
@@ -24,6 +28,10 @@ Place = tuple[str, int]
 """Topic and partition."""
 Range = tuple[int, int]
 """Log start offset and high watermark."""
+Asked = dict[Place, list[int]]
+"""By partition the positions of which somebody wants to know."""
+Told = dict[Place, tuple[Range, dict[int, Counted]]]
+"""By partition where it begins and ends, and what is unread from positions on, where that is known."""
 
 PLACES_PER_REQUEST_MAX: Final = 2_000
 TIMEOUT_S: Final = 5.0
@@ -43,15 +51,15 @@ class LagLeaders:
         self._node = node
         self._channels: dict[int, Channel] = {}
 
-    def ask_ranges(
-        self, broker_id: int, places: list[Place], on_ranges: Callable[[dict[Place, Range]], object]
-    ) -> None:
-        """Call `on_ranges` with what the broker knows; a part of the places at a time, and not at all if it is away."""
+    def ask(self, broker_id: int, asked: Asked, on_told: Callable[[Told], object]) -> None:
+        """Call `on_told` with what the broker knows; a part of the places at a time, and not at all if it is away."""
         channel = self._channel(broker_id)
         if channel is None:
             return
+        places = list(asked)
         for first in range(0, len(places), PLACES_PER_REQUEST_MAX):
-            _AskRanges(channel, places[first : first + PLACES_PER_REQUEST_MAX], on_ranges)
+            some = places[first : first + PLACES_PER_REQUEST_MAX]
+            _ask_counts(channel, {place: asked[place] for place in some}, on_told)
 
     def ask_time(self, broker_id: int, place: Place, offset: int, on_time: Callable[[int | None], object]) -> None:
         """Call `on_time` with the time of the batch at `offset`, None if the broker did not tell."""
@@ -90,6 +98,33 @@ class LagLeaders:
 
     def close(self) -> None:
         self.keep(())
+
+
+def _ask_counts(channel: Channel, asked: Asked, on_told: Callable[[Told], object]) -> None:
+    topics: dict[str, TopicPositions] = {}
+    for (name, index), offsets in asked.items():
+        positions = PartitionPositions(partition=index, offsets=list(dict.fromkeys(offsets)))
+        topics.setdefault(name, TopicPositions(name=name)).partitions.append(positions)
+
+    def on_answer(response: RecordCountsResponse | None, error: BaseException | None) -> None:
+        if response is None:
+            # It is of an older version perhaps: records are not counted then.
+            _AskRanges(channel, list(asked), lambda ranges: on_told({place: (ranges[place], {}) for place in ranges}))
+            return
+        told: Told = {}
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if partition.error_code == 0:
+                    known = {each.offset: Counted(each.records, each.undecided) for each in partition.counts}
+                    counts = {offset: counted for offset, counted in known.items() if counted.records >= 0}
+                    told[topic.name, partition.partition] = (
+                        (partition.log_start_offset, partition.high_watermark),
+                        counts,
+                    )
+        on_told({place: told[place] for place in asked if place in told})
+
+    # It answers with what it has at hand, and goes on counting for the next look.
+    channel.ask(RecordCountsRequest(topics=list(topics.values())), 0, on_answer, timeout_s=TIMEOUT_S)
 
 
 class _AskRanges:

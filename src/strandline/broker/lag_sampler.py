@@ -7,7 +7,8 @@ the page.
 What it costs: a position that did not move takes some microseconds of a look, one that moved and has records unread
 some tens, for the header of one batch is read. That is spread over turns of the loop, and windows over which nothing
 changed hold two samples. Nothing waits for a disk: what the page cache does not hold is read by a thread, for a few
-positions in each look.
+positions in each look. Records are counted likewise: on a plain topic that is a difference of offsets, and what takes a
+walk over a log is counted in the background, for a look to come; until then a sample has offsets only.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from strandline.broker.lag_leaders import LagLeaders, Place, Range
+from strandline.broker.lag_counting import LagCounting
+from strandline.broker.lag_leaders import Asked, LagLeaders, Place, Range, Told
 from strandline.errors import StrandlineError
 from strandline.ids import ZERO_UUID
 from strandline.lag.samples import UNKNOWN, Sample, Window
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment import ColdRead
+from strandline.partition.counting import Counted
 from strandline.partition.standing import Standing, size_behind, stand, stand_in
 
 if TYPE_CHECKING:
@@ -42,6 +45,8 @@ POSITIONS_MAX: Final = 100_000
 """Positions that one node watches; those beyond are not judged."""
 COLD_READS_MAX: Final = 16
 """Times of records that a thread reads from disk in each look."""
+COUNTS_BEGUN_MAX: Final = 8
+"""Positions whose records are begun to be counted, in the background, in each look."""
 TIMES_ASKED_MAX: Final = 16
 """Times of records that other brokers are asked for in each look."""
 
@@ -54,7 +59,7 @@ PAUSE_S: Final = 0.005
 class Tracked(Window):
     """A position: what was seen of it, and the time of the record there, which is read once for each offset."""
 
-    __slots__ = ("round", "standing", "standing_at", "topic_id")
+    __slots__ = ("counted", "counted_for", "round", "standing", "standing_at", "topic_id")
 
     def __init__(self, topic_id: UUID) -> None:
         super().__init__()
@@ -63,6 +68,9 @@ class Tracked(Window):
         self.standing: Standing | None = None
         self.standing_at = UNKNOWN
         """The offset for which `standing` was found."""
+        self.counted: Counted | None = None
+        self.counted_for: tuple[int, int, int] | None = None
+        """What was counted in the background last, and for which position, last stable offset and high watermark."""
 
     def is_behind(self, committed: int, end: int) -> bool:
         """Whether more was seen than this already."""
@@ -75,12 +83,13 @@ class LagSampler:
         self._runtime = node.runtime
         self._groups: dict[str, dict[Place, Tracked]] = {}
         self._leaders = LagLeaders(node)
+        self.counting = LagCounting(node.runtime)
         self._timer: TimerHandle | None = None
         self._round = 0
         self.rounds = 0
         """Looks that came to their end."""
         self._positions = 0
-        self._cold_reads = self._times_asked = 0
+        self._cold_reads = self._times_asked = self._counts_begun = 0
         self._is_looking = self._is_closed = False
         self._has_complained = False
 
@@ -124,7 +133,7 @@ class LagSampler:
             return
         self._is_looking = True
         self._round += 1
-        self._positions = self._cold_reads = self._times_asked = 0
+        self._positions = self._cold_reads = self._times_asked = self._counts_begun = 0
         absent: dict[int, Waiting] = {}
         slowly(self._runtime, self._look_at_all(absent), lambda: self._end_look(absent))
 
@@ -189,9 +198,8 @@ class LagSampler:
         self._leaders.keep(absent)
         for leader_id, waiting in absent.items():
             if leader_id >= 0:
-                self._leaders.ask_ranges(
-                    leader_id, list(waiting), partial(self._on_ranges, self._round, leader_id, waiting)
-                )
+                asked: Asked = {place: [committed for _, committed in each] for place, each in waiting.items()}
+                self._leaders.ask(leader_id, asked, partial(self._on_told, self._round, leader_id, waiting))
 
     # Replicas of this node
 
@@ -202,6 +210,7 @@ class LagSampler:
             end = committed
         start = partition.log_start_offset
         age_ms, size_bytes = 0, 0
+        counted: Counted | None = Counted(0, 0)
         # What was deleted unread is lost; the record that comes next is the first that is still there.
         next_offset = max(committed, start)
         if next_offset < end:
@@ -211,7 +220,25 @@ class LagSampler:
             if standing is not None and partition.config.retention_bytes >= 0:
                 behind = size_behind(partition.log, standing)
                 size_bytes = UNKNOWN if behind is None else behind
-        tracked.add(Sample(self.now_ms(), committed, start, end, age_ms, size_bytes))
+            counted = self._counted(tracked, partition, next_offset)
+        records, undecided = (UNKNOWN, 0) if counted is None else counted
+        tracked.add(Sample(self.now_ms(), committed, start, end, age_ms, size_bytes, records, undecided))
+
+    def _counted(self, tracked: Tracked, partition: Partition, offset: int) -> Counted | None:
+        counted = self.counting.at_hand(partition, offset)
+        if counted is not None:
+            tracked.counted = tracked.counted_for = None
+            return counted
+        wanted = offset, partition.last_stable_offset, partition.high_watermark
+        if tracked.counted_for == wanted:
+            return tracked.counted
+        if self._counts_begun < COUNTS_BEGUN_MAX:
+
+            def on_counted(counted: Counted) -> None:
+                tracked.counted, tracked.counted_for = counted, wanted
+
+            self._counts_begun += self.counting.begin(partition, offset, on_counted)
+        return None
 
     def _standing(self, tracked: Tracked, partition_log: PartitionLog, offset: int) -> Standing | None:
         if tracked.standing_at != offset:
@@ -241,14 +268,12 @@ class LagSampler:
 
     # Partitions of other nodes
 
-    def _on_ranges(self, asked_in: int, leader_id: int, waiting: Waiting, ranges: dict[Place, Range]) -> None:
+    def _on_told(self, asked_in: int, leader_id: int, waiting: Waiting, told: Told) -> None:
         if not self._is_closed:
-            slowly(self._runtime, self._note_ranges(asked_in, leader_id, waiting, ranges), lambda: None)
+            slowly(self._runtime, self._note_told(asked_in, leader_id, waiting, told), lambda: None)
 
-    def _note_ranges(
-        self, asked_in: int, leader_id: int, waiting: Waiting, ranges: dict[Place, Range]
-    ) -> Iterator[None]:
-        for place, (start, end) in ranges.items():
+    def _note_told(self, asked_in: int, leader_id: int, waiting: Waiting, told: Told) -> Iterator[None]:
+        for place, ((start, end), counts) in told.items():
             for group_id, committed in waiting[place]:
                 tracked = self._groups.get(group_id, {}).get(place)
                 # An answer that comes late, after the next look, must not seem to take the group back.
@@ -256,7 +281,8 @@ class LagSampler:
                 if tracked is not None and not is_late:
                     next_offset = max(committed, start)
                     age_ms = self._age_elsewhere_ms(leader_id, place, tracked, next_offset) if next_offset < end else 0
-                    tracked.add(Sample(self.now_ms(), committed, start, end, age_ms))
+                    unread = Counted(0, 0) if next_offset >= end else counts.get(committed, Counted(UNKNOWN, 0))
+                    tracked.add(Sample(self.now_ms(), committed, start, end, age_ms, UNKNOWN, *unread))
                 yield
 
     def _age_elsewhere_ms(self, leader_id: int, place: Place, tracked: Tracked, offset: int) -> int:

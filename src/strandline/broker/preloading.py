@@ -72,7 +72,7 @@ def import_rest(routes: Iterable[Route]) -> Iterator[str]:
     yield from _handlers(others)
     yield from _modules("codec.messages", ("fetch_request", "fetch_response"))
     yield from _modules("lag", ("samples", "figures", "verdict"))
-    yield from _modules("broker", ("lag_leaders", "lag_sampler"))
+    yield from _modules("broker", ("lag_counting", "lag_leaders", "lag_sampler"))
     yield from _modules("log", ("retention", "segment_times"))
     yield from _modules("broker", ("retention",))
 

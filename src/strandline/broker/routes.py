@@ -225,5 +225,6 @@ def _table() -> list[Route]:
         Route(20_003, "TransactionProgress", (0, 0), 0, "k20003_transaction_progress"),
         Route(20_004, "ListSinks", (0, 0), 0, "k20004_list_sinks"),
         Route(20_005, "DeleteSink", (0, 0), 0, "k20005_delete_sink"),
+        Route(20_006, "RecordCounts", (0, 0), 0, "k20006_record_counts"),
         Route(20_007, "DescribeStorage", (0, 0), 0, "k20007_describe_storage"),
     ]

@@ -79,10 +79,11 @@ def lag(
 ) -> None:
     """Show how far a group is behind in each partition: in records, in time, where that goes, and when it loses data.
 
-    A lag marked ~ counts offsets of which some are no records (the topic is compacted, or has transactions). The time
-    behind is the age of the record that comes next. A verdict says where it goes: ok, catching up, behind (too early
-    to say where that goes), falling behind, stalled (a member holds the partition and commits nothing), stopped
-    (nobody reads it), will lose data, lost data. --watch knows more with every look.
+    The lag counts the records that a reader of committed ones gets; those of open transactions are told as undecided.
+    One marked ~ counts offsets of which some are no records: the topic is compacted, or has transactions, and this
+    cluster does not count them. The time behind is the age of the record that comes next. A verdict says where it goes:
+    ok, catching up, behind (too early to say where that goes), falling behind, stalled (a member holds the partition
+    and commits nothing), stopped (nobody reads it), will lose data, lost data. --watch knows more with every look.
     """
     cluster = connect(bootstrap, properties, timeout)
     output = Output(as_json=as_json)
@@ -146,7 +147,8 @@ def _verdict_words(group: GroupLag) -> str:
         return f"unknown: {', '.join(leaderless)} without a leader" if leaderless else "no positions: nothing was read"
     assert at.judgement is not None
     if group.verdict is Verdict.OK:
-        return f"ok: {count(group.lag, 'record')} unread" if group.lag else "ok: caught up"
+        undecided = f", {count(group.undecided, 'record')} undecided" if group.undecided else ""
+        return (f"ok: {count(group.lag, 'record')} unread" if group.lag else "ok: caught up") + undecided
     return f"{group.verdict}: {at.name}: {at.judgement.why}"
 
 
@@ -167,7 +169,7 @@ def _group_cells(group: GroupLag) -> list[object]:
         group.group_id,
         group.group.state,
         "-" if group.group.members is None else len(group.group.members),
-        f"{'' if group.is_exact else '~'}{group.lag:,}" if seen else "-",
+        _number_words(group.lag, group.undecided, group.is_exact) if seen else "-",
         span(max(ages)) if ages else "-",
         span(min(losses)) if losses else "-",
         group.verdict if at is not None else "-",
@@ -196,7 +198,12 @@ def _cells(position: PositionLag) -> list[object]:
 def _lag_words(seen: Figures, is_exact: bool) -> str:
     if seen.lag is None:
         return "-"
-    return f"{'' if is_exact or not seen.lag else '~'}{seen.lag:,}"
+    return _number_words(seen.lag, seen.undecided, is_exact)
+
+
+def _number_words(lag: int, undecided: int, is_exact: bool) -> str:
+    more = f" (+{undecided:,} undecided)" if undecided else ""
+    return f"{'' if is_exact or not lag else '~'}{lag:,}{more}"
 
 
 def _verdict_cell(seen: Figures, verdict: Verdict) -> str:
@@ -230,6 +237,7 @@ def _as_json(group: GroupLag, position: PositionLag) -> dict[str, Any]:
         "high_watermark": seen.end,
         "lag": seen.lag,
         "lag_is_exact": position.is_exact,
+        "undecided": seen.undecided,
         "lag_seconds": _rounded(seen.lag_s),
         "consumed_per_second": _rounded(seen.consumed_per_s),
         "produced_per_second": _rounded(seen.produced_per_s),

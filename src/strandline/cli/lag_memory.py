@@ -68,6 +68,8 @@ def _window(position: WatchedPosition, at_ms: int) -> Window:
                 look.high_watermark,
                 look.age_ms,
                 look.size_bytes,
+                look.records,
+                look.undecided,
             )
         )
     if position.waiting_ms >= 0:

@@ -11,6 +11,7 @@ from strandline.cli.client import Cluster, admin_api, kafka_api
 from strandline.cli.failures import topic_not_found
 from strandline.cli.group_reading import read_group, read_groups
 from strandline.cli.group_state import GroupMember, GroupState, Place
+from strandline.cli.lag_counts import Unread, count_unread
 from strandline.cli.lag_memory import remembered
 from strandline.cli.lag_topics import TopicFactsReader
 from strandline.cli.record_times import RecordTimes, Spot
@@ -54,6 +55,10 @@ class GroupLag:
     @property
     def lag(self) -> int:
         return sum(each.figures.lag or 0 for each in self.positions if each.figures is not None)
+
+    @property
+    def undecided(self) -> int:
+        return sum(each.figures.undecided for each in self.positions if each.figures is not None)
 
     @property
     def is_exact(self) -> bool:
@@ -114,6 +119,7 @@ class LagReading:
         self._times = RecordTimes(cluster)
         self._windows: dict[tuple[str, Place], Window] = {}
         self._known_groups: set[str] = set()
+        self._leaders: dict[Place, Any] = {}
 
     def close(self) -> None:
         self._times.close()
@@ -132,18 +138,21 @@ class LagReading:
             start, end = starts[place], ends[place]
             if start is not None and end is not None:
                 ranges[place] = start, end
-        times = self._times.read(
-            (place, _next_offset(offset, ranges[place]))
+        spots = {
+            (place, _next_offset(offset, ranges[place])): None
             for each in seen
             for place, offset in each.committed.items()
             if place in ranges and _next_offset(offset, ranges[place]) < ranges[place][1]
-        )
+        }
+        unread = count_unread(self._cluster, self._leaders, spots)
+        times = self._times.read(spot for spot in spots if spot not in unread or unread[spot].records)
         self._remember(seen)
         at_ms, now_ms = int(time.monotonic() * 1000), int(time.time() * 1000)
         for each in seen:
             for place in each.places:
                 if place in ranges:
-                    sample = self._sample(place, each.committed.get(place), ranges[place], times, at_ms, now_ms)
+                    committed = each.committed.get(place)
+                    sample = self._sample(place, committed, ranges[place], times, unread, at_ms, now_ms)
                     self._windows.setdefault((each.group_id, place), Window()).add(sample)
         return [self._judged(each, ranges, existing) for each in seen]
 
@@ -166,6 +175,7 @@ class LagReading:
         committed: int | None,
         log_range: tuple[int, int],
         times: dict[Spot, int | None],
+        unread: dict[Spot, Unread],
         at_ms: int,
         now_ms: int,
     ) -> Sample:
@@ -174,16 +184,20 @@ class LagReading:
             return Sample(at_ms, NO_POSITION, start, end)
         age_ms = size_bytes = 0
         next_offset = _next_offset(committed, log_range)
+        counted = Unread(0, 0)
         if next_offset < end:
             spot = place, next_offset
             time_ms = times.get(spot)
-            if spot in times and time_ms is None:
-                return Sample(at_ms, committed, start, end, 0, 0, has_records=False)
+            # A reader that came to the end without a record has shown that there is none.
+            nothing_read = Unread(0, 0) if spot in times and time_ms is None else Unread(UNKNOWN, 0)
+            counted = unread.get(spot, nothing_read)
+            if counted.records == 0:
+                return Sample(at_ms, committed, start, end, 0, 0, *counted)
             age_ms = UNKNOWN if time_ms is None else max(0, now_ms - time_ms)
             log_bytes = self._facts.of(place[0]).sizes.get(place[1])
             # Nobody tells how large single records are, so all of the partition count as equal.
             size_bytes = UNKNOWN if log_bytes is None else log_bytes * (end - next_offset) // (end - start)
-        return Sample(at_ms, committed, start, end, age_ms, size_bytes)
+        return Sample(at_ms, committed, start, end, age_ms, size_bytes, *counted)
 
     def _judged(self, seen: _Seen, ranges: dict[Place, tuple[int, int]], existing: frozenset[str]) -> GroupLag:
         positions = []
@@ -197,8 +211,8 @@ class LagReading:
                 retention = Retention()
                 if window.last.committed != NO_POSITION and window.last.lag:
                     # What a topic keeps, and what its offsets count, matters only to who has something to read.
-                    facts = self._facts.of(place[0])
-                    retention, is_exact = facts.retention, facts.counts_records
+                    retention = self._facts.of(place[0]).retention
+                    is_exact = window.last.records != UNKNOWN or self._facts.counts_records(place[0])
                 found = figures(window, retention)
                 judgement = judge(found, is_read=seen.is_read(place))
             positions.append(PositionLag(*place, found, judgement, is_exact, seen.readers.get(place)))
@@ -239,7 +253,14 @@ class LagReading:
 
     def _existing_topics(self) -> frozenset[str]:
         with self._cluster.errors("cannot list the topics"):
-            existing = frozenset(self._admin.list_topics(timeout=self._cluster.timeout_s).topics)
+            metadata = self._admin.list_topics(timeout=self._cluster.timeout_s)
+        existing = frozenset(metadata.topics)
+        self._leaders = {
+            (name, index): metadata.brokers[partition.leader]
+            for name, topic in metadata.topics.items()
+            for index, partition in topic.partitions.items()
+            if partition.leader in metadata.brokers
+        }
         for topic in sorted(self._topics - existing):
             raise topic_not_found(topic, existing)
         return existing

@@ -19,14 +19,8 @@ from strandline.lag.figures import Retention
 class TopicFacts:
     retention: Retention
     is_compacted: bool
-    has_transactions: bool
     sizes: dict[int, int]
     """Bytes of each partition, where they matter and the cluster tells."""
-
-    @property
-    def counts_records(self) -> bool:
-        """Whether every offset is a record: a compacted topic has holes, and transactions leave markers."""
-        return not self.is_compacted and not self.has_transactions
 
 
 class TopicFactsReader:
@@ -34,11 +28,20 @@ class TopicFactsReader:
         self._cluster = cluster
         self._admin = admin
         self._known: dict[str, TopicFacts] = {}
+        self._counts_records: dict[str, bool] = {}
 
     def of(self, name: str) -> TopicFacts:
         if name not in self._known:
             self._known[name] = self._read(name)
         return self._known[name]
+
+    def counts_records(self, name: str) -> bool:
+        """Whether every offset is a record: a compacted topic has holes, and transactions leave markers."""
+        if name not in self._counts_records:
+            self._counts_records[name] = not self.of(name).is_compacted and not _has_transactions(
+                self._cluster, described(self._cluster, self._admin, name)
+            )
+        return self._counts_records[name]
 
     def _read(self, name: str) -> TopicFacts:
         entries = read_entries(self._cluster, self._admin, Target("topic", name)) or {}
@@ -48,9 +51,10 @@ class TopicFactsReader:
             retention_ms=int(_value(entries, "retention.ms") or -1),
             retention_bytes=int(_value(entries, "retention.bytes") or -1),
         )
-        topic = described(self._cluster, self._admin, name)
-        sizes = log_sizes(self._cluster, topic) if retention.size_bytes is not None else None
-        return TopicFacts(retention, "compact" in policy, _has_transactions(self._cluster, topic), sizes or {})
+        sizes = None
+        if retention.size_bytes is not None:
+            sizes = log_sizes(self._cluster, described(self._cluster, self._admin, name))
+        return TopicFacts(retention, "compact" in policy, sizes or {})
 
 
 def _value(entries: dict[str, Entry], name: str) -> str | None:

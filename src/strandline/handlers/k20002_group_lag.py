@@ -56,6 +56,8 @@ def encoded(context: RequestContext, group_ids: list[str]) -> Iterator[bytes | N
                             high_watermark=sample.end,
                             age_ms=sample.age_ms,
                             size_bytes=sample.size_bytes,
+                            records=sample.records,
+                            undecided=sample.undecided,
                         )
                         for sample in window.samples
                     ],

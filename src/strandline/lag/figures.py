@@ -7,6 +7,7 @@ figures here say, by up to a segment, and never shorter.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,7 +45,7 @@ class Figures:
     log_start: int
     end: int
     lag: int | None
-    """Offsets from the position to the end; from the log start, where the position lies below it."""
+    """Records from the position on; from the log start, where the position lies below it. See `is_counted`."""
     lost: int
     """Offsets between the position and the log start: deleted before anybody read them."""
     beyond: int
@@ -62,6 +63,10 @@ class Figures:
     """Since it last was caught up: 1 if the lag was never lower than at first nor higher than now, -1 if it shrank."""
     trend_ms: int
     """The time over which that was seen."""
+    is_counted: bool = False
+    """Whether `lag` was counted, record by record. If not, it counts offsets, of which some may be no records."""
+    undecided: int = 0
+    """Records behind those, that a reader of committed ones gets or does not get: their transactions decide."""
 
 
 def figures(window: Window, retention: Retention) -> Figures:
@@ -86,11 +91,15 @@ def figures(window: Window, retention: Retention) -> Figures:
         waiting_ms=window.waiting_ms(),
         lag_trend=trend,
         trend_ms=trend_ms,
+        is_counted=has_position and last.records != UNKNOWN,
+        undecided=last.undecided,
     )
 
 
 def _lag(sample: Sample) -> int:
-    return max(0, sample.end - max(sample.committed, sample.log_start)) if sample.has_records else 0
+    if sample.records != UNKNOWN:
+        return sample.records
+    return max(0, sample.end - max(sample.committed, sample.log_start))
 
 
 def _age_s(sample: Sample, lag: int | None) -> float | None:
@@ -124,13 +133,20 @@ def _lag_trend(window: Window) -> tuple[int, int]:
         since.append(sample)
     if not since:
         return 0, 0
-    lags = [sample.lag for sample in reversed(since)]
+    lags = _lags(since[::-1])
     span_ms = since[0].at_ms - since[-1].at_ms
     if lags[-1] < lags[0]:
         return -1, span_ms
     # Commits come in steps, so a lag that grows may well shrink from one look to the next.
     grew = lags[0] == min(lags) < max(lags) == lags[-1]
     return int(grew), span_ms
+
+
+def _lags(samples: Sequence[Sample]) -> list[int]:
+    """In records where all of them were counted, else in offsets: from the one to the other nothing was read."""
+    if all(sample.records != UNKNOWN for sample in samples):
+        return [sample.records for sample in samples]
+    return [sample.offsets for sample in samples]
 
 
 def _time_to_loss_s(window: Window, retention: Retention, lag: int | None) -> float | None:
@@ -170,7 +186,7 @@ def _until_too_large_s(window: Window, limit_bytes: int | None) -> float | None:
         return None
     if last.size_bytes >= limit_bytes:
         return 0.0
-    growth, lag_growth, produced = _growth(window, "size_bytes"), _growth(window, "lag"), _rate(window, "end")
+    growth, lag_growth, produced = _growth(window, "size_bytes"), _growth(window, "offsets"), _rate(window, "end")
     if growth is None or lag_growth is None or produced is None:
         return None
     return _until_s(limit_bytes - last.size_bytes, growth if lag_growth > produced * GROWTH_SHARE_MIN else 0.0)

@@ -31,12 +31,20 @@ class Sample(NamedTuple):
     """How long ago the record at the position was written, by its timestamp; 0 when nothing is unread."""
     size_bytes: int = UNKNOWN
     """Bytes from the position to the end."""
-    has_records: bool = True
-    """False if what lies behind the position was seen to be no records: markers of transactions have offsets, too."""
+    records: int = UNKNOWN
+    """That a reader of committed ones gets from the position on, or from the log start if that is later, as the
+    partition's leader counted them. Offsets are more: of markers, of aborted records, of what was compacted away."""
+    undecided: int = 0
+    """Records behind those, of transactions that are open, or that wait for them."""
 
     @property
     def lag(self) -> int:
-        return max(0, self.end - self.committed) if self.has_records else 0
+        return self.offsets if self.records == UNKNOWN else self.records
+
+    @property
+    def offsets(self) -> int:
+        """From the position to the end."""
+        return max(0, self.end - self.committed)
 
 
 class Window:

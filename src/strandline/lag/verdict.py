@@ -79,8 +79,8 @@ def _trend(seen: Figures, is_read: bool | None) -> Judgement:
     """Where the lag goes."""
     assert seen.lag is not None
     if seen.lag == 0:
-        return Judgement(Verdict.OK, "caught up")
-    behind = f"{_records(seen.lag)} unread"
+        return Judgement(Verdict.OK, "caught up" + _undecided(seen, " with what is decided"))
+    behind = f"{_records(seen.lag)} unread" + _undecided(seen)
     if is_read is False and not seen.consumed_per_s:
         # Who only commits, and is no member, moves all the same.
         return Judgement(Verdict.STOPPED, f"{behind}, and no member reads the partition")
@@ -110,6 +110,15 @@ def _rates(seen: Figures) -> str:
     if seen.consumed_per_s is None or seen.produced_per_s is None:
         return ""
     return f": {rate(seen.consumed_per_s)} read, {rate(seen.produced_per_s)} written"
+
+
+def _undecided(seen: Figures, before: str = "") -> str:
+    """Records that nobody gets who reads committed ones before their transactions are over: no fault of this reader."""
+    if not seen.undecided:
+        return ""
+    return (
+        f"{before}, and {_records(seen.undecided)} {'waits' if seen.undecided == 1 else 'wait'} for open transactions"
+    )
 
 
 def _records(number: int) -> str:

@@ -22,7 +22,7 @@ def test_caught_up_is_ok_though_nobody_reads() -> None:
 
 
 def test_markers_of_transactions_are_nothing_to_read() -> None:
-    looks = [Sample(at * 10_000, 50, 0, 51, 0, 0, has_records=False) for at in range(20)]
+    looks = [Sample(at * 10_000, 50, 0, 51, 0, 0, records=0) for at in range(20)]
     judgement = told(window_of(looks), is_read=False)
     assert (judgement.verdict, judgement.why) == (Verdict.OK, "caught up")
     looks.append(Sample(200_000, 50, 0, 52, 1_000))
