@@ -130,6 +130,28 @@ def test_the_end_of_a_child_is_the_end_of_its_client(client: subprocess.Popen[by
     assert client.wait(10) == 128 + signal.SIGKILL
 
 
+def test_a_child_and_its_client_may_end_at_one_blow(warm: WarmPython, modules: Path) -> None:
+    for _ in range(3):
+        with subprocess.Popen(
+            [str(warm.executable), "-m", "sleeper"],
+            cwd=modules,
+            env=os.environ | {"PYTHONPATH": str(modules), "PYTHONHASHSEED": "0"},
+            stdout=subprocess.PIPE,
+        ) as client:
+            assert client.stdout is not None
+            child = int(client.stdout.readline())
+            os.kill(warm.pid, signal.SIGSTOP)  # It sees both at once when it goes on.
+            os.kill(child, signal.SIGKILL)
+            while is_alive(child):
+                time.sleep(0.001)
+            client.kill()
+            client.wait(10)
+            os.kill(warm.pid, signal.SIGCONT)
+    assert len(os.listdir(f"/proc/{warm.pid}/task")) == 1, "it lives"
+    (modules / "imported.py").write_text("import sys; print('strandline.spark.data_source' in sys.modules)")
+    assert run(warm.executable, modules, "-m", "imported")[1] == "True\n"
+
+
 def test_it_ends_with_who_started_it() -> None:
     code = "from strandline.spark.warm_python.starting import WarmPython; import os; w = WarmPython(); print(w.pid); "
     code += "import sys; sys.stdout.flush(); os.kill(os.getpid(), 9)"

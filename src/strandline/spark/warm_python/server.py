@@ -92,7 +92,7 @@ def serve(door: socket.socket) -> None:
                     selector.register(child.client, selectors.EVENT_READ, child)
             elif key.fd == child.ended:
                 _reap(child, selector)
-            elif child.abandoned_at is None:
+            elif child.ended >= 0 and child.abandoned_at is None:  # Else both went away within one look.
                 _abandon(child, selector)
                 abandoned.append(child)
         abandoned = [child for child in abandoned if child.ended >= 0 and not _is_killed(child)]
