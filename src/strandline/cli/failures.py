@@ -102,6 +102,8 @@ HINTS = {
     "INVALID_REPLICATION_FACTOR": "a replication factor cannot exceed the number of brokers",
     "TOPIC_EXCEPTION": "a name has 1 to 249 of the characters a-z A-Z 0-9 . _ -",
     "MSG_SIZE_TOO_LARGE": "raise max.message.bytes of the topic, and message.max.bytes of the client with -X",
+    "INVALID_MSG": "what is stored there is damaged, and not served: `strandline topic scrub NAME` says where; read on "
+    "behind it with --from, and the records before it with --to",
     "INVALID_RECORD": "a compacted topic takes no record without a key: give one with --key, --key-separator or JSON",
     "_MSG_TIMED_OUT": "the cluster took the connection but did not acknowledge in time: look at the node's log",
     "POLICY_VIOLATION": "the cluster does not allow it: see the words of the broker above",

@@ -6,7 +6,7 @@ import time
 from typing import Any, Protocol
 
 from strandline.cli.client import Cluster, admin_api, kafka_api
-from strandline.cli.failures import Unreachable, from_kafka_error
+from strandline.cli.failures import CommandFailed, Unreachable, from_kafka_error
 from strandline.cli.positions import AtTime, Position, start_offset
 from strandline.cli.record import ReadRecord
 
@@ -115,18 +115,25 @@ class Reading:
         try:
             consumer.assign([place(self._topic, p, self._ranges[p][1]) for p in sorted(unfinished)])
             while unfinished and not sink.done:
-                batch = self._poll(consumer, unfinished, follow)
+                batch, failure = self._poll(consumer, unfinished, follow)
                 sink.take(batch)
+                if failure is not None:
+                    raise failure
                 patience.check(progress=bool(batch) or not unfinished)
         finally:
             consumer.close()
 
-    def _poll(self, consumer: Any, unfinished: set[int], follow: bool) -> list[ReadRecord]:
-        """The next records; takes partitions off `unfinished` whose end, as it was at the start, is reached."""
-        batch = []
+    def _poll(self, consumer: Any, unfinished: set[int], follow: bool) -> tuple[list[ReadRecord], CommandFailed | None]:
+        """The next records, and the failure behind them, if they end with one; takes partitions off `unfinished` whose
+        end, as it was at the start, is reached."""
+        batch: list[ReadRecord] = []
         for message in consumer.consume(_RECORDS_PER_POLL, _POLL_S):
             if message.error() is not None:
-                if _is_end(self._cluster, self._topic, message) and not follow:
+                try:
+                    is_end = _is_end(self._cluster, self._topic, message)
+                except CommandFailed as failure:
+                    return batch, failure
+                if is_end and not follow:
                     unfinished.discard(message.partition())
                 continue
             end = self._ranges[message.partition()][2]
@@ -134,7 +141,7 @@ class Reading:
                 batch.append(_record(message))
             if not follow and message.offset() + 1 >= end:
                 unfinished.discard(message.partition())
-        return batch
+        return batch, None
 
 
 def last_records(cluster: Cluster, topic: str, ranges: Ranges, count: int) -> list[ReadRecord]:
@@ -206,14 +213,23 @@ class GroupReading:
     def _poll(self, consumer: Any, sink: Sink) -> int:
         """Hand what has come to the sink; how many records it took."""
         messages = []
+        failed: CommandFailed | None = None
         for message in consumer.consume(_RECORDS_PER_POLL, _POLL_S):
             if message.error() is None:
                 messages.append(message)
-            elif _is_end(self._cluster, self._topic, message) and self._unfinished is not None:
+                continue
+            try:
+                is_end = _is_end(self._cluster, self._topic, message)
+            except CommandFailed as failure:
+                failed = failed or failure
+                continue
+            if is_end and self._unfinished is not None:
                 self._unfinished.discard(message.partition())
         taken = sink.take([_record(message) for message in messages])
         for message in messages[:taken]:
             consumer.store_offsets(message=message)
+        if failed is not None:
+            raise failed
         return taken
 
     def _commit(self, consumer: Any) -> None:

@@ -237,5 +237,6 @@ def scrub_words(part: StoredPartition, node: DescribeStorageResponse) -> str:
     else:
         left_ms = part.scrubbed_ms + node.scrub_interval_ms - node.now_ms
         nightly = f"again in {_span_ms(left_ms)}" if left_ms > 0 else "again soon"
-    last = f"read and found whole {ago(part.scrubbed_ms, node.now_ms)}" if part.scrubbed_ms >= 0 else "not read yet"
+    verb = "read" if part.damages else "read and found whole"
+    last = f"{verb} {ago(part.scrubbed_ms, node.now_ms)}" if part.scrubbed_ms >= 0 else "not read yet"
     return f"{last}; {nightly}"
