@@ -153,6 +153,7 @@ class _SegmentScrub:
             made.add(memoryview(piece)[: checked.size_bytes])
             has_gap = has_gap or checked.has_gap
             position += checked.size_bytes
+            self.bytes_read = position
             next_offset = checked.next_offset if checked.size_bytes else next_offset
             wanted = max(PIECE_BYTES, 0 if checked.size_bytes else checked.wanted_bytes)
             if checked.fault is not None and checked.fault != LOOSE:
@@ -161,7 +162,7 @@ class _SegmentScrub:
             if checked.fault is not None:
                 # On from the next batch that can be found without this one.
                 at = bisect_right(index.positions, position)
-                position = index.positions[at] if at < len(index.positions) else segment.size_bytes
+                self.bytes_read = position = index.positions[at] if at < len(index.positions) else segment.size_bytes
                 next_offset = ANY_OFFSET
         if not is_damaged and position >= segment.size_bytes:
             yield from self._compare(known, made, has_gap)
@@ -178,6 +179,5 @@ class _SegmentScrub:
                 yield Finding(self._segment.base_offset, start, self._segment.base_offset, fault)
 
     def _spend(self, size_bytes: int) -> None:
-        self.bytes_read += size_bytes
         if self._bytes_per_s > 0:
             self._sleep(size_bytes / self._bytes_per_s)

@@ -83,6 +83,9 @@ def distrust(segment: Segment, owner: PartitionLog) -> None:
     """Nothing of what is in the file now is given to anybody before it was checked."""
     segment.unverified = Unverified(owner)
     segment.verified_from = segment.size_bytes
+    # Who reads at the end would be led past the check by what memory knows of places there.
+    segment.tail_offsets = []
+    segment.tail_positions = []
 
 
 def trust(segment: Segment, position: int = 0) -> None:

@@ -1,0 +1,78 @@
+"""A segment made anew, batch by batch, to be put in the place of one that is damaged.
+
+Like a cleaned one its files bear `.cleaned` behind their names until `swapping.replace_segments` takes them, and are
+complete and synced by then. What was aborted in it is copied from the file of the damaged one, which has no part in the
+damage: a follower is sent no such thing, and markers name only producers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strandline.codec.record_batch import CONTROL, PREFIX_SIZE, Buffer, HeaderFields
+from strandline.log.cleaning.cleaned_segment import CleanedSegment
+from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup, SourceSegment
+from strandline.log.cleaning.reading import Pace
+from strandline.log.index import OffsetIndex, TimeIndex
+from strandline.log.record_counts import COUNTS_SUFFIX
+from strandline.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment, file_stem
+
+
+class MendedSegment:
+    """What takes the place of `segment`, which ends before `end_offset`. All of it is for a thread."""
+
+    def __init__(self, segment: Segment, end_offset: int) -> None:
+        self._damaged = segment
+        self.end_offset = end_offset
+        self._directory = segment.path.parent
+        source = SourceSegment(segment.base_offset, segment.size_bytes, end_offset, segment.has_transaction_index)
+        self._made = CleanedSegment(
+            self._directory,
+            [source],
+            disk=segment.disk,
+            index_interval_bytes=segment.index_interval_bytes,
+            pace=Pace(0, is_stopped=lambda: False, sleep=lambda _: None),
+        )
+
+    def add(self, run: Buffer, headers: Sequence[HeaderFields]) -> None:
+        """Batches that come next, back to back in `run`."""
+        for header in headers:
+            records = 0 if header[5] & CONTROL else header[12]
+            self._made.note(header[0], header[0] + header[6], header[8], header[1] + PREFIX_SIZE, records)
+        self._made.add_run(run)
+        self._made.write()
+
+    def finish(self) -> CleanedGroup:
+        """Everything is there, safe on disk."""
+        damaged, disk = self._damaged, self._damaged.disk
+        group = self._made.finish()
+        self._made.close()
+        # Those are of a cleaned segment, from which aborted records are gone. Here they are as they were.
+        disk.remove(self._directory / (file_stem(group.base_offset) + COUNTS_SUFFIX + CLEANED_SUFFIX))
+        suffixes = [suffix for suffix in group.suffixes if suffix != COUNTS_SUFFIX]
+        if damaged.has_transaction_index:
+            path = self._directory / (file_stem(group.base_offset) + TRANSACTION_INDEX_SUFFIX + CLEANED_SUFFIX)
+            disk.write_whole(path, damaged.transaction_index.to_bytes(), sync=True)
+            suffixes.append(TRANSACTION_INDEX_SUFFIX)
+        return group._replace(suffixes=tuple(suffixes), has_transaction_index=damaged.has_transaction_index)
+
+    def discard(self) -> None:
+        self._made.close()
+        self._made.remove()
+
+
+def rebuild_indexes(segment: Segment) -> None:
+    """Write the indexes of a sealed segment anew, from its batches. In a thread."""
+    index, time_index = OffsetIndex(), TimeIndex()
+    since, largest_ms, largest_at = 0, -1, segment.base_offset
+    for header, position in segment.headers(0, may_block=True):
+        if header.max_timestamp > largest_ms:
+            largest_ms, largest_at = header.max_timestamp, header.last_offset
+        if since > segment.index_interval_bytes:
+            index.append(header.last_offset - segment.base_offset, position)
+            time_index.maybe_append(largest_ms, largest_at - segment.base_offset)
+            since = 0
+        since += header.size_bytes
+    time_index.maybe_append(largest_ms, largest_at - segment.base_offset)
+    segment.disk.write_whole(segment.path.with_suffix(INDEX_SUFFIX), index.to_bytes(), sync=True)
+    segment.disk.write_whole(segment.path.with_suffix(TIME_INDEX_SUFFIX), time_index.to_bytes(), sync=True)
