@@ -17,13 +17,13 @@ from strandline.settings import (
     text,
     words,
 )
-from strandline.transaction_settings import TransactionSettings
+from strandline.storage_settings import StorageSettings
 
 MIB = 1024 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings(TransactionSettings):
+class BrokerSettings(StorageSettings):
     """The settings themselves. Every attribute is the setting of that name with underscores for dots."""
 
     # The wire.

@@ -28,6 +28,7 @@ from strandline.node_settings import (
 )
 from strandline.properties import parse_properties
 from strandline.settings import ConfigSource, Synonym, Value, settings_of
+from strandline.storage_settings import check_storage
 from strandline.topic_config import TOPIC_SETTINGS, TopicConfig, other_topic_settings
 
 __all__ = ["BROKER_SETTINGS", "BrokerConfig", "Listener", "TopicConfig", "TopicConfigEntry"]
@@ -134,6 +135,7 @@ class BrokerConfig(BrokerSettings):
             raise InvalidConfig(f"log.dirs={','.join(self.log_dirs)!r} is not allowed; expected exactly one directory")
         check_cluster(self)
         check_groups(self)
+        check_storage(self)
         self._check_protocols()
 
     def _check_protocols(self) -> None:
@@ -149,6 +151,7 @@ class BrokerConfig(BrokerSettings):
         """A running node must not be told to shut everybody out, or nobody could ever tell it otherwise."""
         self._check_protocols()
         check_groups(self)
+        check_storage(self)
         changed = {**self.dynamic_default, **self.dynamic_broker}
         if "max.connections" in changed and self.max_connections < 1:
             raise InvalidConfig("max.connections=0 is not allowed while a node runs; expected at least 1")

@@ -49,7 +49,7 @@ def _as(*names: str) -> tuple[Synonym, ...]:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """What holds for one topic. Attributes are Kafka's names; the last three are derived for the data path."""
+    """What holds for one topic. Attributes are Kafka's names; the last four are derived for the data path."""
 
     cleanup_policy: tuple[str, ...] = words(
         "cleanup.policy",
@@ -91,9 +91,8 @@ class TopicConfig:
         "delete.retention.ms",
         DAY_MS,
         at_least(0),
-        "How long a compacted topic keeps tombstones.",
+        "How long a compacted topic keeps tombstones, and markers of transactions, after it was first cleaned of the rest.",
         synonyms=_as("log.cleaner.delete.retention.ms"),
-        effect=False,
     )
     file_delete_delay_ms: int = long(
         "file.delete.delay.ms",
@@ -136,9 +135,8 @@ class TopicConfig:
         "max.compaction.lag.ms",
         LONG_MAX,
         at_least(1),
-        "The longest time a record of a compacted topic stays uncompacted.",
+        "The longest time a record of a compacted topic stays uncompacted; segments are rolled and cleaned in time for it.",
         synonyms=_as("log.cleaner.max.compaction.lag.ms"),
-        effect=False,
     )
     max_message_bytes: int = integer(
         "max.message.bytes",
@@ -172,9 +170,8 @@ class TopicConfig:
         "min.cleanable.dirty.ratio",
         0.5,
         between(0, 1),
-        "The share of uncompacted log from which a compacted topic is cleaned.",
+        "The share of uncompacted bytes above which a compacted log is cleaned.",
         synonyms=_as("log.cleaner.min.cleanable.ratio"),
-        effect=False,
     )
     min_compaction_lag_ms: int = long(
         "min.compaction.lag.ms",
@@ -182,7 +179,6 @@ class TopicConfig:
         at_least(0),
         "The shortest time a record of a compacted topic stays uncompacted.",
         synonyms=_as("log.cleaner.min.compaction.lag.ms"),
-        effect=False,
     )
     min_insync_replicas: int = integer(
         "min.insync.replicas",
@@ -275,6 +271,8 @@ class TopicConfig:
 
     compact: bool = dataclasses.field(init=False)
     """Whether `cleanup.policy` names `compact`: records without a key are refused then."""
+    roll_ms: int = dataclasses.field(init=False)
+    """`segment.ms`, or less where compaction must not wait so long for the active segment."""
     compression_codec: int = dataclasses.field(init=False)
     """The codec's number in batch attributes, or -1 to keep the producer's."""
     log_append_time: bool = dataclasses.field(init=False)
@@ -284,6 +282,9 @@ class TopicConfig:
         if self.internal_segment_bytes is not None:
             object.__setattr__(self, "segment_bytes", self.internal_segment_bytes)
         object.__setattr__(self, "compact", "compact" in self.cleanup_policy)
+        object.__setattr__(
+            self, "roll_ms", min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+        )
         object.__setattr__(self, "compression_codec", CODECS[self.compression_type])
         object.__setattr__(self, "log_append_time", self.message_timestamp_type == "LogAppendTime")
 

@@ -413,8 +413,8 @@ def test_a_refused_setting_stops_the_start() -> None:
     keys = {"ssl.keystore.location": "/etc/keys.jks"}
     with pytest.raises(BrokerFailed, match=r"ssl\.keystore\.location is refused"), strandline.embedded(properties=keys):
         pass
-    with strandline.embedded(properties={"ssl.protocol": "TLSv1.3", "log.cleaner.threads": "3"}) as log:
+    with strandline.embedded(properties={"ssl.protocol": "TLSv1.3", "background.threads": "3"}) as log:
         world = World(log)
-        assert world.described(BROKER, "1", "log.cleaner.threads") == ("3", 4)
+        assert world.described(BROKER, "1", "background.threads") == ("3", 4)
         world.close()
-        assert "without effect here: log.cleaner.threads" in log.stderr_text()
+        assert "without effect here: background.threads" in log.stderr_text()

@@ -324,11 +324,11 @@ def test_a_refused_setting_stops_the_start_unless_it_asks_for_nothing() -> None:
 
 
 def test_settings_without_effect_are_named_in_one_warning() -> None:
-    config = BrokerConfig.load("log.cleaner.threads=2\nnum.replica.fetchers=3\nnum.io.threads=9")
+    config = BrokerConfig.load("background.threads=2\nnum.replica.fetchers=3\nnum.io.threads=9")
     assert len(config.warnings) == 1
-    assert "without effect here: log.cleaner.threads, num.replica.fetchers;" in config.warnings[0]
-    with pytest.raises(InvalidConfig, match=r"log\.cleaner\.threads='many' is not allowed"):
-        BrokerConfig.load("log.cleaner.threads=many")
+    assert "without effect here: background.threads, num.replica.fetchers;" in config.warnings[0]
+    with pytest.raises(InvalidConfig, match=r"background\.threads='many' is not allowed"):
+        BrokerConfig.load("background.threads=many")
 
 
 def test_a_stored_override_that_is_not_understood_is_passed_over() -> None:

@@ -44,7 +44,9 @@ from strandline.runtime import Runtime, TimerHandle
 if TYPE_CHECKING:
     from strandline.broker.group_driver import GroupDriver
     from strandline.broker.lag_sampler import LagSampler
+    from strandline.broker.log_cleaner import LogCleaner
     from strandline.broker.retention import Retention
+    from strandline.broker.storage_worker import StorageWorkers
     from strandline.broker.telemetry import Telemetry
     from strandline.broker.transaction_driver import TransactionDriver
 
@@ -209,6 +211,20 @@ class Node:
 
         return Retention(self)
 
+    @cached_property
+    def storage_workers(self) -> StorageWorkers:
+        """Who cleans and scrubs files, off the loop; nobody until there is something to do."""
+        from strandline.broker.storage_worker import storage_workers
+
+        return storage_workers(self.runtime, self.directory.disk)
+
+    @cached_property
+    def cleaner(self) -> LogCleaner:
+        """What is compacted is cleaned of records that newer ones replace."""
+        from strandline.broker.log_cleaner import LogCleaner
+
+        return LogCleaner(self)
+
     def _on_configured(self, partition: Partition) -> None:
         if "retention" in self.__dict__:
             self.retention.look_soon(partition)
@@ -226,6 +242,7 @@ class Node:
             self.transactions.load_led()
             self.lag.start()
             self.retention.start()
+            self.cleaner.start()
             for partition in self._configured_early:
                 self.retention.look_soon(partition)
             self._configured_early.clear()
@@ -320,6 +337,10 @@ class Node:
             self.lag.close()
         if "retention" in self.__dict__:
             self.retention.close()
+        if "cleaner" in self.__dict__:
+            self.cleaner.close()
+        if "storage_workers" in self.__dict__:
+            self.storage_workers.close()
         if "groups" in self.__dict__:
             self.groups.close()
         if "transactions" in self.__dict__:

@@ -75,6 +75,8 @@ def import_rest(routes: Iterable[Route]) -> Iterator[str]:
     yield from _modules("broker", ("lag_counting", "lag_leaders", "lag_sampler"))
     yield from _modules("log", ("retention", "segment_times"))
     yield from _modules("broker", ("retention",))
+    yield from _modules("log", ("cleanable", "swapping", "worker_jobs"))
+    yield from _modules("broker", ("storage_worker", "cleaning_run", "dirty_times", "compactions", "log_cleaner"))
 
 
 def _messages(routes: Iterable[Route]) -> Iterator[str]:

@@ -227,4 +227,5 @@ def _table() -> list[Route]:
         Route(20_005, "DeleteSink", (0, 0), 0, "k20005_delete_sink"),
         Route(20_006, "RecordCounts", (0, 0), 0, "k20006_record_counts"),
         Route(20_007, "DescribeStorage", (0, 0), 0, "k20007_describe_storage"),
+        Route(20_008, "CompactPartitions", (0, 0), 0, "k20008_compact_partitions"),
     ]

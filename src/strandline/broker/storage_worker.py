@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from strandline.errors import WorldError
+from strandline.errors import ErrorCode, WorldError
 from strandline.log import worker_jobs
 from strandline.log.disk import Disk, RealDisk
 from strandline.runtime import LoopRuntime, Runtime, TimerHandle
@@ -32,6 +32,8 @@ OnDone = Callable[[dict[str, Any] | None, "JobFailed | None"], object]
 
 class JobFailed(WorldError):
     """A job did not come to its end. `kind` is the name of the error in the worker; `Worker` if that died itself."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
 
     def __init__(self, kind: str, reason: str, errno: int | None = None) -> None:
         super().__init__(reason)

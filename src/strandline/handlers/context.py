@@ -100,6 +100,7 @@ class Node(Protocol):
     groups: Any
     transactions: Any
     lag: Any
+    cleaner: Any
     telemetry: Any
     routes: Mapping[int, ApiRange]
     directory: LogDirectory

@@ -3,6 +3,7 @@
     recovery-point-offset-checkpoint    up to where each log is known to be on disk; recovery begins there
     replication-offset-checkpoint       each partition's high watermark
     log-start-offset-checkpoint         each log's first offset, where it is not that of its first segment
+    cleaner-offset-checkpoint           up to where each compacted log has been cleaned
 
 A file: a line `0` (version), a line with the number of entries, then `topic partition offset` lines.
 """
@@ -18,6 +19,7 @@ from strandline.ids import TopicPartition
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 ALL: Final = frozenset((RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS))
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 

@@ -3,7 +3,7 @@
 meta.properties                     cluster, node and directory id
 .lock                               held while a process owns the directory
 .kafka_cleanshutdown                left by a clean stop; without it logs are recovered
-recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint
+recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint, cleaner-offset-checkpoint
 <topic>-<partition>/                one log each, with partition.metadata naming the topic's id
 <topic>-<partition>.<hex>-delete/   being deleted;  ...-stray/  belongs to no topic we know, kept for a person
 """
@@ -64,6 +64,10 @@ class LogDirectory:
         self.recovery_points = self._read(checkpoints.RECOVERY_POINTS)
         self.high_watermarks = self._read(checkpoints.HIGH_WATERMARKS)
         self.log_start_offsets = self._read(checkpoints.LOG_START_OFFSETS)
+        was_clean = self.was_clean
+        self.cleaner_offsets = self._read(checkpoints.CLEANER_OFFSETS)
+        """Up to where each compacted log has been cleaned. Lost, more is cleaned again."""
+        self.was_clean = was_clean
         self._unopened = {*self.recovery_points, *self.high_watermarks, *self.log_start_offsets}
         """What the checkpoints know and nobody has opened yet. A node may wait long for its cluster, or end waiting: it
         must not forget meanwhile where its logs begin."""
@@ -131,6 +135,7 @@ class LogDirectory:
             clean=clean,
             recovery_point=self.recovery_points.get(name, 0),
             log_start_offset=self.log_start_offsets.get(name, 0),
+            cleaned_up_to=self.cleaner_offsets.get(name, 0),
         )
         if not clean and self.disk.exists(path / PARTITION_METADATA):
             # Perhaps only in the kernel's memory, too. Torn by a power cut it would name a topic that nobody knows.
@@ -147,6 +152,7 @@ class LogDirectory:
             (checkpoints.RECOVERY_POINTS, self.recovery_points),
             (checkpoints.HIGH_WATERMARKS, self.high_watermarks),
             (checkpoints.LOG_START_OFFSETS, self.log_start_offsets),
+            (checkpoints.CLEANER_OFFSETS, self.cleaner_offsets),
         ):
             gone = [name for name in offsets if not self.disk.exists(self.path / str(name))]
             for name in gone:
@@ -182,11 +188,13 @@ class LogDirectory:
     def delete_path(self, name: TopicPartition) -> Path:
         """Where a log that is being deleted is moved."""
         self._unopened.discard(name)
+        self.cleaner_offsets.pop(name, None)
         return self.path / f"{name.topic[:_NAME_KEPT_MAX]}-{name.partition}.{self.new_hex()}{DELETE_SUFFIX}"
 
     def put_aside(self, name: TopicPartition) -> Path:
         """Move a directory that belongs to no topic we know out of the way. It is never deleted by itself."""
         self._unopened.discard(name)
+        self.cleaner_offsets.pop(name, None)
         target = self.path / f"{name.topic[:_NAME_KEPT_MAX]}-{name.partition}.{self.new_hex()}{STRAY_SUFFIX}"
         self.disk.rename(self.path / str(name), target)
         return target
@@ -260,6 +268,10 @@ class LogDirectory:
         self._written[path] = content
         self._files_made += 1
         return {path: (self._files_made, content)}
+
+    def changed_cleaner_offsets(self) -> Files:
+        """The file of where the cleaner has come, if it is not what was last written."""
+        return self._changed(checkpoints.CLEANER_OFFSETS, self.cleaner_offsets)
 
     def lower_recovery_point(self, name: TopicPartition, offset: int) -> None:
         """Before a log is cut to `offset`: it may end there after a crash, and that is no damage. Blocks."""

@@ -24,9 +24,9 @@ def is_due_to_roll(segment: Segment, config: TopicConfig, last_offset: int, max_
     # As Kafka does: by the records' own time where they have one, else by the age of the segment.
     began_ms = segment.first_timestamp_ms
     age_ms = max_timestamp_ms - began_ms if began_ms >= 0 else now_ms - segment.created_ms
-    if age_ms > config.segment_ms:
+    if age_ms > config.roll_ms:
         return True
-    if config.segment_jitter_ms and age_ms > config.segment_ms - _jitter_ms(segment, config):
+    if config.segment_jitter_ms and age_ms > config.roll_ms - _jitter_ms(segment, config):
         return True
     entries = len(segment.index)
     if entries < config.segment_index_bytes // TIME_ENTRY_SIZE - 1:
@@ -59,4 +59,4 @@ def _jitter_ms(segment: Segment, config: TopicConfig) -> int:
     It follows from the segment's name: as good as a random number, and the same one each time it is asked for.
     """
     name = f"{segment.path.parent.name}/{segment.base_offset}"
-    return int(crc32c(name.encode())) % min(config.segment_jitter_ms, config.segment_ms)
+    return int(crc32c(name.encode())) % min(config.segment_jitter_ms, config.roll_ms)

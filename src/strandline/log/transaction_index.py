@@ -87,9 +87,12 @@ class TransactionIndex:
                 return True
         return False
 
-    def to_bytes(self) -> bytes:
+    def entries(self) -> list[AbortedTransaction]:
         columns = zip(self.producer_ids, self.first_offsets, self.last_offsets, self.stable_offsets, strict=True)
-        return b"".join(_ENTRY.pack(VERSION, *each) for each in columns)
+        return [AbortedTransaction(*each) for each in columns]
+
+    def to_bytes(self) -> bytes:
+        return b"".join(_ENTRY.pack(VERSION, *each) for each in self.entries())
 
     def __len__(self) -> int:
         return len(self.last_offsets)

@@ -287,7 +287,7 @@ def test_a_broker_tells_its_own_settings_and_which_may_change() -> None:
     assert not configs["log.retention.ms"].read_only
     assert configs["log.retention.hours"].read_only
     assert "ssl.keystore.password" not in configs, "what is refused is not here"
-    assert configs["log.cleaner.threads"].value == "1", "without effect, and told"
+    assert configs["background.threads"].value == "10", "without effect, and told"
 
 
 def test_a_default_under_another_name_is_not_told_as_kafka_does_not() -> None:

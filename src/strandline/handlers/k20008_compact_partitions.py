@@ -1,0 +1,90 @@
+"""CompactPartitions (20008), version 0: the replicas on this node are compacted now, whatever their dirty ratio.
+
+It is Strandline's own. Asked of every broker that has a replica: each cleans its own files. The active segment is
+rolled first, so that its records count. Answered when all is done, which may take as long as the logs are large; what
+may not be cleaned yet, for an open transaction or `min.compaction.lag.ms`, is left, and `clean_up_to` says from where.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from strandline.codec.messages.compact_partitions_request import CompactPartitionsRequest
+from strandline.codec.messages.compact_partitions_response import CompactedPartition, CompactPartitionsResponse
+from strandline.errors import ErrorCode, StrandlineError, error_code, error_message
+from strandline.handlers.absent_partitions import why_absent
+from strandline.handlers.context import RequestContext
+from strandline.partition.partition import Partition
+
+if TYPE_CHECKING:
+    from strandline.broker.cleaning_run import Cleaned
+
+API_KEY = 20_008
+VERSIONS = (0, 0)
+COMPACTED_MAX: Final = 10_000
+"""Partitions that one request may name."""
+
+
+def handle(context: RequestContext, request: CompactPartitionsRequest) -> None:
+    _Compaction(context, request).begin()
+
+
+class _Compaction:
+    def __init__(self, context: RequestContext, request: CompactPartitionsRequest) -> None:
+        self._context = context
+        self._node = context.node
+        self._asked = list(
+            dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
+        )
+        self._answer = CompactPartitionsResponse(node_id=context.node.node_id)
+        self._left = len(self._asked)
+
+    def begin(self) -> None:
+        if len(self._asked) > COMPACTED_MAX:
+            name, index = self._asked[0]
+            self._answer.partitions = [_refused(name, index, ErrorCode.INVALID_REQUEST, "too many partitions")]
+            self._context.reply(self._answer)
+            return
+        if not self._asked:
+            self._context.reply(self._answer)
+        for name, index in self._asked:
+            partition = self._node.partition(name, index)
+            failure = self._node.log_failure(name, index)
+            if failure is not None:
+                self._add(_refused(name, index, error_code(failure), error_message(failure)))
+            elif partition is None:
+                self._add(_refused(name, index, why_absent(self._node, name, index), None))
+            else:
+                self._begin_one(partition)
+
+    def _begin_one(self, partition: Partition) -> None:
+        try:
+            self._node.cleaner.compact(partition, partial(self._on_done, partition))
+        except (StrandlineError, OSError) as error:
+            self._on_done(partition, None, error)
+
+    def _on_done(self, partition: Partition, cleaned: Cleaned | None, error: BaseException | None) -> None:
+        name, index = partition.topic, partition.index
+        if error is not None:
+            self._add(_refused(name, index, error_code(error), str(error)))
+            return
+        told = CompactedPartition(topic=name, partition=index)
+        if cleaned is not None:
+            told.bytes_before, told.bytes_after = cleaned.size_bytes_before, cleaned.size_bytes_after
+            told.records_before, told.records_after = cleaned.result.records_read, cleaned.result.records_kept
+            told.records_without_key = cleaned.result.records_without_key
+            told.clean_up_to = cleaned.result.clean_up_to
+        elif partition.log.failure is None:
+            told.clean_up_to = self._node.cleaner.judge(partition).first_dirty
+        self._add(told)
+
+    def _add(self, told: CompactedPartition) -> None:
+        self._answer.partitions.append(told)
+        self._left -= 1
+        if not self._left:
+            self._context.reply(self._answer)
+
+
+def _refused(topic: str, index: int, code: int, message: str | None) -> CompactedPartition:
+    return CompactedPartition(topic=topic, partition=index, error_code=code, error_message=message)
