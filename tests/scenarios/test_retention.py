@@ -56,10 +56,11 @@ _NUMBERS = itertools.count()
 
 
 def test_whole_segments_go_by_their_newest_record_up_to_the_first_that_stays(broker: EmbeddedBroker) -> None:
-    create(broker, retention_ms=HOUR_MS)
+    create(broker, retention_ms=-1)
     now, old = now_ms(), now_ms() - DAY_MS
     # Four segments: all too old; one young record in it; all too old, but behind one that stays; the active one.
     write(broker.bootstrap, [old, old, old, old, now, old, old, old, old, now])
+    configure(broker.bootstrap, retention_ms=HOUR_MS)
     until(lambda: span(broker.bootstrap)[0] == PER_SEGMENT)
     settled(broker)
     assert span(broker.bootstrap) == (PER_SEGMENT, 10)
@@ -126,8 +127,9 @@ def test_records_from_the_future_stay_until_their_time_has_passed(broker: Embedd
 
 
 def test_compacted_and_deleted_topics_are_deleted_from_too(broker: EmbeddedBroker) -> None:
-    create(broker, retention_ms=HOUR_MS, cleanup_policy="compact,delete")
+    create(broker, retention_ms=-1, cleanup_policy="compact,delete")
     write(broker.bootstrap, [now_ms() - DAY_MS] * 6 + [now_ms()])
+    configure(broker.bootstrap, retention_ms=HOUR_MS)
     until(lambda: span(broker.bootstrap) == (6, 7))
 
 
@@ -173,8 +175,9 @@ def test_a_segment_without_its_time_index_is_judged_by_its_records(tmp_path: Pat
 
 def test_files_stay_renamed_for_the_delay_and_a_restart_removes_what_is_left(tmp_path: Path) -> None:
     with strandline.embedded(data=tmp_path / "data", properties=QUICK) as broker:
-        create(broker, retention_ms=HOUR_MS, file_delete_delay_ms=600_000)
+        create(broker, retention_ms=-1, file_delete_delay_ms=600_000)
         write(broker.bootstrap, [now_ms() - DAY_MS] * 6 + [now_ms()])
+        configure(broker.bootstrap, retention_ms=HOUR_MS)
         until(lambda: bases(broker.data) == [6])
         assert [name for name in leftovers(broker.data) if ".log." in name] == [
             "00000000000000000000.log.deleted",

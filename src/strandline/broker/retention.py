@@ -24,6 +24,7 @@ from strandline.log.segment import Segment
 from strandline.log.segment_times import read_newest_ms
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
+from strandline.partition.trimming import trim
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node
@@ -179,15 +180,12 @@ class Retention:
             if partition_log.swap is not None:
                 self.look_soon(partition)
             elif is_planned and partition_log.log_start_offset <= start_offset <= partition.high_watermark:
-                gone = partition_log.cut_front(start_offset)
                 if is_written:
                     partition_log.written_start_offset = start_offset
+                gone = trim(partition, start_offset)
                 partitions += bool(gone)
                 segments += len(gone)
                 size_bytes += sum(segment.size_bytes for segment in gone)
-                partition_log.let_go(gone)
-                if partition.waiting_trims:
-                    partition.serve_trims()
             yield
         self.deleted_segments += segments
         self.deleted_bytes += size_bytes

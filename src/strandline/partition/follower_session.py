@@ -1,4 +1,4 @@
-"""The fetch session of a follower: it hears of every append, and of the high watermark.
+"""The fetch session of a follower: it hears of every append, of the high watermark, and of where the log starts.
 
 A follower needs to know of the high watermark soon: it may be the leader next, and what it has not heard of is not
 committed for it. So a fetch that waits is answered when the watermark moved, too (KIP-1166), with the next records or
@@ -43,6 +43,9 @@ class FollowerEntry(FetchEntry):
         session.news[self.key] = self
         if session.waiter is not None:
             session.waiter.on_data(size_bytes)
+
+    def on_start_moved(self) -> None:
+        self.on_advance(0)
 
     def on_advance(self, size_bytes: int) -> None:
         session = self.session

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError
+from strandline.log.segment import Segment
 from strandline.partition.partition import Partition
 
 UP_TO_HIGH_WATERMARK: Final = -1
@@ -30,17 +31,23 @@ def delete_records(partition: Partition, offset: int) -> int:
     start_offset = partition.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
     if not 0 <= start_offset <= partition.high_watermark:
         raise OffsetOutOfRange(f"cannot delete up to {start_offset}: {partition!r}")
-    _cut(partition, start_offset)
+    if start_offset > partition.log_start_offset:
+        trim(partition, start_offset)
     return partition.log_start_offset
 
 
 def follow_start(partition: Partition, log_start_offset: int) -> None:
     """What the leader's log no longer holds, a follower's need not either; nor may it, if somebody asked for that."""
-    if log_start_offset <= partition.high_watermark:
-        _cut(partition, log_start_offset)
+    if partition.log_start_offset < log_start_offset <= partition.high_watermark:
+        trim(partition, log_start_offset)
 
 
-def _cut(partition: Partition, start_offset: int) -> None:
-    log = partition.log
-    if start_offset > log.log_start_offset:
-        log.let_go(log.cut_front(start_offset))
+def trim(partition: Partition, start_offset: int) -> list[Segment]:
+    """The log starts at `start_offset`, and followers hear of it; the segments that go."""
+    gone = partition.log.cut_front(start_offset)
+    partition.log.let_go(gone)
+    for listener in list(partition.append_listeners):
+        listener.on_start_moved()
+    if partition.waiting_trims:
+        partition.serve_trims()
+    return gone

@@ -28,5 +28,8 @@ class AppendListener(Protocol):
     def on_append(self, size_bytes: int) -> None:
         """The log is `size_bytes` longer."""
 
+    def on_start_moved(self) -> None:
+        """The log starts later: the follower's is to, and it might hear of nothing else for long."""
+
     def on_gone(self) -> None:
         """The partition was deleted here, is led by another, or its log failed."""
