@@ -127,9 +127,17 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
     Metric(
         "strandline_group_lag_records",
         "gauge",
-        "Offsets between the committed one, or the log start if that is later, and the high watermark, wherever the "
-        "partition is led; as of the last look (`group.lag.interval.ms`), like the others below.",
+        "Records between the committed offset, or the log start if that is later, and the last stable offset, that "
+        "readers of committed ones get, wherever the partition is led; offsets up to the high watermark while they are "
+        "not counted yet. As of the last look (`group.lag.interval.ms`), like the others below.",
         _judged(lambda figures: figures.lag),
+        _POSITION,
+    ),
+    Metric(
+        "strandline_group_undecided_records",
+        "gauge",
+        "Records behind those whose transactions are open, or that wait for such; not there where none do.",
+        _judged(lambda figures: figures.undecided or None),
         _POSITION,
     ),
     Metric(
