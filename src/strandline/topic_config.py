@@ -91,7 +91,7 @@ class TopicConfig:
         "delete.retention.ms",
         DAY_MS,
         at_least(0),
-        "How long a compacted topic keeps tombstones, and markers of transactions, after it was first cleaned of the rest.",
+        "How long a compacted topic keeps tombstones, and markers of transactions, once it was cleaned of the rest.",
         synonyms=_as("log.cleaner.delete.retention.ms"),
     )
     file_delete_delay_ms: int = long(
@@ -135,7 +135,7 @@ class TopicConfig:
         "max.compaction.lag.ms",
         LONG_MAX,
         at_least(1),
-        "The longest time a record of a compacted topic stays uncompacted; segments are rolled and cleaned in time for it.",
+        "The longest time a record of a compacted topic stays uncompacted; segments are rolled and cleaned for it.",
         synonyms=_as("log.cleaner.max.compaction.lag.ms"),
     )
     max_message_bytes: int = integer(

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from tests.hostile.peer import Peer
 
 from strandline.codec.messages.compact_partitions_request import CompactPartitionsRequest, CompactTopic
@@ -99,6 +100,7 @@ def compact_now(port: int, *, topic: str = TOPIC) -> CompactedPartition:
     request = CompactPartitionsRequest(topics=[CompactTopic(topic=topic, partitions=[0])])
     with Peer(port, timeout_s=WAIT_S_MAX) as peer:
         (told,) = peer.ask(request, 0).partitions
+    assert isinstance(told, CompactedPartition)
     return told
 
 

@@ -1,4 +1,4 @@
-"""A compacted topic, from its clients' side: cleaned by itself and when asked, over restarts and kills at every step."""
+"""A compacted topic, from its clients' side: cleaned by itself and when asked, over restarts and kills at any step."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_an_open_transaction_is_not_touched_and_an_aborted_one_goes(tmp_path: Pa
         told = compact_now(log.port)
         assert told.error_code == 0
         assert told.clean_up_to <= 41
-        expected = {key: value for key, value in rounds(3)}
+        expected = dict(rounds(3))
         assert folded(read(log.bootstrap, **{"isolation.level": "read_committed"})) == expected
         still_open.commit_transaction(30)
         committed = {"isolation.level": "read_committed"}
@@ -151,7 +151,7 @@ BY_DEFAULT = ("swap-synced", "swap-half-gone")
 )
 def test_a_kill_at_any_step_of_the_swap_loses_nothing(tmp_path: Path, point: str) -> None:
     written = rounds(9)
-    expected = {key: value for key, value in written}
+    expected = dict(written)
     marker = tmp_path / "killed"
     data = tmp_path / "data"
     fault = {VARIABLE: f"{point}:kill:{marker}"}

@@ -53,6 +53,8 @@ class DynamicConfig:
             node.groups.configure(config)
         if "transactions" in node.__dict__:
             node.transactions.configure(config)
+        if "cleaner" in node.__dict__:
+            node.cleaner.configure()
         share = share_out(descriptors_max(), open_files_max=config.open_files_max)
         node.directory.open_files.open_files_max = share.open_files_max
         admission = node.listener.admission

@@ -91,6 +91,8 @@ class LogCleaner:
         self._held: dict[Partition, int] = {}
         self._runs: dict[CleaningRun, None] = {}
         self._timer: TimerHandle | None = None
+        self.backoff_ms = node.config.log_cleaner_backoff_ms
+        """How long it rests, this time."""
         self._watch: TimerHandle | None = None
         self._is_looking = self._is_closed = self._is_saving = False
         self._times = DirtyTimes(node.runtime, self.look)
@@ -136,13 +138,21 @@ class LogCleaner:
         for run in self._runs:
             run.stop("the node stops")
 
+    def configure(self) -> None:
+        """Settings of the node changed. What is under way goes on as it was begun; a rest is begun anew."""
+        if self.backoff_ms != self._node.config.log_cleaner_backoff_ms:
+            self.backoff_ms = self._node.config.log_cleaner_backoff_ms
+            if self._timer is not None:
+                self._rest()
+
     # Looking
 
     def _rest(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self.backoff_ms = self._node.config.log_cleaner_backoff_ms
         if self.is_enabled and not self._is_closed:
-            self._timer = self._runtime.call_later(self._node.config.log_cleaner_backoff_ms / 1000, self.look)
+            self._timer = self._runtime.call_later(self.backoff_ms / 1000, self.look)
 
     def look(self) -> None:
         """Look for the dirtiest logs, and clean them; again when one is done, or after a rest."""
@@ -225,20 +235,23 @@ class LogCleaner:
             return False
         if not what.cleanable_bytes:
             return False
-        config = self._node.config
-        cleaners = max(1, config.log_cleaner_threads)
-        share = Share(
-            config.log_cleaner_dedupe_buffer_size // cleaners,
-            max(1, config.log_cleaner_io_buffer_size // cleaners),
-            config.log_cleaner_io_max_bytes_per_second / cleaners,
-            config.log_cleaner_io_buffer_load_factor,
-        )
-        run = state.run = CleaningRun(self._node, partition, what, share, self._on_end)
+        run = state.run = CleaningRun(self._node, partition, what, self.share(), self._on_end)
         self._runs[run] = None
         if self._watch is None:
             self._watch = self._runtime.call_later(WATCH_S, self._look_after)
         run.begin()
         return True
+
+    def share(self) -> Share:
+        """What one of the cleaners may use, as it is configured now."""
+        config = self._node.config
+        cleaners = max(1, config.log_cleaner_threads)
+        return Share(
+            config.log_cleaner_dedupe_buffer_size // cleaners,
+            max(1, config.log_cleaner_io_buffer_size // cleaners),
+            config.log_cleaner_io_max_bytes_per_second / cleaners,
+            config.log_cleaner_io_buffer_load_factor,
+        )
 
     def _look_after(self) -> None:
         """Stop what has become pointless: a topic that was deleted, or is not compacted any more."""

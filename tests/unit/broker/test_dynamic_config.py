@@ -152,6 +152,12 @@ HELD_COPIES: dict[str, tuple[str, Callable[[Node], int]]] = {
         "85",
         lambda node: node.groups._config.consumer_settings("any").assignment_interval_ms,
     ),
+    "log.cleaner.backoff.ms": ("86", lambda node: node.cleaner.backoff_ms),
+    "log.cleaner.threads": ("2", lambda node: node.config.log_cleaner_threads),
+    "log.cleaner.dedupe.buffer.size": ("5000000", lambda node: node.cleaner.share().dedupe_buffer_bytes),
+    "log.cleaner.io.buffer.size": ("87", lambda node: node.cleaner.share().io_buffer_bytes),
+    "log.cleaner.io.buffer.load.factor": ("1", lambda node: int(node.cleaner.share().load_factor)),
+    "log.cleaner.io.max.bytes.per.second": ("88", lambda node: int(node.cleaner.share().io_bytes_per_s)),
     "producer.id.expiration.ms": ("84", lambda node: node.config.producer_id_expiration_ms),
     "transaction.partition.verification.enable": (
         "false",
