@@ -71,6 +71,20 @@ class StorageSettings(TransactionSettings):
         "How long the cleaner rests when there is nothing to clean.",
         update=CLUSTER_WIDE,
     )
+    log_scrub_interval_ms: int = long(
+        "log.scrub.interval.ms",
+        7 * 24 * 3_600_000,
+        at_least(1),
+        "Strandline's own. How often the files of each log are read again, to find what changed on the disk.",
+        update=CLUSTER_WIDE,
+    )
+    log_scrub_max_bytes_per_second: int = long(
+        "log.scrub.max.bytes.per.second",
+        10 * MIB,
+        at_least(1),
+        "Strandline's own. What is read for that in a second.",
+        update=CLUSTER_WIDE,
+    )
 
 
 def check_storage(settings: StorageSettings) -> None:

@@ -25,7 +25,7 @@ from strandline.broker.routes import TELEMETRY_APIS
 from strandline.broker.transport import Network
 from strandline.broker.watchdog import Watchdog
 from strandline.config import BrokerConfig, Listener
-from strandline.errors import StrandlineError
+from strandline.errors import DamagedRecords, StrandlineError
 from strandline.handlers.k00_produce import ProduceWait
 from strandline.ids import TopicPartition
 from strandline.log.disk import Disk, RealDisk
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from strandline.broker.lag_sampler import LagSampler
     from strandline.broker.log_cleaner import LogCleaner
     from strandline.broker.retention import Retention
+    from strandline.broker.scrubber import Scrubber
     from strandline.broker.storage_worker import StorageWorkers
     from strandline.broker.telemetry import Telemetry
     from strandline.broker.transaction_driver import TransactionDriver
@@ -108,6 +109,7 @@ class Node:
         self.replicas.on_unled = self._on_unled
         self.replicas.on_topics_changed = self._on_topics_changed
         self.replicas.on_configured = self._on_configured
+        self.replicas.on_damaged = self._on_damaged
         self.checkpoints = CheckpointWriter(self)
         self.topics = self.replicas.topics
         self.producer_ids = ProducerIds(
@@ -219,6 +221,18 @@ class Node:
         return storage_workers(self.runtime, self.directory.disk)
 
     @cached_property
+    def scrubber(self) -> Scrubber:
+        """What changed on the disk is found, and mended."""
+        from strandline.broker.scrubber import Scrubber
+
+        return Scrubber(self)
+
+    def _on_damaged(self, partition: Partition, error: DamagedRecords) -> None:
+        # Before the scrubber is loaded nobody need be told: it looks at what readers found when it starts.
+        if "scrubber" in self.__dict__:
+            self.scrubber.on_damaged(partition, error)
+
+    @cached_property
     def cleaner(self) -> LogCleaner:
         """What is compacted is cleaned of records that newer ones replace."""
         from strandline.broker.log_cleaner import LogCleaner
@@ -243,6 +257,7 @@ class Node:
             self.lag.start()
             self.retention.start()
             self.cleaner.start()
+            self.scrubber.start()
             for partition in self._configured_early:
                 self.retention.look_soon(partition)
             self._configured_early.clear()
@@ -339,6 +354,8 @@ class Node:
             self.retention.close()
         if "cleaner" in self.__dict__:
             self.cleaner.close()
+        if "scrubber" in self.__dict__:
+            self.scrubber.close()
         if "storage_workers" in self.__dict__:
             self.storage_workers.close()
         if "groups" in self.__dict__:

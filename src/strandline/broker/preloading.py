@@ -77,6 +77,8 @@ def import_rest(routes: Iterable[Route]) -> Iterator[str]:
     yield from _modules("broker", ("retention",))
     yield from _modules("log", ("cleanable", "swapping", "worker_jobs"))
     yield from _modules("broker", ("storage_worker", "cleaning_run", "dirty_times", "compactions", "log_cleaner"))
+    yield from _modules("log", ("scrubbing", "mending"))
+    yield from _modules("broker", ("repairs", "damages", "scrubber"))
 
 
 def _messages(routes: Iterable[Route]) -> Iterator[str]:

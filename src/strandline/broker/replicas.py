@@ -24,7 +24,7 @@ from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
-from strandline.errors import ErrorCode, StrandlineError
+from strandline.errors import DamagedRecords, ErrorCode, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.partition_log import PartitionLog
 from strandline.partition.partition import Partition
@@ -69,6 +69,8 @@ class Replicas:
         """Told the names of topics that came, went, got more partitions or other replicas, when all that is done."""
         self.on_configured: Callable[[Partition], object] = _nobody
         """Told of each partition that has other settings now."""
+        self.on_damaged: Callable[[Partition, DamagedRecords], object] = _nobody
+        """Told of a partition in which a reader met batches that are not what was written."""
         self._names: dict[bytes, str] = {}
         self._flushed_by_time: dict[Partition, float] = {}
         self.work_s_max = WORK_S_MAX
@@ -298,6 +300,7 @@ class Replicas:
         opened.on_failed = self._on_failed
         opened.verifies_transactions = self._verifies_transactions
         opened.log.on_write_failed = self.health.on_write_failed
+        opened.log.on_damaged = partial(self.on_damaged, opened)
         self._note_flush_by_time(opened)
         return opened
 
@@ -399,5 +402,5 @@ class Replicas:
         self.health.close()
 
 
-def _nobody(_: object) -> None:
+def _nobody(*_: object) -> None:
     """Where nobody keeps state by leadership or topics."""

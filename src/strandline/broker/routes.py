@@ -228,4 +228,14 @@ def _table() -> list[Route]:
         Route(20_006, "RecordCounts", (0, 0), 0, "k20006_record_counts"),
         Route(20_007, "DescribeStorage", (0, 0), 0, "k20007_describe_storage"),
         Route(20_008, "CompactPartitions", (0, 0), 0, "k20008_compact_partitions"),
+        Route(20_009, "ScrubPartitions", (0, 0), 0, "k20009_scrub_partitions"),
+        Route(
+            20_010,
+            "ResignLeadership",
+            (0, 0),
+            0,
+            "k20010_resign_leadership",
+            listeners=(CONTROLLER,),
+            for_active=True,
+        ),
     ]

@@ -101,6 +101,7 @@ class Node(Protocol):
     transactions: Any
     lag: Any
     cleaner: Any
+    scrubber: Any
     telemetry: Any
     routes: Mapping[int, ApiRange]
     directory: LogDirectory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline.codec.messages.describe_storage_response import StoredPartition
+from strandline.codec.messages.describe_storage_response import StoredDamage, StoredPartition
 from strandline.handlers.context import Node
 from strandline.log.retention import outlook
 from strandline.partition.partition import Partition
@@ -28,3 +28,8 @@ def add_cleaning(stored: StoredPartition, node: Node, partition: Partition, now_
 
 def add_scrubbing(stored: StoredPartition, node: Node, partition: Partition) -> None:
     """When its files were last read again, and what was found."""
+    stored.scrubbed_ms = node.scrubber.scrubbed_ms(partition)
+    stored.damages = [
+        StoredDamage(each.base_offset, each.end_offset, each.position, each.what, each.state, each.found_ms)
+        for each in node.scrubber.damages_of(partition)
+    ]
