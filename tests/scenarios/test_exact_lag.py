@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.cli.conftest import CommandLine
 from tests.clients.client import until
 from tests.clients.positions import commit
+from tests.scenarios.compaction_ground import BY_HAND, compact_now
 
 from strandline.cli.conversation import Conversation
 from strandline.codec.messages.group_lag_request import GroupLagRequest
@@ -18,6 +19,7 @@ from strandline.codec.messages.group_lag_response import GroupLagResponse
 from strandline.codec.messages.record_counts_request import PartitionPositions, RecordCountsRequest, TopicPositions
 from strandline.codec.messages.record_counts_response import PartitionCounts, RecordCountsResponse
 from strandline.errors import ErrorCode
+from strandline.log.record_counts import RecordCounts
 from strandline.testing import embedded
 from strandline.testing.embedded_broker import EmbeddedBroker
 
@@ -137,6 +139,48 @@ def test_any_transactions_and_restarts(broker: EmbeddedBroker) -> None:
         # A coordinator that does not know any more whether its marker is there writes it once more.
         after = check(broker, topic, positions=1)
         assert [each.records for each in after.counts[: len(before.counts)]] == [each.records for each in before.counts]
+
+
+def test_a_compacted_topic_counts_what_is_left(broker: EmbeddedBroker) -> None:
+    """Batches of several records are thinned out, transactions of both kinds lie between, and it is cleaned again."""
+    print("seed", SEED)
+    chance = random.Random(SEED)
+    topic = "table"
+    broker.create_topic(topic, **{name.replace(".", "_"): value for name, value in BY_HAND.items()})
+    plain = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20, "compression.type": "lz4"})
+    transactional = transactor(broker.bootstrap, "table")
+    records = 0
+    for _ in range(2):
+        for _ in range(12):
+            producer, in_transaction = (transactional, True) if chance.random() < 0.4 else (plain, False)
+            if in_transaction:
+                producer.begin_transaction()
+            for _ in range(chance.randrange(1, 12)):
+                value = b"v" * chance.randrange(10, 90) if chance.random() < 0.9 else None
+                producer.produce(topic, value, b"%d" % chance.randrange(25), partition=0)
+            assert producer.flush(30) == 0
+            if in_transaction and chance.random() < 0.5:
+                producer.commit_transaction(30)
+            elif in_transaction:
+                producer.abort_transaction(30)
+        before = counted(broker.bootstrap, topic, [0]).counts[0].records
+        compacted = compact_now(int(broker.bootstrap.rsplit(":", 1)[1]), topic=topic)
+        assert compacted.error_code == 0, compacted
+        # The cleaner writes its counts beside what it writes.
+        cleaned = broker.data / f"{topic}-0" / "00000000000000000000.log"
+        counts = RecordCounts.parse(
+            cleaned.with_suffix(".counts").read_bytes(), base_offset=0, size_bytes=cleaned.stat().st_size
+        )
+        assert counts.excludes_aborted
+        assert not counts.is_plain
+        records = check(broker, topic, positions=2).counts[0].records
+        assert 0 < records < before
+    commit(broker.bootstrap, "table-reader", topic, 0)
+    (found,) = CommandLine(broker.bootstrap).ok("group", "lag", "table-reader", "--window", "0", "--json").objects
+    assert (found["lag"], found["lag_is_exact"]) == (records, True)
+    broker.kill()
+    broker.start()
+    assert check(broker, topic, positions=1).counts[0].records == records
 
 
 def test_an_open_transaction_is_undecided_and_nobodys_fault(broker: EmbeddedBroker) -> None:
