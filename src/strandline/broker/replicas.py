@@ -69,7 +69,7 @@ class Replicas:
         """Told the names of topics that came, went, got more partitions or other replicas, when all that is done."""
         self.on_configured: Callable[[Partition], object] = _nobody
         """Told of each partition that has other settings now."""
-        self.on_damaged: Callable[[Partition, DamagedRecords], object] = _nobody
+        self.on_damaged: Callable[[Partition, DamagedRecords], None] = _nobody
         """Told of a partition in which a reader met batches that are not what was written."""
         self._names: dict[bytes, str] = {}
         self._flushed_by_time: dict[Partition, float] = {}

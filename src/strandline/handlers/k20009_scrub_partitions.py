@@ -7,7 +7,7 @@ what is damaged, whether it was asked for or not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from strandline.codec.messages.scrub_partitions_request import ScrubPartitionsRequest
 from strandline.codec.messages.scrub_partitions_response import (
@@ -18,14 +18,20 @@ from strandline.codec.messages.scrub_partitions_response import (
 from strandline.errors import ErrorCode, error_code, error_message
 from strandline.handlers.absent_partitions import why_absent
 from strandline.handlers.context import Node, RequestContext
-
-if TYPE_CHECKING:
-    from strandline.broker.scrubber import Scrub
+from strandline.partition.partition import Partition
 
 API_KEY = 20_009
 VERSIONS = (0, 0)
 SCRUBBED_MAX: Final = 10_000
 """Partitions that one request may name."""
+
+
+class Scrub(Protocol):
+    """One log that was read through."""
+
+    partition: Partition
+    bytes_read: int
+    error: str | None
 
 
 def handle(context: RequestContext, request: ScrubPartitionsRequest) -> ScrubPartitionsResponse | None:

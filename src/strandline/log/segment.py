@@ -20,7 +20,8 @@ from strandline.log.disk import Buffer, Disk, File
 from strandline.log.index import OffsetIndex, TimeIndex
 from strandline.log.record_counts import COUNTS_SUFFIX, CountsBuilder, RecordCounts
 from strandline.log.transaction_index import AbortedTransaction, TransactionIndex
-from strandline.log.verified import Unverified, check_at, damaged
+from strandline.log.verified import ColdRead as ColdRead
+from strandline.log.verified import Unverified, locate_checked
 
 if TYPE_CHECKING:
     from strandline.log.open_files import OpenFiles
@@ -43,10 +44,6 @@ SEGMENT_SUFFIXES: Final = (
 TAIL_BATCHES_MAX: Final = 512
 """Batches at the end whose places are remembered, so that readers at the tail ask neither index nor disk."""
 WALK_CHUNK_BYTES: Final = 16 * 1024
-
-
-class ColdRead(Exception):
-    """What is wanted is not in the page cache; ask again after a thread has read it."""
 
 
 def file_stem(offset: int) -> str:
@@ -422,33 +419,11 @@ class Segment:
         self.load_indexes(may_block=may_block)
         position = self.index.position_before(offset - self.base_offset)
         if position < self.verified_from:
-            return self._locate_checked(offset, position, may_block)
+            return locate_checked(self, offset, position, may_block=may_block)
         for header, at in self.headers(position, may_block=may_block):
             if header.last_offset >= offset:
                 return at
         return None
-
-    def _locate_checked(self, offset: int, position: int, may_block: bool) -> int | None:
-        """The same where no header may be believed that was not checked: a wrong one would lead to another batch."""
-        while True:
-            end = self.size_bytes
-            if position < self.verified_from:
-                unverified = self.unverified
-                stretch = None if unverified is None else unverified.at(position)
-                if stretch is None:
-                    if not may_block or unverified is None:
-                        raise ColdRead
-                    check_at(self, position)
-                    continue
-                if stretch.fault is not None:
-                    raise damaged(self, stretch)
-                end = min(stretch.end, end)
-            for header, at in self.headers(position, end=end, may_block=may_block):
-                if header.last_offset >= offset:
-                    return at
-            if end >= self.size_bytes:
-                return None
-            position = end
 
     def headers(self, position: int, *, may_block: bool, end: int | None = None) -> Iterator[tuple[BatchHeader, int]]:
         """Batch headers and their positions from the batch at `position` to `end`, or the end of the segment."""

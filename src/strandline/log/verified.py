@@ -32,6 +32,10 @@ STRETCHES_MAX: Final = 64
 """Sound stretches that a segment remembers; what is forgotten is checked again."""
 
 
+class ColdRead(Exception):
+    """What is wanted is not in the page cache, or was not checked; ask again after a thread has read it."""
+
+
 class Stretch(NamedTuple):
     start: int
     end: int
@@ -121,6 +125,32 @@ def sound_end(segment: Segment, position: int) -> Stretch:
     """The stretch up to whose end a reader at `position`, which `locate` has found, may be served."""
     stretch = None if segment.unverified is None else segment.unverified.at(position)
     return stretch or Stretch(segment.verified_from, segment.size_bytes, OFFSET_LIMIT)
+
+
+def locate_checked(segment: Segment, offset: int, position: int, *, may_block: bool) -> int | None:
+    """The place of the first batch that reaches `offset`, looked for from `position` on, where the index names a batch.
+
+    No header is believed that was not checked: a wrong one would lead to another batch.
+    """
+    while True:
+        end = segment.size_bytes
+        if position < segment.verified_from:
+            unverified = segment.unverified
+            stretch = None if unverified is None else unverified.at(position)
+            if stretch is None:
+                if not may_block or unverified is None:
+                    raise ColdRead
+                check_at(segment, position)
+                continue
+            if stretch.fault is not None:
+                raise damaged(segment, stretch)
+            end = min(stretch.end, end)
+        for header, at in segment.headers(position, end=end, may_block=may_block):
+            if header.last_offset >= offset:
+                return at
+        if end >= segment.size_bytes:
+            return None
+        position = end
 
 
 def check_at(segment: Segment, position: int) -> None:
