@@ -159,25 +159,26 @@ def test_deletion(part: StoredPartition, words: str) -> None:
         ),
         (
             compacted(cleaning_due_ms=NOW_MS - 1),
-            "38% is dirty: cleaned at the next look (every 15 seconds), after logs that are dirtier",
+            "38% is dirty: cleaned at the next look (every 15 seconds), the dirtiest log first",
         ),
         (
             compacted(dirty_ratio=0.8),
-            "80% is dirty: cleaned at the next look (every 15 seconds), after logs that are dirtier",
+            "80% is dirty: cleaned at the next look (every 15 seconds), the dirtiest log first",
         ),
         (
             compacted(first_uncleanable=2_000),
-            "nothing may be cleaned yet: not before the active segment rolls: at 1 GiB, or when it is 1 week old",
+            "nothing may be cleaned yet: offsets 2,000–8,999 are in the active segment, which rolls at 1 GiB, or when "
+            "it is 1 week old",
         ),
         (
             compacted(first_uncleanable=2_000, uncleanable_because="transaction", last_stable_offset=2_000),
-            "nothing may be cleaned yet: a transaction is open since offset 2,000 (`strandline txn why prices` says "
-            "whose)",
+            "nothing may be cleaned yet: offsets 2,000–8,999 wait for a transaction that is open since offset 2,000 "
+            "(`strandline txn why prices` says whose)",
         ),
         (
             compacted(first_uncleanable=2_000, uncleanable_because="lag", uncleanable_until_ms=NOW_MS + 90 * MINUTE_MS),
-            "nothing may be cleaned yet: its records are younger than min.compaction.lag.ms; the oldest may be in 1 h "
-            "30 min",
+            "nothing may be cleaned yet: offsets 2,000–8,999 are younger than min.compaction.lag.ms; the first of them "
+            "may be cleaned in 1 h 30 min",
         ),
     ],
 )
@@ -185,13 +186,21 @@ def test_compaction(part: StoredPartition, words: str) -> None:
     assert compaction_words(part, NODE) == words
 
 
+def test_what_holds_a_part_back_is_told_too() -> None:
+    words = compaction_words(compacted(uncleanable_because="transaction", last_stable_offset=6_100), NODE)
+    assert words == (
+        "38% is dirty: cleaned when it is more than 50% (min.cleanable.dirty.ratio); offsets 6,000–8,999 wait for a "
+        "transaction that is open since offset 6,100 (`strandline txn why prices` says whose)"
+    )
+
+
 def test_when_the_active_segment_rolls() -> None:
     segments = [StoredSegment(base_offset=2_000, is_active=True, first_timestamp_ms=NOW_MS - DAY_MS)]
     part = compacted(first_uncleanable=2_000, segments=segments)
     moment = clock(NOW_MS + 6 * DAY_MS)[:16]
-    assert compaction_words(part, NODE).endswith(f"rolls: at 1 GiB, or with the first record after {moment}")
+    assert compaction_words(part, NODE).endswith(f"which rolls at 1 GiB, or with the first record after {moment}")
     segments[0].first_timestamp_ms = NOW_MS - 8 * DAY_MS
-    assert compaction_words(part, NODE).endswith("rolls: at 1 GiB, or with the next record")
+    assert compaction_words(part, NODE).endswith("which rolls at 1 GiB, or with the next record")
 
 
 def test_states_of_segments() -> None:

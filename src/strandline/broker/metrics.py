@@ -14,6 +14,7 @@ from strandline.broker import (
     metrics_node,
     metrics_replication,
     metrics_requests,
+    metrics_storage,
     metrics_telemetry,
     metrics_topics,
     metrics_transactions,
@@ -29,6 +30,7 @@ Family = Metric[Scrape] | Histogram[Scrape]
 SECTIONS: dict[str, tuple[Family, ...]] = {
     "Requests and connections": metrics_requests.FAMILIES,
     "Topics and partitions": metrics_topics.FAMILIES,
+    "The files of a log": metrics_storage.FAMILIES,
     "Replicas": metrics_replication.FAMILIES,
     "Groups": metrics_groups.FAMILIES,
     "Transactions": metrics_transactions.FAMILIES,

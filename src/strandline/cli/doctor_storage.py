@@ -16,7 +16,7 @@ from strandline.cli.failures import Unreachable
 from strandline.cli.findings import Finding, ok, problem, warning
 from strandline.cli.plain_words import count, size
 from strandline.cli.storage_reading import StoredReplica
-from strandline.cli.storage_words import damage_words, is_compacted
+from strandline.cli.storage_words import damage_words, is_compacted, reason_words
 from strandline.codec.messages.describe_storage_request import DescribeStorageRequest
 from strandline.codec.messages.describe_storage_response import DescribeStorageResponse, StoredPartition
 from strandline.lag.verdict import span
@@ -83,7 +83,7 @@ def cleaning_findings(replicas: list[StoredReplica]) -> Iterator[Finding]:
     off: dict[int, list[str]] = {}
     for replica in replicas:
         if replica.part.cleaning_state == "set aside":
-            reason = replica.part.cleaning_reason or "no reason was told"
+            reason = reason_words(replica.part.cleaning_reason)
             by_reason.setdefault(reason, []).append(f"{replica.name} on broker {replica.node.node_id}")
         elif replica.part.cleaning_state == "off" and is_compacted(replica.part) and replica.part.size_bytes:
             off.setdefault(replica.node.node_id, []).append(replica.name)

@@ -6,7 +6,9 @@ also on a machine whose clock is not.
 
 from __future__ import annotations
 
+import re
 import time
+from typing import Final
 
 from strandline.cli.plain_words import LONG_MAX, count, duration, size
 from strandline.codec.messages.describe_storage_response import (
@@ -16,6 +18,8 @@ from strandline.codec.messages.describe_storage_response import (
     StoredSegment,
 )
 from strandline.lag.verdict import span
+
+_ERRNO: Final = re.compile(r"\[Errno \d+\] ")
 
 
 def offsets(base: int, end: int) -> str:
@@ -86,6 +90,11 @@ def _next_look(node: DescribeStorageResponse) -> str:
 # Compaction
 
 
+def reason_words(reason: str | None) -> str:
+    """Why something went wrong, without the number that only the operating system knows by heart."""
+    return _ERRNO.sub("", reason) if reason else "no reason was told"
+
+
 def is_compacted(part: StoredPartition) -> bool:
     return "compact" in part.cleanup_policy.split(",")
 
@@ -100,7 +109,7 @@ def compaction_words(part: StoredPartition, node: DescribeStorageResponse) -> st
         again = ""
         if part.retry_ms > node.now_ms:
             again = f"; it is tried again in {_span_ms(part.retry_ms - node.now_ms)}"
-        return f"cleaning is set aside: {part.cleaning_reason or 'no reason was told'}{again}"
+        return f"cleaning is set aside: {reason_words(part.cleaning_reason)}{again}"
     if part.cleaning_state == "cleaning":
         if part.cleaning_bytes_total > 0:
             share = max(0, part.cleaning_bytes) / part.cleaning_bytes_total
@@ -114,11 +123,18 @@ def _next_cleaning(part: StoredPartition, node: DescribeStorageResponse) -> str:
         return "nothing to clean: all of it is clean"
     if part.first_uncleanable <= part.clean_up_to:
         return f"nothing may be cleaned yet: {hindrance_words(part, node)}"
+    told = f"{part.dirty_ratio:.0%} is dirty: cleaned {_when_cleaned(part, node)}"
+    # That the active segment is not cleaned goes without saying.
+    is_held = part.uncleanable_because not in ("", "active") and part.first_uncleanable < part.log_end_offset
+    return f"{told}; {hindrance_words(part, node)}" if is_held else told
+
+
+def _when_cleaned(part: StoredPartition, node: DescribeStorageResponse) -> str:
     least = max(part.dirty_ratio_min, 0.0)
     due = _due_words(part, node)
     if part.dirty_ratio > least or due == _NOW:
-        return f"{part.dirty_ratio:.0%} is dirty: cleaned {_next_round(node)}"
-    told = f"{part.dirty_ratio:.0%} is dirty: cleaned when it is more than {least:.0%} (min.cleanable.dirty.ratio)"
+        return _next_round(node)
+    told = f"when it is more than {least:.0%} (min.cleanable.dirty.ratio)"
     return f"{told}, or {due} (max.compaction.lag.ms)" if due else told
 
 
@@ -134,28 +150,29 @@ def _due_words(part: StoredPartition, node: DescribeStorageResponse) -> str:
 
 def _next_round(node: DescribeStorageResponse) -> str:
     if node.cleaner_backoff_ms > 0:
-        return f"at the next look (every {duration(node.cleaner_backoff_ms)}), after logs that are dirtier"
-    return "at the next look, after logs that are dirtier"
+        return f"at the next look (every {duration(node.cleaner_backoff_ms)}), the dirtiest log first"
+    return "at the next look, the dirtiest log first"
 
 
 def hindrance_words(part: StoredPartition, node: DescribeStorageResponse) -> str:
-    """Why cleaning stops at `first_uncleanable`."""
+    """What may not be cleaned yet, and why."""
+    rest = f"offsets {offsets(part.first_uncleanable, part.log_end_offset)}"
     match part.uncleanable_because:
         case "transaction":
             return (
-                f"a transaction is open since offset {part.last_stable_offset:,} "
+                f"{rest} wait for a transaction that is open since offset {part.last_stable_offset:,} "
                 f"(`strandline txn why {part.topic}` says whose)"
             )
         case "lag":
             left_ms = part.uncleanable_until_ms - node.now_ms
-            when = f" in {_span_ms(left_ms)}" if part.uncleanable_until_ms >= 0 and left_ms > 0 else ""
-            return f"its records are younger than min.compaction.lag.ms; the oldest may be{when}"
+            when = f"; the first of them may be cleaned in {_span_ms(left_ms)}" if left_ms > 0 else ""
+            return f"{rest} are younger than min.compaction.lag.ms{when}"
         case "high watermark":
-            return f"offsets from {part.high_watermark:,} on are not in all in-sync replicas yet"
+            return f"{rest} are not in all in-sync replicas yet"
         case "recovery point":
-            return "its newest segments are not flushed yet"
+            return f"{rest} are not flushed yet"
         case _:
-            return f"not before the active segment rolls: {roll_words(part, node)}"
+            return f"{rest} are in the active segment, which rolls {roll_words(part, node)}"
 
 
 def roll_words(part: StoredPartition, node: DescribeStorageResponse) -> str:

@@ -21,13 +21,13 @@ from strandline.cli.options import (
 from strandline.cli.output import Output
 from strandline.cli.plain_words import count, size
 from strandline.cli.storage_reading import Storage, StoredReplica, read_storage
-from strandline.cli.storage_words import compaction_words, hindrance_words, is_compacted, offsets
+from strandline.cli.storage_words import compaction_words, hindrance_words, is_compacted, offsets, reason_words
 from strandline.cli.storage_work import WAIT_S_DEFAULT, Wait, have_done, replicas_of, tell_failures
 from strandline.cli.topics import chosen_partitions, described
 from strandline.codec.messages.compact_partitions_request import CompactPartitionsRequest, CompactTopic
 from strandline.codec.messages.compact_partitions_response import CompactedPartition, CompactPartitionsResponse
 
-ADVICE = "nothing was lost; mend that and say it again, or wait: it is tried again by itself"
+_NO_ROOM = "No space left on device"
 
 
 def compact(
@@ -88,11 +88,10 @@ def _show_plan(output: Output, storage: Storage, name: str) -> None:
 def _plan_words(replica: StoredReplica) -> str:
     part, node = replica.part, replica.node
     told = compaction_words(part, node)
-    if part.cleaning_state != "idle" or part.first_uncleanable <= part.clean_up_to:
-        return told
-    told += f". Offsets {offsets(part.clean_up_to, part.first_uncleanable)} may be cleaned"
-    if part.first_uncleanable < part.log_end_offset:
-        told += f", and the rest, from {part.first_uncleanable:,} on, not yet: {hindrance_words(part, node)}"
+    if part.cleaning_state == "idle" and part.clean_up_to < part.first_uncleanable:
+        told += f"; offsets {offsets(part.clean_up_to, part.first_uncleanable)} may be cleaned now"
+        if part.uncleanable_because == "active" and part.first_uncleanable < part.log_end_offset:
+            told += f", {hindrance_words(part, node)}"
     return told
 
 
@@ -159,9 +158,15 @@ def _tell(output: Output, broker_id: int, answer: CompactPartitionsResponse) -> 
         elif not done.error_code:
             output.line(f"compacted {where}: {_done_words(done)}")
         if done.error_code:
-            why = done.error_message or error_name(done.error_code)
-            failures.append(CommandFailed(f"{where} was not compacted: {why}", hint=ADVICE))
+            why = reason_words(done.error_message or error_name(done.error_code))
+            failures.append(CommandFailed(f"{where} was not compacted: {why}", hint=_advice(why)))
     return failures
+
+
+def _advice(why: str) -> str:
+    if _NO_ROOM in why:
+        return "nothing was lost; make room for as much as the largest segment has, then say it again"
+    return "nothing was lost; mend that and say it again, or wait: it is tried again by itself"
 
 
 def _done_words(done: CompactedPartition) -> str:

@@ -165,7 +165,9 @@ def _segment_table(replica: StoredReplica, *, all_segments: bool) -> tuple[list[
     part = replica.part
     rows = [
         [
-            offsets(segment.base_offset, segment.end_offset) if segment.end_offset > segment.base_offset else "empty",
+            offsets(segment.base_offset, segment.end_offset)
+            if segment.end_offset > segment.base_offset
+            else f"{segment.base_offset:,} (empty)",
             size(segment.size_bytes),
             clock(segment.first_timestamp_ms) if segment.size_bytes else "-",
             clock(segment.max_timestamp_ms) if segment.size_bytes else "-",

@@ -123,8 +123,8 @@ class _Description:
         self._answer.now_ms = node.runtime.now_ms()
         self._answer.started_ms = node.started_ms
         self._answer.retention_check_ms = config.log_retention_check_interval_ms
-        self._answer.cleaner_backoff_ms = getattr(config, "log_cleaner_backoff_ms", -1)
-        self._answer.scrub_interval_ms = getattr(config, "log_scrub_interval_ms", -1)
+        self._answer.cleaner_backoff_ms = config.log_cleaner_backoff_ms
+        self._answer.scrub_interval_ms = config.log_scrub_interval_ms
         gradually(node.runtime, self._partitions(), self._reply)
 
     def _reply(self, parts: list[bytes]) -> None:

@@ -24,6 +24,29 @@ def add_deletion(stored: StoredPartition, partition: Partition, now_ms: int) -> 
 
 def add_cleaning(stored: StoredPartition, node: Node, partition: Partition, now_ms: int) -> None:
     """Nothing where the topic is not compacted."""
+    if not partition.config.compact:
+        return
+    found = node.cleaner.outlook(partition, now_ms)
+    stored.cleaning_state = found.state
+    stored.cleaning_reason = found.reason
+    stored.retry_ms = found.retry_ms
+    stored.dirty_ratio = found.dirty_ratio
+    stored.dirty_ratio_min = found.dirty_ratio_min
+    stored.clean_up_to = found.clean_up_to
+    stored.first_uncleanable = found.first_uncleanable
+    stored.uncleanable_because = found.because
+    stored.uncleanable_until_ms = found.until_ms
+    stored.cleaning_due_ms = found.due_ms
+    stored.cleaning_bytes = found.done_bytes
+    stored.cleaning_bytes_total = found.total_bytes
+    if found.last is not None:
+        result = found.last.result
+        stored.cleaned_ms = found.last.ended_ms
+        stored.cleaned_bytes_before = found.last.size_bytes_before
+        stored.cleaned_bytes_after = found.last.size_bytes_after
+        stored.cleaned_records_before = result.records_read
+        stored.cleaned_records_after = result.records_kept
+        stored.cleaned_without_key = result.records_without_key
 
 
 def add_scrubbing(stored: StoredPartition, node: Node, partition: Partition) -> None:
