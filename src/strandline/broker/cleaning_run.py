@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from strandline.broker.storage_worker import Job, JobFailed
 from strandline.errors import StrandlineError
-from strandline.log.cleanable import Cleanable
+from strandline.log.cleanable import Cleanable, Cleaned
 from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup, CleaningJob, CleaningResult, SourceSegment
 from strandline.log.segment import Segment
 from strandline.log.swapping import SwapRefused, replace_segments
@@ -39,16 +39,6 @@ class Share(NamedTuple):
     io_buffer_bytes: int
     io_bytes_per_s: float
     load_factor: float
-
-
-class Cleaned(NamedTuple):
-    """How a cleaning ended well."""
-
-    result: CleaningResult
-    size_bytes_before: int
-    size_bytes_after: int
-    ended_ms: int
-    took_s: float
 
 
 class GivenUp(StrandlineError):

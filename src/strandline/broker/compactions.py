@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from strandline.broker.cleaning_run import Cleaned, GivenUp
+from strandline.broker.cleaning_run import GivenUp
 from strandline.errors import ErrorCode, RequestError, StrandlineError
-from strandline.log.cleanable import HIGH_WATERMARK, RECOVERY_POINT
+from strandline.log.cleanable import HIGH_WATERMARK, RECOVERY_POINT, Cleaned
 from strandline.partition.partition import Partition
 from strandline.runtime import Runtime
 

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from strandline.broker.cleaning_run import Cleaned, CleaningRun, GivenUp, Share
+from strandline.broker.cleaning_run import CleaningRun, GivenUp, Share
 from strandline.broker.compactions import Compactions
 from strandline.broker.dirty_times import DirtyTimes
 from strandline.broker.lag_sampler import slowly
 from strandline.errors import StrandlineError
 from strandline.ids import TopicPartition
-from strandline.log.cleanable import RECOVERY_POINT, Cleanable, cleanable
+from strandline.log.cleanable import RECOVERY_POINT, Cleanable, Cleaned, cleanable
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
 

@@ -8,17 +8,15 @@ may not be cleaned yet, for an open transaction or `min.compaction.lag.ms`, is l
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from strandline.codec.messages.compact_partitions_request import CompactPartitionsRequest
 from strandline.codec.messages.compact_partitions_response import CompactedPartition, CompactPartitionsResponse
 from strandline.errors import ErrorCode, StrandlineError, error_code, error_message
 from strandline.handlers.absent_partitions import why_absent
 from strandline.handlers.context import RequestContext
+from strandline.log.cleanable import Cleaned
 from strandline.partition.partition import Partition
-
-if TYPE_CHECKING:
-    from strandline.broker.cleaning_run import Cleaned
 
 API_KEY = 20_008
 VERSIONS = (0, 0)

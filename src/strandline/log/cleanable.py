@@ -16,6 +16,7 @@ from strandline.log.retention import newest_ms
 from strandline.settings import LONG_MAX
 
 if TYPE_CHECKING:
+    from strandline.log.cleaning.job import CleaningResult
     from strandline.log.partition_log import PartitionLog
     from strandline.log.segment import Segment
 
@@ -59,6 +60,16 @@ class Cleanable(NamedTuple):
 
     def is_due(self, ratio_min: float) -> bool:
         return self.cleanable_bytes > 0 and (self.is_overdue or self.dirty_ratio > ratio_min)
+
+
+class Cleaned(NamedTuple):
+    """How a cleaning ended well."""
+
+    result: CleaningResult
+    size_bytes_before: int
+    size_bytes_after: int
+    ended_ms: int
+    took_s: float
 
 
 def cleanable(
