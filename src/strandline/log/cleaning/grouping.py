@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from strandline.log.cleaning.job import CleaningJob, SourceSegment
 from strandline.log.disk import Disk
+from strandline.log.rolling import RELATIVE_OFFSET_MAX
 from strandline.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_stem
-
-RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-"""An index counts offsets from its segment's base with 31 bits."""
 
 
 def group_segments(job: CleaningJob, disk: Disk, clean_up_to: int) -> list[list[SourceSegment]]:
