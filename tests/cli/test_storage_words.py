@@ -238,8 +238,8 @@ def test_scrubbing() -> None:
     assert scrub_words(deleting(), NODE) == "not read yet; every 1 week"
     read = deleting(scrubbed_ms=NOW_MS - 2 * DAY_MS)
     assert scrub_words(read, NODE) == "read and found whole 2 d ago; again in 5 d"
-    never = DescribeStorageResponse(now_ms=NOW_MS, scrub_interval_ms=0)
-    assert scrub_words(read, never) == "read and found whole 2 d ago; not by itself: log.scrub.interval.ms is 0"
+    damaged = deleting(scrubbed_ms=NOW_MS - 8 * DAY_MS, damages=[StoredDamage()])
+    assert scrub_words(damaged, NODE) == "read 1 w 1 d ago; again soon"
 
 
 def test_offsets_of_one_record_are_one() -> None:

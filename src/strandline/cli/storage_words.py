@@ -247,13 +247,9 @@ def damage_words(damage: StoredDamage, node: DescribeStorageResponse) -> str:
 
 def scrub_words(part: StoredPartition, node: DescribeStorageResponse) -> str:
     """When its files were last read again, and when that is next."""
-    if node.scrub_interval_ms <= 0:
-        nightly = "not by itself: log.scrub.interval.ms is 0"
-    elif part.scrubbed_ms < 0:
-        nightly = f"every {duration(node.scrub_interval_ms)}"
-    else:
-        left_ms = part.scrubbed_ms + node.scrub_interval_ms - node.now_ms
-        nightly = f"again in {_span_ms(left_ms)}" if left_ms > 0 else "again soon"
+    if part.scrubbed_ms < 0:
+        return f"not read yet; every {duration(node.scrub_interval_ms)}"
     verb = "read" if part.damages else "read and found whole"
-    last = f"{verb} {ago(part.scrubbed_ms, node.now_ms)}" if part.scrubbed_ms >= 0 else "not read yet"
-    return f"{last}; {nightly}"
+    left_ms = part.scrubbed_ms + node.scrub_interval_ms - node.now_ms
+    again = f"again in {_span_ms(left_ms)}" if left_ms > 0 else "again soon"
+    return f"{verb} {ago(part.scrubbed_ms, node.now_ms)}; {again}"

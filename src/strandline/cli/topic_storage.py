@@ -157,8 +157,7 @@ def _lines(replica: StoredReplica) -> Iterator[tuple[str, str]]:
         cleaned = cleaned_words(part, node)
         if cleaned:
             yield "cleaned", cleaned
-    if node.scrub_interval_ms >= 0:
-        yield "scrubbed", scrub_words(part, node)
+    yield "scrubbed", scrub_words(part, node)
 
 
 def _segment_table(replica: StoredReplica, *, all_segments: bool) -> tuple[list[str], list[list[str]]]:
