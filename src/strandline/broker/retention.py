@@ -34,6 +34,8 @@ FIRST_LOOK_S: Final = 30.0
 """After the start, unless the interval is shorter: a node that begins has other things to do."""
 SOON_S: Final = 0.1
 """After a change of settings, or when something is known that was not."""
+TIMES_AHEAD_MAX: Final = 8
+"""Segments of one log whose newest times are read at a time: if the first has to go, others may."""
 TIMES_PER_JOB: Final = 64
 """Segments whose newest time a thread reads in one trip."""
 
@@ -132,7 +134,10 @@ class Retention:
         now_ms = self._runtime.now_ms()
         found = retention.judge(partition_log, high_watermark=partition.high_watermark, now_ms=now_ms)
         if found.unknown is not None:
-            self._unread[found.unknown] = partition
+            first = partition_log.segments.index(found.unknown)
+            for segment in partition_log.segments[first : first + TIMES_AHEAD_MAX]:
+                if retention.newest_ms(segment) is None:
+                    self._unread[segment] = partition
         if found.rolls:
             self._roll(partition, now_ms)
         if found.waits_for_flush:
