@@ -301,12 +301,19 @@ class Invariants:
             self._fail(node_id, truth, wrong)
 
     def _look_at_stability(self, node_id: int, truth: Truth, key: tuple[bytes, int], partition: Partition) -> None:
-        stability = self.stabilities.partitions.get(key)
-        is_excused = truth.records is not None and truth.records.is_excused
-        if stability is not None and not truth.may_lose and not is_excused:
-            wrong = stability.wrong_with(partition)
-            if wrong:
-                self._fail(node_id, truth, wrong)
+        stability, records = self.stabilities.partitions.get(key), truth.records
+        if stability is None or truth.may_lose or (records is not None and records.is_excused):
+            return
+
+        def due_where_cleaned() -> int:
+            assert records is not None
+            end = partition.high_watermark
+            held = batches_between(partition.log, min(partition.log_start_offset, end), end)
+            return records.last_stable_offset(held, end)
+
+        wrong = stability.wrong_with(partition, None if records is None else due_where_cleaned)
+        if wrong:
+            self._fail(node_id, truth, wrong)
 
     def _look_at_aborted(self, sim_node: SimNode) -> None:
         assert sim_node.node is not None

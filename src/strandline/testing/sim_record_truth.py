@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from strandline.codec.columns import Record, decode_batch
-from strandline.codec.record_batch import HAS_DELETE_HORIZON, BatchHeader
+from strandline.codec.record_batch import COMPRESSION_MASK, HAS_DELETE_HORIZON, BatchHeader, parse_header
 from strandline.codec.transaction_marker import parse_marker
 
 CLOCKS_DIFFER_S: Final = 0.5
@@ -93,7 +93,9 @@ class RecordTruth:
         """What is wrong with a batch that is not, byte for byte, the one that was committed; in words."""
         columns = decode_batch(batch)
         found, known = columns.header, self.batches[columns.header.base_offset]
-        if _place(found) != _place(known):
+        # As in Kafka: nothing is not compressed.
+        ignored = HAS_DELETE_HORIZON | (0 if found.record_count else COMPRESSION_MASK)
+        if _place(found, ignored) != _place(known, ignored):
             return f"has {found} where {known} was committed"
         if columns.is_control:
             return ""
@@ -159,6 +161,19 @@ class RecordTruth:
         history = self.history.get(record.key, [])
         return bool(history) and history[-1] == offset
 
+    def last_stable_offset(self, batches: Sequence[bytes], high_watermark: int) -> int:
+        """What it is for a log that holds these batches below its high watermark, and may never have had the rest."""
+        undecided = {offset for offsets in self._open.values() for offset in offsets}
+        for marker, ended in self.markers.items():
+            if marker >= high_watermark:
+                undecided.update(ended.offsets)
+        for batch in batches:
+            header = parse_header(batch)
+            # One that is empty holds the place of its producer, and of its transaction.
+            if not undecided.isdisjoint(range(header.base_offset, header.last_offset + 1)):
+                return header.base_offset
+        return high_watermark
+
     def excuse(self, offset: int) -> None:
         """A tombstone or a marker is gone somewhere, and not every replica has had it."""
         fact = self.facts.get(offset)
@@ -194,8 +209,8 @@ class RecordTruth:
         return ""
 
 
-def _place(header: BatchHeader) -> tuple[int, ...]:
+def _place(header: BatchHeader, ignored_attributes: int) -> tuple[int, ...]:
     """What stays of a batch, however many of its records are left."""
-    kept_attributes = header.attributes & ~HAS_DELETE_HORIZON
+    kept_attributes = header.attributes & ~ignored_attributes
     producer = header.producer_id, header.producer_epoch, header.base_sequence
     return (header.base_offset, header.last_offset_delta, header.leader_epoch, kept_attributes, *producer)

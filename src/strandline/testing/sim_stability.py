@@ -56,12 +56,15 @@ class Stability:
             stable = min(stable, ended.first_offset)
         return stable
 
-    def wrong_with(self, partition: Partition) -> str:
-        """What the last stable offset of a replica should be and is not, in words."""
+    def wrong_with(self, partition: Partition, due_where_cleaned: Callable[[], int] | None = None) -> str:
+        """What the last stable offset of a replica should be and is not, in words.
+
+        Of a transaction that is over a cleaner takes the records, and who follows from there never heard of it.
+        """
         high_watermark = partition.high_watermark
         found = partition.last_stable_offset
         due = max(self.last_stable_offset(high_watermark), min(partition.log_start_offset, high_watermark))
-        if found == due:
+        if found == due or (due_where_cleaned is not None and found == due_where_cleaned()):
             return ""
         return f"the last stable offset is {found}, where {due} is due with a high watermark of {high_watermark}"
 
