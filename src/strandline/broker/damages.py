@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
 RETRY_S: Final = 0.2
 RETRY_S_MAX: Final = 30.0
+RESIGN_S_MAX: Final = 600.0
+RESIGNED_OFTEN: Final = 3
+"""After so many resignations because of one segment, the next ones wait longer and longer."""
+LED_LOOK_S: Final = 5.0
+"""How often it is looked whether somebody else leads by then."""
 ALONE_LOOK_S: Final = 60.0
 """How often the only copy is read again, to see whether a person has mended it."""
 
@@ -47,6 +52,8 @@ class Damage:
         self.state = "it is not served"
         self.found_ms = found_ms
         self.failures = 0
+        self.resignations = 0
+        self.resign_at = 0.0
         self.retry_at = 0.0
         self.is_busy = False
         self._learn()
@@ -208,6 +215,10 @@ class Damages:
         if not partition.is_leader:
             self._mend(damage)
         elif self._others_in_sync(partition):
+            now = self._runtime.monotonic()
+            if now < damage.resign_at:
+                damage.retry_at = min(damage.resign_at, now + LED_LOOK_S)
+                return
             damage.is_busy = True
             damage.state = "another replica is asked to lead"
             resign(self._node, partition, partial(self._on_resigned, damage))
@@ -257,6 +268,10 @@ class Damages:
         if reason is None:
             self.resigned += 1
             damage.state = "another replica leads; it is fetched from there"
+            # Where every copy is damaged, leaders would go round and round.
+            damage.resignations += 1
+            wait_s = min(RESIGN_S_MAX, RETRY_S * 2 ** max(0, min(damage.resignations - RESIGNED_OFTEN, 20)))
+            damage.resign_at = self._runtime.monotonic() + wait_s
             damage.retry_at = self._runtime.monotonic() + RETRY_S
         else:
             self._later(damage, f"another replica is asked to lead when it can: {reason}")

@@ -24,7 +24,7 @@ from strandline.log.segment import DELETED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX
 from strandline.log.soundness import OFFSET_LIMIT
 from strandline.log.swap_recovery import finish_swaps, is_unfinished
 from strandline.log.transaction_index import ENTRY_SIZE
-from strandline.log.verified import check_tail, distrust, trust
+from strandline.log.verified import check_tail, distrust, ends_with_gap, trust
 from strandline.topic_config import TopicConfig
 
 BLANK_CHUNK_BYTES: Final = 64 * 1024
@@ -143,7 +143,7 @@ def _trust(log: PartitionLog, recovery_point: int, now_ms: int) -> None:
     damage = check_tail(segment)
     if damage is None:
         log.log_end_offset = segment.resume()
-        if log.log_end_offset > recovery_point > segment.base_offset:
+        if log.log_end_offset > recovery_point > segment.base_offset and ends_with_gap(segment):
             # The last base offset is held in place by nothing but this.
             raise CorruptLog(
                 f"{segment.path}: the log ends at offset {log.log_end_offset}, and it was stopped at {recovery_point}"

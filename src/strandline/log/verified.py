@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 PIECE_BYTES: Final = 128 * 1024
 PIECE_BATCHES_MAX: Final = 1000
 """Batches that are checked in one go: a thread that looks at headers keeps the loop from running meanwhile."""
+LOOSE_STEPS_MAX: Final = 16
+"""Entries of an index that are tried, from the last one back, for one that names its batch exactly."""
 STRETCHES_MAX: Final = 64
 """Sound stretches that a segment remembers; what is forgotten is checked again."""
 
@@ -104,15 +106,6 @@ def damage_of(segment: Segment) -> tuple[Stretch, ...]:
     return () if unverified is None else tuple(each for each in unverified.stretches if each.fault is not None)
 
 
-def mark_damaged(segment: Segment, owner: PartitionLog, position: int, next_offset: int, fault: str) -> None:
-    """Somebody else found the batch at `position` bad: nothing in this file is believed unread any more."""
-    known = damage_of(segment)
-    distrust(segment, owner)
-    for stretch in known:
-        _add(segment, stretch)
-    _add(segment, Stretch(position, _damage_end(segment, position), next_offset, fault))
-
-
 def damaged(segment: Segment, stretch: Stretch) -> DamagedRecords:
     return DamagedRecords(
         f"{segment.path}: at position {stretch.start}, offset {stretch.next_offset}: {stretch.fault}",
@@ -170,11 +163,10 @@ def check_at(segment: Segment, position: int) -> None:
         next_offset = ANY_OFFSET if position else segment.base_offset
     checked = _check_piece(segment, position, end, next_offset, owner)
     if checked.fault == LOOSE and not checked.size_bytes:
-        first = unverified.at(0)
-        reached = 0 if first is None else first.end
-        if first is None or (first.fault is None and unverified.at(reached) is None):
-            # A piece at a time from the beginning; whoever asked asks again until it has come here.
-            check_at(segment, reached)
+        start = _start_before(segment, unverified, position)
+        if start is not None:
+            # A piece at a time; whoever asked asks again until it has come here.
+            check_at(segment, start)
             return
     if checked.size_bytes:
         stop = position + checked.size_bytes
@@ -183,6 +175,20 @@ def check_at(segment: Segment, position: int) -> None:
         bad = position + checked.size_bytes
         begins_at = max(checked.next_offset, segment.base_offset)
         _add(segment, Stretch(bad, _damage_end(segment, bad), begins_at, checked.fault))
+
+
+def _start_before(segment: Segment, unverified: Unverified, position: int) -> int | None:
+    """Where to go on checking, so as to come to `position` with the offset known; None if damage lies between."""
+    positions = segment.index.positions
+    last = bisect_left(positions, position) - 1
+    for at in [*positions[max(-1, last - LOOSE_STEPS_MAX) + 1 : last + 1][::-1], 0]:
+        stretch = unverified.at(at)
+        if stretch is not None:
+            is_passable = stretch.fault is None and unverified.at(stretch.end) is None
+            return stretch.end if is_passable and stretch.end < position else None
+        if at == 0 or _check_piece(segment, at, segment.verified_from, ANY_OFFSET, unverified.owner).fault != LOOSE:
+            return at
+    return None
 
 
 def _check_block(segment: Segment, digest: Digest, position: int, owner: PartitionLog) -> None:
@@ -220,8 +226,16 @@ def check_ahead(segment: Segment, offset: int, size_bytes: int) -> None:
 
 
 def check_tail(segment: Segment) -> DamagedRecords | None:
-    """Check what comes behind the last entry of the index; what is wrong with it."""
+    """Check what comes behind the last entry of the index; what is wrong with it.
+
+    An index in which the last entries are loose, as Kafka's may be, says nothing of the end: it is checked when it is
+    read.
+    """
     position = segment.index.boundary_before(segment.size_bytes)
+    if position and segment.unverified is not None:
+        checked = _check_piece(segment, position, segment.verified_from, ANY_OFFSET, segment.unverified.owner)
+        if checked.fault == LOOSE:
+            return None
     while position < segment.verified_from:
         stretch = None if segment.unverified is None else segment.unverified.at(position)
         if stretch is None:
@@ -231,6 +245,17 @@ def check_tail(segment: Segment) -> DamagedRecords | None:
         else:
             position = stretch.end
     return None
+
+
+def ends_with_gap(segment: Segment) -> bool:
+    """Whether offsets are missing before the last batch: then nothing but its own base offset says where it ends."""
+    position = segment.index.boundary_before(segment.size_bytes)
+    next_offset = ANY_OFFSET if position else segment.base_offset
+    has_gap = False
+    for header, _ in segment.headers(position, may_block=True):
+        has_gap = next_offset not in (ANY_OFFSET, header.base_offset)
+        next_offset = header.last_offset + 1
+    return has_gap
 
 
 def _check_piece(segment: Segment, position: int, end: int, next_offset: int, owner: PartitionLog) -> Checked:
