@@ -33,17 +33,27 @@ import strandline
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
-    with strandline.embedded(data=tmp_path / "data", properties=QUICK) as started:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    with strandline.embedded(data=tmp_path_factory.mktemp("retention") / "data", properties=QUICK) as started:
         yield started
+
+
+@pytest.fixture
+def broker(shared: EmbeddedBroker) -> Iterator[EmbeddedBroker]:
+    """The broker that all tests share, without the topics of the tests before."""
+    yield shared
+    admin = AdminClient({"bootstrap.servers": shared.bootstrap})
+    names = [name for name in admin.list_topics(timeout=20).topics if not name.startswith("__")]
+    for future in admin.delete_topics(names).values():
+        future.result(20)
 
 
 def create(broker: EmbeddedBroker, *, topic: str = TOPIC, **configs: str | int) -> None:
     broker.create_topic(topic, 1, internal_segment_bytes=SEGMENT_BYTES, **configs)
 
 
-def settled(broker: EmbeddedBroker, looks: int = 3) -> None:
+def settled(broker: EmbeddedBroker, looks: int = 2) -> None:
     """Some looks have come to their end: another topic, written after everything else, was emptied by one of them."""
     for number in range(looks):
         topic = f"clock-{next(_NUMBERS)}-{number}"
@@ -144,53 +154,50 @@ def test_a_changed_setting_counts_long_before_the_next_look(tmp_path: Path) -> N
         until(lambda: span(broker.bootstrap)[0] > 6)
 
 
-def test_segments_of_an_earlier_process_are_judged_by_what_their_files_know(tmp_path: Path) -> None:
-    with strandline.embedded(data=tmp_path / "data", properties=QUICK) as broker:
-        create(broker)
-        old, now = now_ms() - DAY_MS, now_ms()
-        write(broker.bootstrap, [old] * 3 + [old, now, old] + [old] * 3)
-        for stop in (broker.stop, broker.kill):
-            stop()
-            broker.start()
-        configure(broker.bootstrap, retention_ms=HOUR_MS)
-        until(lambda: span(broker.bootstrap)[0] == PER_SEGMENT)
-        settled(broker)
-        assert span(broker.bootstrap) == (3, 9)
-
-
-def test_a_segment_without_its_time_index_is_judged_by_its_records(tmp_path: Path) -> None:
-    with strandline.embedded(data=tmp_path / "data", properties=QUICK) as broker:
-        create(broker)
-        old = now_ms() - DAY_MS
-        write(broker.bootstrap, [old] * 3 + [now_ms() + HOUR_MS // 2] * 3 + [old] * 3)
-        broker.stop()
-        for path in (broker.data / f"{TOPIC}-0").glob("*.timeindex"):
-            path.unlink()
+def test_segments_of_an_earlier_process_are_judged_by_what_their_files_know(broker: EmbeddedBroker) -> None:
+    create(broker, retention_ms=-1)
+    old, now = now_ms() - DAY_MS, now_ms()
+    write(broker.bootstrap, [old] * 3 + [old, now, old] + [old] * 3)
+    for stop in (broker.stop, broker.kill):
+        stop()
         broker.start()
-        configure(broker.bootstrap, retention_ms=1)
-        until(lambda: span(broker.bootstrap)[0] == 3)
-        settled(broker)
-        assert span(broker.bootstrap) == (3, 9)
+    configure(broker.bootstrap, retention_ms=HOUR_MS)
+    until(lambda: span(broker.bootstrap)[0] == PER_SEGMENT)
+    settled(broker)
+    assert span(broker.bootstrap) == (3, 9)
 
 
-def test_files_stay_renamed_for_the_delay_and_a_restart_removes_what_is_left(tmp_path: Path) -> None:
-    with strandline.embedded(data=tmp_path / "data", properties=QUICK) as broker:
-        create(broker, retention_ms=-1, file_delete_delay_ms=600_000)
-        write(broker.bootstrap, [now_ms() - DAY_MS] * 6 + [now_ms()])
-        configure(broker.bootstrap, retention_ms=HOUR_MS)
-        until(lambda: bases(broker.data) == [6])
-        assert [name for name in leftovers(broker.data) if ".log." in name] == [
-            "00000000000000000000.log.deleted",
-            "00000000000000000003.log.deleted",
-        ]
-        broker.kill()
-        broker.start()
-        assert span(broker.bootstrap) == (6, 7)
-        assert not leftovers(broker.data)
-        configure(broker.bootstrap, file_delete_delay_ms=0)
-        write(broker.bootstrap, [now_ms() - DAY_MS] * 6)
-        assert delete_below(broker.bootstrap, 9) == 9
-        until(lambda: bases(broker.data)[0] >= 9 and not leftovers(broker.data))
+def test_a_segment_without_its_time_index_is_judged_by_its_records(broker: EmbeddedBroker) -> None:
+    create(broker, retention_ms=-1)
+    old = now_ms() - DAY_MS
+    write(broker.bootstrap, [old] * 3 + [now_ms() + HOUR_MS // 2] * 3 + [old] * 3)
+    broker.stop()
+    for path in (broker.data / f"{TOPIC}-0").glob("*.timeindex"):
+        path.unlink()
+    broker.start()
+    configure(broker.bootstrap, retention_ms=1)
+    until(lambda: span(broker.bootstrap)[0] == 3)
+    settled(broker)
+    assert span(broker.bootstrap) == (3, 9)
+
+
+def test_files_stay_renamed_for_the_delay_and_a_restart_removes_what_is_left(broker: EmbeddedBroker) -> None:
+    create(broker, retention_ms=-1, file_delete_delay_ms=600_000)
+    write(broker.bootstrap, [now_ms() - DAY_MS] * 6 + [now_ms()])
+    configure(broker.bootstrap, retention_ms=HOUR_MS)
+    until(lambda: bases(broker.data) == [6])
+    assert [name for name in leftovers(broker.data) if ".log." in name] == [
+        "00000000000000000000.log.deleted",
+        "00000000000000000003.log.deleted",
+    ]
+    broker.kill()
+    broker.start()
+    assert span(broker.bootstrap) == (6, 7)
+    assert not leftovers(broker.data)
+    configure(broker.bootstrap, file_delete_delay_ms=0)
+    write(broker.bootstrap, [now_ms() - DAY_MS] * 6)
+    assert delete_below(broker.bootstrap, 9) == 9
+    until(lambda: bases(broker.data)[0] >= 9 and not leftovers(broker.data))
 
 
 def test_a_reader_in_the_middle_of_what_goes_is_sent_to_the_start(broker: EmbeddedBroker) -> None:
