@@ -45,25 +45,37 @@ def aborted_in(log: PartitionLog, records: LogSlice, start_offset: int, *, may_b
 
 
 class AbortedRanges:
-    """The aborted transactions that reach into a range of offsets: which batches are theirs."""
+    """The aborted transactions that reach into a range of offsets: which batches are theirs.
 
-    __slots__ = ("_by_producer",)
+    If they are more than `transactions_max`, the range ends early, where those that were gathered are all.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_by_producer", "_left", "_start_offset", "end_offset")
+
+    def __init__(self, start_offset: int, end_offset: int, *, transactions_max: int) -> None:
+        self._start_offset = start_offset
+        self.end_offset = end_offset
+        self._left = transactions_max
         self._by_producer: dict[int, tuple[list[int], list[int]]] = {}
         """First offsets and offsets of the markers, both growing."""
 
     def __bool__(self) -> bool:
         return bool(self._by_producer)
 
-    def collect(self, index: TransactionIndex, start_offset: int, end_offset: int) -> bool:
+    def collect(self, index: TransactionIndex) -> bool:
         """Add those of an index; whether no later one can reach into the range."""
-        for at in range(bisect_left(index.last_offsets, start_offset), len(index)):
-            if index.first_offsets[at] < end_offset:
+        for at in range(bisect_left(index.last_offsets, self._start_offset), len(index)):
+            if index.first_offsets[at] < self.end_offset:
                 firsts, lasts = self._by_producer.setdefault(index.producer_ids[at], ([], []))
                 firsts.append(index.first_offsets[at])
                 lasts.append(index.last_offsets[at])
-            if index.stable_offsets[at] >= end_offset:
+                self._left -= 1
+            stable_offset = index.stable_offsets[at]
+            if stable_offset >= self.end_offset:
+                return True
+            if self._left <= 0 and stable_offset > self._start_offset:
+                # Whatever is aborted later lies behind this.
+                self.end_offset = stable_offset
                 return True
         return False
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,9 @@ log = logging.getLogger("strandline.log")
 
 HEADERS_PER_TURN_MAX: Final = 500
 """Batches that are walked over in one turn of the loop."""
+TRANSACTIONS_MAX: Final = 1_000
+"""Aborted transactions that are gathered for one stretch of a walk; the next stretch gathers its own."""
+ALL: Final = 1 << 62
 COLD_CHUNK_BYTES: Final = 256 * 1024
 """What a thread reads where the page cache has nothing."""
 _LARGE_BATCH_BYTES: Final = 4 * 1024
@@ -77,9 +81,20 @@ def count_between(log: PartitionLog, start_offset: int, end_offset: int, *, excl
     ends = [*log.base_offsets[first + 1 : behind + 1], log.log_end_offset][: len(segments)]
     cuts = log.cuts
     total = 0
+    yield from _load_counts(log, segments)
     for segment, segment_end in zip(segments, ends, strict=True):
         if segment.deleted:
             raise LogChanged(f"{segment} is gone")
+        counts = segment.counts
+        if (
+            counts is not None
+            and (counts.excludes_aborted or not excludes_aborted or not log.has_aborted)
+            and start_offset <= segment.base_offset < segment_end <= end_offset
+            and segment is not log.active
+        ):
+            # All of it counts: its file need not be opened.
+            total += counts.total(segment_end)
+            continue
         segment.retain()
         try:
             counting = _Segment(log, segment, segment_end)
@@ -89,6 +104,19 @@ def count_between(log: PartitionLog, start_offset: int, end_offset: int, *, excl
     if log.cuts != cuts or any(segment.deleted for segment in segments) or log.log_start_offset > start_offset:
         raise LogChanged(f"{log.directory.name} was changed")
     return total
+
+
+def _load_counts(log: PartitionLog, segments: Sequence[Segment]) -> Part[None]:
+    """Read the files of sealed segments that nobody asked about yet, all at once."""
+    unknown = [segment for segment in segments if segment.counts is None and segment is not log.active]
+    if not unknown:
+        return
+    loaded = yield lambda: [load_counts(segment) for segment in unknown]
+    for segment, counts in zip(unknown, loaded, strict=True):
+        if segment.counts is None and counts is not None and not segment.deleted:
+            # Of those in the middle only the sum is wanted.
+            is_end = segment is segments[0] or segment is segments[-1]
+            segment.counts = counts if is_end else counts.without_entries()
 
 
 class _Segment:
@@ -106,10 +134,9 @@ class _Segment:
     def count(self, start_offset: int, end_offset: int, *, excludes_aborted: bool) -> Part[int]:
         start, end = max(start_offset, self.segment.base_offset), min(end_offset, self.end_offset)
         counts = yield from self._counts()
-        if excludes_aborted and not counts.excludes_aborted and self.log.has_aborted:
-            aborted = yield from self._aborted(start, end)
-            if aborted:
-                counts = yield from self._delivered(end)
+        may_have_aborted = excludes_aborted and not counts.excludes_aborted and self.log.has_aborted
+        if may_have_aborted and (yield from self._reach_aborted(start, end)):
+            counts = yield from self._delivered(end)
         below_start = 0 if start <= self.segment.base_offset else (yield from self._below(counts, start))
         return (yield from self._below(counts, end)) - below_start
 
@@ -117,9 +144,6 @@ class _Segment:
 
     def _counts(self) -> Part[RecordCounts]:
         segment = self.segment
-        if segment.counts is None and not self.is_active:
-            loaded = yield partial(load_counts, segment)
-            segment.counts = segment.counts or loaded
         if segment.counts is None:
             yield OPENS
             # Whoever was in before may have counted just this one.
@@ -154,14 +178,19 @@ class _Segment:
         segment = self.segment
         builder = segment.delivered or CountsBuilder(segment.base_offset, excludes_aborted=True)
         aborted = yield from self._aborted(builder.next_offset, end_offset)
-        if segment.delivered is not builder or self._advance(builder, end_offset, aborted) is not None:
+        is_done = segment.delivered is builder and aborted.end_offset >= end_offset
+        if not is_done or self._advance(builder, end_offset, aborted) is not None:
             yield OPENS
             builder = segment.delivered or CountsBuilder(segment.base_offset, excludes_aborted=True)
             # Nobody else may go on with it until it is whole again.
             segment.delivered = None
             cuts = self.log.cuts
-            aborted = yield from self._aborted(builder.next_offset, end_offset)
-            yield from self._walk(builder, end_offset, aborted)
+            reached = builder.next_offset
+            while reached < end_offset and builder.position < segment.size_bytes:
+                aborted = yield from self._aborted(reached, end_offset)
+                yield from self._walk(builder, aborted.end_offset, aborted)
+                reached = aborted.end_offset
+                yield None
             if self.log.cuts != cuts or segment.deleted:
                 raise LogChanged(f"{segment} was cut")
             segment.delivered = builder
@@ -219,6 +248,9 @@ class _Segment:
         """The records of the segment below an offset."""
         if counts.end_offset is not None:
             offset = min(offset, counts.end_offset)
+        known = counts.remembered(offset)
+        if known is not None:
+            return known
         if offset < counts.last.offset and not counts.has_entries:
             whole = yield partial(load_counts, self.segment)
             if whole is None or whole.last != counts.last:
@@ -232,8 +264,10 @@ class _Segment:
             return count.records + offset - count.offset
         aborted = None
         if counts.excludes_aborted and self.log.has_aborted:
-            aborted = yield from self._aborted(count.offset, offset)
-        return (yield from self._walk_to(count, offset, aborted))
+            aborted = yield from self._aborted(count.offset, offset, transactions_max=ALL)
+        records = yield from self._walk_to(count, offset, aborted)
+        counts.remember(offset, records)
+        return records
 
     def _walk_to(self, count: Count, offset: int, aborted: AbortedRanges | None) -> Part[int]:
         """Count on by headers, from a count to an offset that lies not far behind it."""
@@ -271,9 +305,18 @@ class _Segment:
                 yield None
         return below
 
-    def _aborted(self, start_offset: int, end_offset: int) -> Part[AbortedRanges]:
-        """The aborted transactions that reach into a range; their markers may lie in later segments."""
-        ranges = AbortedRanges()
+    def _reach_aborted(self, start_offset: int, end_offset: int) -> Part[bool]:
+        """Whether an aborted transaction reaches into a range."""
+        return bool((yield from self._aborted(start_offset, end_offset, transactions_max=1)))
+
+    def _aborted(
+        self, start_offset: int, end_offset: int, *, transactions_max: int | None = None
+    ) -> Part[AbortedRanges]:
+        """The aborted transactions that reach into a range, or into a first part of it if they are more than that.
+
+        Their markers may lie in later segments.
+        """
+        ranges = AbortedRanges(start_offset, end_offset, transactions_max=transactions_max or TRANSACTIONS_MAX)
         for segment in aborted_segments(self.log, start_offset):
             try:
                 index = segment.load_transaction_index(may_block=False)
@@ -283,7 +326,7 @@ class _Segment:
                     index = yield partial(segment.load_transaction_index, may_block=True)
                 finally:
                     segment.release()
-            if ranges.collect(index, start_offset, end_offset):
+            if ranges.collect(index):
                 break
         return ranges
 

@@ -38,6 +38,8 @@ COUNTS_SUFFIX: Final = ".counts"
 VERSION: Final = 1
 INTERVAL_BYTES: Final = 16 * 1024
 """How far apart counts are: what lies between two of them is read at once to count within it."""
+FOUND_MAX: Final = 256
+"""Offsets of one segment of which it is remembered how many records lie below: positions are asked for again."""
 _EXCLUDES_ABORTED: Final = 1
 _OPEN_END: Final = 0xFFFF_FFFF
 _PREFIX = struct.Struct(">hhI")
@@ -58,7 +60,16 @@ class Count(NamedTuple):
 class RecordCounts:
     """The counts of one segment; of a plain one there are none but the first, at its beginning."""
 
-    __slots__ = ("_offsets", "_positions", "_records", "base_offset", "end_offset", "excludes_aborted", "last")
+    __slots__ = (
+        "_found",
+        "_offsets",
+        "_positions",
+        "_records",
+        "base_offset",
+        "end_offset",
+        "excludes_aborted",
+        "last",
+    )
 
     def __init__(self, base_offset: int, *, excludes_aborted: bool = False) -> None:
         self.base_offset = base_offset
@@ -69,6 +80,7 @@ class RecordCounts:
         self._positions: array[int] | None = array("I")
         self._offsets = array("I")
         self._records = array("I")
+        self._found: dict[int, int] = {}
 
     @property
     def is_plain(self) -> bool:
@@ -85,7 +97,7 @@ class RecordCounts:
         if self.last.position == 0:
             return self
         small = RecordCounts(self.base_offset, excludes_aborted=self.excludes_aborted)
-        small.last, small.end_offset, small._positions = self.last, self.end_offset, None
+        small.last, small.end_offset, small._positions, small._found = self.last, self.end_offset, None, self._found
         return small
 
     def note(self, position: int, size_bytes: int, offset: int, last_offset: int, records: int) -> None:
@@ -106,6 +118,15 @@ class RecordCounts:
         self._positions.append(count.position)
         self._offsets.append(count.offset - self.base_offset)
         self._records.append(count.records)
+
+    def remember(self, offset: int, records: int) -> None:
+        """Below an offset before the last count so many records were found by looking; that never changes."""
+        self._found[offset] = records
+        if len(self._found) > FOUND_MAX:
+            del self._found[next(iter(self._found))]
+
+    def remembered(self, offset: int) -> int | None:
+        return self._found.get(offset)
 
     def total(self, end_offset: int) -> int:
         """The records of the whole segment, which ends at `end_offset` or, if the cleaner took the last, before."""
