@@ -110,8 +110,10 @@ def _together(first: Cleaned | None, cleaned: Cleaned) -> Cleaned:
     """Several goes at one log, as one."""
     if first is None:
         return cleaned
+    gone_records = first.result.records_read - first.result.records_kept
+    gone_bytes = first.size_bytes_before - first.size_bytes_after
     result = cleaned.result._replace(
-        records_read=first.result.records_read,
-        records_without_key=first.result.records_without_key + cleaned.result.records_without_key,
+        records_read=cleaned.result.records_read + gone_records,
+        records_without_key=cleaned.result.records_without_key + first.result.records_without_key,
     )
-    return cleaned._replace(result=result, size_bytes_before=first.size_bytes_before)
+    return cleaned._replace(result=result, size_bytes_before=cleaned.size_bytes_before + gone_bytes)

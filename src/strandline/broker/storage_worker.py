@@ -86,6 +86,8 @@ class InlineWorkers:
 
     def run(self, kind: str, params: dict[str, Any], on_report: OnReport, on_done: OnDone) -> Job:
         self._jobs += 1
+        # Not in the thread: two threads that import at once have made CPython 3.11 fail in its compiler.
+        worker_jobs.load(kind)
         # As it would be on the other side of a pipe.
         job = Job(self._jobs, kind, json.loads(json.dumps(params)), on_report, on_done)
         reports: list[dict[str, Any]] = []

@@ -17,6 +17,14 @@ SCRUB: Final = "scrub"
 Report = Callable[[dict[str, Any]], None]
 
 
+def load(kind: str) -> None:
+    """Import what a job of that kind needs."""
+    if kind == CLEAN:
+        import strandline.log.cleaning.clean
+    elif kind == SCRUB:
+        import strandline.log.scrubbing  # noqa: F401
+
+
 def run(
     kind: str,
     params: dict[str, Any],
