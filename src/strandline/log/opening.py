@@ -19,6 +19,7 @@ from strandline.log.learning import learn, relearn
 from strandline.log.observer import BatchObserver
 from strandline.log.open_files import OpenFiles
 from strandline.log.partition_log import PartitionLog
+from strandline.log.record_counts import COUNTS_SUFFIX
 from strandline.log.recovery import recover_segment
 from strandline.log.segment import DELETED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
 from strandline.log.soundness import OFFSET_LIMIT
@@ -120,9 +121,13 @@ def _load_segments(log: PartitionLog, names: list[str], now_ms: int) -> bool:
     """Know the segments by their files; whether one has a file of aborted transactions that is torn."""
     has_torn_index = False
     transaction_indexes = {name for name in names if name.endswith(TRANSACTION_INDEX_SUFFIX)}
+    logs = {name for name in names if name.endswith(LOG_SUFFIX)}
     for name in names:
         path = log.directory / name
         if name.endswith((DELETED_SUFFIX, ".tmp")):
+            log.disk.remove(path)
+        elif name.endswith(COUNTS_SUFFIX) and path.with_suffix(LOG_SUFFIX).name not in logs:
+            # Kafka had the directory meanwhile, deleted the segment, and does not know this file.
             log.disk.remove(path)
         elif name.endswith(LOG_SUFFIX) and name[: -len(LOG_SUFFIX)].isdecimal():
             segment = log.new_segment(int(name[: -len(LOG_SUFFIX)]), now_ms)
