@@ -46,7 +46,7 @@ UP_TO_HIGH_WATERMARK = -1
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
-    with embedded() as running:
+    with embedded(properties={"log.segment.delete.delay.ms": "0"}) as running:
         yield running
 
 
