@@ -63,7 +63,7 @@ def key_of(number: int) -> bytes:
 
 
 def last_batches(codec: int) -> list[bytes]:
-    later = FIRST_MS + 100_000_000
+    later = FIRST_MS + 1_000_000
     tombstones = [Record(timestamp_ms=later + number, key=key_of(number)) for number in range(TOMBSTONES)]
     with_headers = [
         Record(

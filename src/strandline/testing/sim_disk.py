@@ -303,6 +303,9 @@ class SimDisk:
     def modified_ms(self, path: Path) -> int:
         return self._file(path).modified_ms
 
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        self._file(path).modified_ms = modified_ms
+
     def names(self, directory: Path) -> list[str]:
         return sorted(self._directory(directory).cached)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from strandline.log.cleaning.clean import clean
 from strandline.log.cleaning.job import CannotClean, CleanedGroup, CleaningJob, CleaningResult, CleaningStopped
 from strandline.log.record_counts import RecordCounts
 from strandline.log.transaction_index import AbortedTransaction
+from strandline.testing.sim_disk import SimDisk
 
 
 @pytest.fixture(params=TWINS)
@@ -304,6 +306,15 @@ def test_indexes_and_counts_stand_beside_the_cleaned_segment(log: SegmentedLog) 
     assert counts.total(200) == 150
 
 
+def test_a_copy_is_as_old_as_the_newest_of_its_sources(log: SegmentedLog) -> None:
+    for key, modified_ms in ((b"a", 1_000_000), (b"b", 2_000_000)):
+        log.put([record(key, b"1", -1)])
+        log.disk.set_modified_ms(log.path(log.bases[-1]), modified_ms)
+        log.roll()
+    log.clean()
+    assert log.disk.modified_ms(log.path(0)) == 2_000_000
+
+
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.SNAPPY])
 def test_a_damaged_batch_stops_the_cleaning_and_changes_nothing(log: SegmentedLog, codec: Compression) -> None:
     log.put([record(b"a", b"1")])
@@ -411,3 +422,27 @@ def test_values_travel_as_json(log: SegmentedLog) -> None:
     result, (group,) = log.clean(job)
     assert CleaningResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
     assert CleanedGroup.from_dict(json.loads(json.dumps(group.to_dict()))) == group
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_group_that_was_reported_survives_a_power_cut(seed: int) -> None:
+    disk = SimDisk(random.Random(seed))
+    disk.make_directory(Path("/log"))
+    log = SegmentedLog(Path("/log"), disk)
+    log.put([record(b"%d" % key, b"v" * 900, 100 + key) for key in range(50)])
+    log.put([record(b"%d" % key, b"w" * 900, 200 + key) for key in range(10)], producer_id=7, transactional=True)
+    log.put([record(b"z", b"z")])
+    log.end_transaction(7, is_commit=False)
+    log.roll()
+    disk.sync_all()
+    expected: dict[str, bytes] = {}
+
+    def on_group(group: CleanedGroup) -> None:
+        for suffix in group.suffixes:
+            path = log.path(group.base_offset, suffix + ".cleaned")
+            expected[path.name] = disk.read_whole(path)
+        disk.power_cut(reordered=True)
+
+    clean(log.job(), disk, on_group=on_group, is_stopped=lambda: False, sleep=lambda _: None)
+    assert len(expected) == 5
+    assert {name: disk.read_whole(log.directory / name) for name in expected} == expected

@@ -106,6 +106,9 @@ class CleanedSegment:
             beside[TRANSACTION_INDEX_SUFFIX] = self._transaction_index.to_bytes()
         for suffix, content in beside.items():
             self._write_beside(suffix, content)
+        # Retention goes by the age of the file where records have no time; to be copied makes nothing younger.
+        newest = self._directory / (file_stem(self._group[-1].base_offset) + LOG_SUFFIX)
+        self._disk.set_modified_ms(self._path(LOG_SUFFIX), self._disk.modified_ms(newest))
         self._disk.sync_directory(self._directory)
         return CleanedGroup(
             base_offset=self.base_offset,
