@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.broker.repairs import SegmentRepair, resign
+from strandline.broker.repairs import SegmentRepair, resign, retained
 from strandline.errors import StrandlineError
 from strandline.log.mending import rebuild_indexes
 from strandline.log.scrubbing import Finding, ScrubbedSegment, job_params
@@ -159,7 +159,7 @@ class Damages:
             self._is_looking = True
             if segment.unverified is None or not damage_of(segment):
                 distrust(segment, partition.log)
-            held = _retained(segment)
+            held = retained(segment)
             if not held:
                 self._is_looking = False
                 continue
@@ -299,14 +299,6 @@ class Damages:
 
         damage.retry_at = self._runtime.monotonic() + ALONE_LOOK_S
         self._node.storage_workers.run(SCRUB, params, lambda _: None, on_done)
-
-
-def _retained(segment: Segment) -> bool:
-    try:
-        segment.retain()
-    except OSError:
-        return False
-    return True
 
 
 def _look_again(segment: Segment, finding: Finding) -> None:

@@ -1,9 +1,9 @@
-"""A damaged segment of a replica is fetched anew from the leader and put in the place of the old one.
+"""A damaged segment of a replica is made anew, with the help of the leader, and put in the place of the old one.
 
-The whole range of the segment is read as a consumer would read it, by ordinary Fetch requests on a connection of its
-own, checked, written beside the damaged files and swapped in. Nothing is cut, the log end and the in-sync set stay as
-they are, and whoever reads other segments notices nothing. What the leader's cleaner has removed since is missing here
-afterwards, too.
+What is sound of it is copied. What is not is read as a consumer would read it, by ordinary Fetch requests on a
+connection of its own, and checked. All of it is written beside the damaged files and swapped in. Nothing is cut, the
+log end and the in-sync set stay as they are, and whoever reads other segments notices nothing. What the leader's
+cleaner has removed since is missing here afterwards, too.
 
 Before the swap the recovery points are written down: a segment that lacks records must lie below them (`swapping`).
 """
@@ -24,7 +24,7 @@ from strandline.codec.messages.resign_leadership_request import (
 from strandline.codec.messages.resign_leadership_response import ResignLeadershipResponse
 from strandline.codec.record_batch import PREFIX_SIZE, HeaderFields, check_run
 from strandline.errors import CorruptBatch, ErrorCode, StrandlineError, named
-from strandline.log.mending import MendedSegment
+from strandline.log.mending import Hole, MendedSegment
 from strandline.log.segment import Segment
 from strandline.log.swapping import replace_segments
 from strandline.partition.partition import Partition
@@ -59,7 +59,8 @@ class SegmentRepair:
         self._leader_epoch = partition.leader_epoch
         self._cuts = partition.log.cuts
         self._end_offset = partition.log.end_of(segment)
-        self._next_offset = max(segment.base_offset, partition.log.log_start_offset)
+        self._hole = Hole(segment.base_offset, segment.base_offset)
+        self._next_offset = segment.base_offset
         self._made: MendedSegment | None = None
         self._channel: Channel | None = None
         self._is_closed = False
@@ -104,7 +105,38 @@ class SegmentRepair:
         if made is None:
             self._end(f"there is no room for it: {error}")
         else:
+            self._copy()
+
+    # Copying
+
+    def _copy(self) -> None:
+        reason = self._why_not_on()
+        if reason is not None or self._made is None:
+            self._end(reason or "nothing was made")
+        elif retained(self._segment):
+            self._node.runtime.in_thread(self._made.copy_some, self._on_copied)
+        else:
+            self._end("its file cannot be opened")
+
+    def _on_copied(self, copied: Hole | bool | None, error: BaseException | None) -> None:
+        self._segment.release()
+        if copied is None:
+            self._end(f"it could not be copied: {error}")
+        elif isinstance(copied, Hole):
+            self._hole = copied
+            # What was deleted since need not be mended.
+            self._next_offset = max(copied.start_offset, self._log.log_start_offset)
+            self._go_on()
+        elif copied:
+            self._copy()
+        else:
+            self._finish()
+
+    def _go_on(self) -> None:
+        if self._next_offset < self._hole.end_offset:
             self._fetch()
+        else:
+            self._copy()
 
     # Fetching
 
@@ -163,31 +195,30 @@ class SegmentRepair:
             run = bytes(answer.partitions[0].records[:size])
             self._write(run, headers)
         elif size < 0:
-            self._finish()
+            self._copy()
         else:
             self._end("its leader has not committed it yet")
 
     def _checked(self, fetched: FetchedPartition) -> tuple[list[HeaderFields], int]:
-        """The batches of the segment's range at the beginning of what came, and their size; -1 if none is left."""
-        first = self._segment.base_offset if self._made_nothing else self._next_offset
+        """The batches of the hole at the beginning of what came, and their size; -1 if there are no more."""
+        first, end_offset = self._next_offset, self._hole.end_offset
+        if first == self._log.log_start_offset:
+            # The batch that holds it may begin before.
+            first = self._hole.start_offset
         headers, size = check_run(fetched.records, next_offset=first, leader_epoch=self._leader_epoch)
-        kept = [header for header in headers if header[0] < self._end_offset]
+        kept = [header for header in headers if header[0] < end_offset]
         if not kept:
-            # Behind what is committed may be more; a hole up to there is what a cleaner left.
-            return [], -1 if headers or fetched.high_watermark >= self._end_offset else 0
+            # Nothing up to the high watermark: the leader's cleaner took it.
+            return [], -1 if headers or fetched.high_watermark >= end_offset else 0
         epochs = self._log.leader_epochs
         for header in kept:
-            if header[0] + header[6] >= self._end_offset:
-                raise CorruptBatch(f"batch {header[0]} reaches beyond {self._end_offset - 1}")
+            if header[0] + header[6] >= end_offset:
+                raise CorruptBatch(f"batch {header[0]} reaches beyond {end_offset - 1}")
             if epochs.epoch_of(header[0]) not in (header[2], -1):
                 raise CorruptBatch(f"batch {header[0]} was fetched with epoch {header[2]}")
         if len(kept) < len(headers):
             size = sum(header[1] + PREFIX_SIZE for header in kept)
         return kept, size
-
-    @property
-    def _made_nothing(self) -> bool:
-        return self.bytes_fetched == 0
 
     def _write(self, run: bytes, headers: Sequence[HeaderFields]) -> None:
         made = self._made
@@ -198,10 +229,8 @@ class SegmentRepair:
         def on_written(_: None, error: BaseException | None) -> None:
             if error is not None:
                 self._end(f"it could not be written: {error}")
-            elif self._next_offset >= self._end_offset:
-                self._finish()
             else:
-                self._fetch()
+                self._go_on()
 
         self._node.runtime.in_thread(partial(made.add, run, headers), on_written)
 
@@ -239,6 +268,14 @@ class SegmentRepair:
             self._node.runtime.call_soon(self._on_ended, reason)
         else:
             self._node.runtime.in_thread(made.discard, lambda *_: self._on_ended(reason))
+
+
+def retained(segment: Segment) -> bool:
+    try:
+        segment.retain()
+    except OSError:
+        return False
+    return True
 
 
 def resign(node: Node, partition: Partition, on_ended: OnEnded) -> None:

@@ -1,5 +1,8 @@
 """A segment made anew, batch by batch, to be put in the place of one that is damaged.
 
+What is sound of the old one is copied; what is not, is a `Hole` that somebody fills from elsewhere. So two copies that
+are damaged at different places make a whole one, and little is sent.
+
 Like a cleaned one its files bear `.cleaned` behind their names until `swapping.replace_segments` takes them, and are
 complete and synced by then. What was aborted in it is copied from the file of the damaged one, which has no part in the
 damage: a follower is sent no such thing, and markers name only producers.
@@ -8,14 +11,27 @@ damage: a follower is sent no such thing, and markers name only producers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from strandline.codec.record_batch import CONTROL, PREFIX_SIZE, Buffer, HeaderFields
+from strandline.codec.record_batch import CONTROL, PREFIX, PREFIX_SIZE, Buffer, HeaderFields, check_run
+from strandline.errors import CorruptLog
 from strandline.log.cleaning.cleaned_segment import CleanedSegment
 from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup, SourceSegment
 from strandline.log.cleaning.reading import Pace
 from strandline.log.index import OffsetIndex, TimeIndex
 from strandline.log.record_counts import COUNTS_SUFFIX
 from strandline.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment, file_stem
+from strandline.log.verified import Stretch, check_at
+
+PIECE_BYTES: Final = 1024 * 1024
+EPOCH_LIMIT: Final = 2**31 - 1
+
+
+class Hole(NamedTuple):
+    """Offsets whose batches are damaged: from the first that is missing up to the next that is not."""
+
+    start_offset: int
+    end_offset: int
 
 
 class MendedSegment:
@@ -25,6 +41,8 @@ class MendedSegment:
         self._damaged = segment
         self.end_offset = end_offset
         self._directory = segment.path.parent
+        self._position = 0
+        self._next_offset = segment.base_offset
         source = SourceSegment(segment.base_offset, segment.size_bytes, end_offset, segment.has_transaction_index)
         self._made = CleanedSegment(
             self._directory,
@@ -33,6 +51,54 @@ class MendedSegment:
             index_interval_bytes=segment.index_interval_bytes,
             pace=Pace(0, is_stopped=lambda: False, sleep=lambda _: None),
         )
+
+    def copy_some(self) -> Hole | bool:
+        """Copy what is sound from where it stands: True if there is more, False at the end.
+
+        Or what is missing, if it stands at damage; it stands behind that afterwards.
+        """
+        segment = self._damaged
+        if self._position >= segment.size_bytes:
+            return False
+        stretch = self._stretch()
+        if stretch.fault is not None:
+            return self._skip()
+        file, size = segment.file(), min(stretch.end - self._position, PIECE_BYTES)
+        size = max(size, PREFIX.unpack(file.read_at(self._position, PREFIX_SIZE))[1] + PREFIX_SIZE)
+        run = memoryview(file.read_at(self._position, min(size, stretch.end - self._position)))
+        # Once more: these are the very bytes that are written.
+        headers, size = check_run(run, next_offset=self._next_offset, leader_epoch=EPOCH_LIMIT)
+        if not headers:
+            raise CorruptLog(f"{segment.path}: no batch at position {self._position}, which was sound before")
+        self.add(run[:size], headers)
+        self._position += size
+        self._next_offset = headers[-1][0] + headers[-1][6] + 1
+        return True
+
+    def _stretch(self) -> Stretch:
+        """What is known of the place where it stands; looked at now if nothing is."""
+        segment = self._damaged
+        while self._position < segment.verified_from:
+            unverified = segment.unverified
+            stretch = None if unverified is None else unverified.at(self._position)
+            if stretch is not None:
+                return stretch
+            if unverified is None:
+                raise CorruptLog(f"{segment.path} was given up")
+            check_at(segment, self._position)
+        return Stretch(self._position, segment.size_bytes, self.end_offset)
+
+    def _skip(self) -> Hole | bool:
+        start, segment = self._next_offset, self._damaged
+        while self._position < segment.size_bytes:
+            stretch = self._stretch()
+            if stretch.fault is None:
+                break
+            self._position = stretch.end
+        self._next_offset = self.end_offset
+        if self._position < segment.size_bytes:
+            self._next_offset = PREFIX.unpack(segment.file().read_at(self._position, PREFIX_SIZE))[0]
+        return Hole(start, self._next_offset) if start < self._next_offset else True
 
     def add(self, run: Buffer, headers: Sequence[HeaderFields]) -> None:
         """Batches that come next, back to back in `run`."""
