@@ -4,11 +4,35 @@ from __future__ import annotations
 
 import pytest
 from tests.cli.conftest import CommandLine
+from tests.cli.test_topic_scrub import flip
+from tests.cli.test_topic_storage import fill
+from tests.clients.client import until
 from tests.clients.positions import write
 
 from strandline.testing import embedded
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+def test_a_damaged_replica_is_mended_and_then_compacted() -> None:
+    with embedded(nodes=3) as cluster:
+        cli = CommandLine(cluster.bootstrap_servers)
+        cluster.create_topic("prices", cleanup_policy="compact", segment_bytes=1048576)
+        fill(cluster.bootstrap_servers, "prices", 2.5)
+        cluster.wait_in_sync("prices")
+        follower = next(node_id for node_id in (1, 2, 3) if node_id != cluster.leader_of("prices"))
+        cluster.stop(follower)
+        flip(cluster.nodes[follower].data / "prices-0" / "00000000000000000000.log", 250_000)
+        cluster.start(follower)
+        cluster.wait_in_sync("prices")
+        # The cleaner may meet the damage before it is mended; then it is set aside, and the others are done.
+        first = cli.run("topic", "compact", "prices", "--now")
+        if first.status:
+            assert f"prices-0 on broker {follower} was not compacted: " in first.stderr
+            assert len(first.lines) == 2
+        until("the replica is mended", lambda: cli.run("topic", "compact", "prices", "--now").status == 0)
+        until("nothing is damaged", lambda: cli.run("topic", "scrub", "prices", "--now").status == 0)
+        cli.ok("cluster", "health")
 
 
 def test_every_replica_and_who_was_not_asked() -> None:

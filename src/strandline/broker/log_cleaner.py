@@ -20,9 +20,11 @@ from strandline.broker.cleaning_run import CleaningRun, GivenUp, Share
 from strandline.broker.compactions import Compactions
 from strandline.broker.dirty_times import DirtyTimes
 from strandline.broker.lag_sampler import slowly
+from strandline.broker.storage_worker import JobFailed
 from strandline.errors import StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.cleanable import RECOVERY_POINT, Cleanable, Cleaned, cleanable
+from strandline.log.cleaning.job import CannotClean
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
 
@@ -94,7 +96,7 @@ class LogCleaner:
         self.backoff_ms = node.config.log_cleaner_backoff_ms
         """How long it rests, this time."""
         self._watch: TimerHandle | None = None
-        self._is_looking = self._is_closed = self._is_saving = False
+        self._is_looking = self._must_look = self._is_closed = self._is_saving = False
         self._times = DirtyTimes(node.runtime, self.look)
         self._compactions = Compactions(self, node.runtime)
         self.compact = self._compactions.ask
@@ -158,8 +160,10 @@ class LogCleaner:
         """Look for the dirtiest logs, and clean them; again when one is done, or after a rest."""
         self._rest()
         if self._is_looking or self._is_closed or not self.is_enabled:
+            # What this look has passed by already may be what somebody wants looked at.
+            self._must_look = self._is_looking
             return
-        self._is_looking = True
+        self._is_looking, self._must_look = True, False
         found: list[tuple[float, Partition]] = []
         ratios: list[float] = []
         slowly(self._runtime, self._look_at_all(found, ratios), lambda: self._end_look(found, ratios))
@@ -195,6 +199,8 @@ class LogCleaner:
         self.dirty_ratio_max = max(ratios, default=0.0)
         if self._is_closed:
             return
+        if self._must_look:
+            self._runtime.call_soon(self.look)
         self._times.read()
         # The largest first; of equals, the one that was met first, so that a seed tells what happens.
         for _, partition in sorted(found, key=lambda each: -each[0]):
@@ -321,6 +327,9 @@ class LogCleaner:
         state.failures += 1
         facts = fields(topic=partition.topic, partition=partition.index, reason=state.reason)
         log.error("%s-%d cannot be cleaned: %s", partition.topic, partition.index, error, extra=facts)
+        if isinstance(error, JobFailed) and error.kind == CannotClean.__name__:
+            # What the cleaner cannot read is damaged, most likely: the scrubber says where, and a replica is mended.
+            self._node.scrubber.scrub_now([partition], lambda _: None)
 
     def _is_set_aside(self, partition: Partition, state: _State) -> bool:
         if state.reason is None:
