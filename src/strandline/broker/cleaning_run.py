@@ -121,7 +121,7 @@ class CleaningRun:
             segment.release()
         if aborted is None:
             self._refusal = self._refusal or StrandlineError(str(error))
-        if self.is_pointless:
+        if self.is_pointless or self._log.segments[: len(self.sources)] != self.sources:
             self._refusal = self._refusal or GivenUp("the log changed")
         if self._refusal is not None or aborted is None:
             self._end()

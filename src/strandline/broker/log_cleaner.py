@@ -123,8 +123,8 @@ class LogCleaner:
         return [run.partition for run in self._runs]
 
     def is_cleaning(self, partition: Partition) -> bool:
-        state = self._states.get(partition)
-        return state is not None and state.run is not None
+        """Whether somebody is at the files of this log, or of one that had its name and was deleted."""
+        return any(run.partition.log.directory == partition.log.directory for run in self._runs)
 
     def start(self) -> None:
         if self._timer is None:
@@ -237,7 +237,7 @@ class LogCleaner:
 
     def _begin(self, partition: Partition, what: Cleanable) -> bool:
         state = self._states.setdefault(partition, _State())
-        if state.run is not None or partition.log.swap is not None or partition in self._held:
+        if self.is_cleaning(partition) or partition.log.swap is not None or partition in self._held:
             return False
         if not what.cleanable_bytes:
             return False

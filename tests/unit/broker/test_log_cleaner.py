@@ -105,7 +105,7 @@ def test_the_dirtiest_log_is_cleaned_first_and_then_the_others(tmp_path: Path) -
                 base for base in partition.log.base_offsets if base >= upto
             )
         begin = node.cleaner._begin
-        node.cleaner._begin = lambda partition, what: (order.append(partition.topic), begin(partition, what))[1]  # type: ignore[assignment, method-assign, func-returns-value]
+        node.cleaner._begin = lambda partition, what: (order.append(partition.topic), begin(partition, what))[1]  # type: ignore[method-assign, func-returns-value]
         node.cleaner.look()
         await until(lambda: node.cleaner.cleanings == 2)
         assert order[:2] == ["third", "second"]
