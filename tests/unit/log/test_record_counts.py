@@ -5,6 +5,7 @@ What is counted is compared with what a reader finds who reads every batch, as a
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -314,6 +315,61 @@ def test_a_log_that_ends_in_a_hole_goes_on_behind_it(ground: Ground) -> None:
     assert ground.log.log_end_offset == 7
     ground.plain(1)
     assert ground.count(0) == (6, 0)
+    ground.check()
+
+
+def test_a_segment_without_its_last_batches_grows_again(ground: Ground) -> None:
+    """Somebody cleaned it, and a cut takes away all that came after: the log goes on where that began."""
+    for _ in range(5):
+        ground.plain()
+    size_bytes = ground.log.active.size_bytes
+    ground.log.roll(NOON_MS)
+    ground.plain(2)
+    ground.log.close()
+    cleaned = ground.log.segments[0].path
+    os.truncate(cleaned, size_bytes * 4 // 5)
+    cleaned.with_suffix(COUNTS_SUFFIX).unlink()
+    ground.open(clean=True)
+    assert ground.count(0) == (6, 0)
+    ground.log.truncate_to(5)
+    ground.plain()
+    assert ground.count(0) == (5, 0)
+    ground.check()
+
+
+def test_a_cut_takes_a_decision_back(ground: Ground) -> None:
+    """What was known to be aborted is open again when the marker is cut off, and may be committed then."""
+    ground.plain()
+    ground.data(1, 3)
+    ground.log.roll(NOON_MS)
+    ground.end(1, commit=False)
+    assert ground.count(0) == (1, 0)
+    counts = ground.log.segments[0].counts
+    assert counts is not None
+    assert counts.excludes_aborted
+    ground.log.truncate_to(4)
+    assert ground.count(0) == (1, 3)
+    ground.end(1, commit=True)
+    assert ground.count(0) == (4, 0)
+    ground.check()
+
+
+def test_a_segment_that_comes_to_its_old_size_again_does_not_find_its_old_counts(ground: Ground) -> None:
+    ground.plain()
+    ground.data(1)
+    ground.end(1, commit=True)
+    ground.plain()
+    ground.data(1)
+    ground.end(1, commit=True)
+    ground.log.roll(NOON_MS)
+    first = ground.log.segments[0]
+    old_bytes = first.size_bytes
+    ground.log.truncate_to(4)
+    left = old_bytes - first.size_bytes
+    append(ground.log, next(batch for size in range(left) if len(batch := batch_of([b"v" * size, b""])) == left))
+    ground.log.roll(NOON_MS)
+    assert first.size_bytes == old_bytes
+    first.counts = None
     ground.check()
 
 
