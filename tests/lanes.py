@@ -1,6 +1,6 @@
 """`python -m tests.lanes`: all tests that must pass, in lanes side by side, for a machine with two cores.
 
-Most tests wait for something, brokers, disks or Spark, and two lanes fill the gaps of each other. Each is a pytest of
+Most tests wait for something, brokers, disks or Spark, and three lanes fill the gaps of each other. Each is a pytest of
 its own, so what is shared within a run (a broker, a Spark session) is shared as ever. The first lane is shown as it
 runs, the others when they have ended; the last line is the sum of all closing lines. Options go to every lane.
 """
@@ -17,15 +17,19 @@ from pathlib import Path
 from typing import IO, Final
 
 TESTS: Final = Path(__file__).parent
-SECOND: Final = ("spark", "pipelines", "views", "simulation", "fuzz", "differential", "tidy")
-"""Directories of the second lane: all that need Spark, for they share its session, and some to make the lanes even. The
-first lane has all others, also those that are yet to be made."""
+NAMED: Final = (
+    ("spark", "pipelines", "views"),
+    ("unit", "simulation", "fuzz", "differential", "tidy"),
+)
+"""Directories of the lanes behind the first: all that need Spark, for they share its session; and what computes more
+than it waits. The first lane has all others, also those that are yet to be made."""
 _COUNT: Final = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?)")
 
 
 def lanes() -> list[list[str]]:
-    others = sorted(each.name for each in TESTS.iterdir() if each.is_dir() and any(each.rglob("test_*.py")))
-    return [[f"tests/{name}" for name in others if name not in SECOND], [f"tests/{name}" for name in SECOND]]
+    there = sorted(each.name for each in TESTS.iterdir() if each.is_dir() and any(each.rglob("test_*.py")))
+    others = [name for name in there if not any(name in lane for lane in NAMED)]
+    return [[f"tests/{name}" for name in lane] for lane in (others, *NAMED)]
 
 
 def start(number: int, paths: list[str], options: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
