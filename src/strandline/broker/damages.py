@@ -67,12 +67,12 @@ class Damage:
 
     @property
     def is_over(self) -> bool:
-        """Whether the segment is none of the log's any more, or sound."""
+        """Whether the segment is none of the log's any more, or all of it was found sound."""
         partition_log = self.partition.log
         return (
             partition_log.failure is not None
             or self.segment not in partition_log.segments
-            or not damage_of(self.segment)
+            or self.segment.unverified is None
         )
 
     def __repr__(self) -> str:
@@ -295,6 +295,7 @@ class Damages:
                 # By the name, not by the file that is open: that may be the old one.
                 segment.open_files.forget(segment)
                 distrust(segment, partition_log)
+                self._known.pop(segment, None)
                 log.warning("%s: sound again", damage)
 
         damage.retry_at = self._runtime.monotonic() + ALONE_LOOK_S

@@ -27,6 +27,7 @@ from strandline.errors import CorruptBatch, ErrorCode, StrandlineError, named
 from strandline.log.mending import Hole, MendedSegment
 from strandline.log.segment import Segment
 from strandline.log.swapping import replace_segments
+from strandline.log.verified import distrust
 from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:
@@ -121,6 +122,9 @@ class SegmentRepair:
     def _on_copied(self, copied: Hole | bool | None, error: BaseException | None) -> None:
         self._segment.release()
         if copied is None:
+            if isinstance(error, StrandlineError):
+                # Something changed that was sound when it was last looked at: all of it is looked at once more.
+                distrust(self._segment, self._log)
             self._end(f"it could not be copied: {error}")
         elif isinstance(copied, Hole):
             self._hole = copied
