@@ -55,6 +55,12 @@ def test_damage_is_a_problem_that_says_where() -> None:
     )
 
 
+def test_a_log_that_is_offline_is_a_problem() -> None:
+    found = only(answer(part(error_code=56, error_message="[Errno 5] Input/output error")))
+    assert (found.level, found.check) == (Level.PROBLEM, "offline-log")
+    assert found.text == "orders-0 on broker 1 is offline: Input/output error"
+
+
 def test_much_damage_is_not_told_line_by_line() -> None:
     damages = [StoredDamage(base_offset=at, end_offset=at + 1) for at in range(50)]
     found = list(findings_of([answer(part(damages=damages))]))

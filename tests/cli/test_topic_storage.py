@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from pathlib import Path
@@ -12,8 +13,14 @@ from tests.cli.conftest import CommandLine
 from tests.clients.broker import existing_bootstrap
 from tests.clients.client import until
 
-from strandline.cli.config_access import Entry
-from strandline.cli.topic_storage import policy_lines
+from strandline.cli.client import Cluster
+from strandline.cli.config_access import Entry, Target, read_entries
+from strandline.cli.conversation import Conversation
+from strandline.cli.output import Output
+from strandline.cli.topic_storage import policy_lines, show_without
+from strandline.cli.topics import described
+from strandline.codec.messages.describe_storage_request import DescribeStorageRequest, StorageTopic
+from strandline.codec.messages.describe_storage_response import DescribeStorageResponse
 from strandline.testing import embedded
 
 pytestmark = pytest.mark.skipif(existing_bootstrap() is not None, reason="only our brokers tell of their files")
@@ -179,3 +186,61 @@ def settings(**values: str) -> dict[str, Entry]:
 )
 def test_what_settings_alone_say(entries: dict[str, Entry] | None, lines: list[str]) -> None:
     assert [words for _, words in policy_lines(entries)] == lines
+
+
+def test_other_clusters_tell_how_large_replicas_are(cli: CommandLine, topic: str, capfdbinary: Any) -> None:
+    """What a cluster without DescribeStorage answers; ours knows the requests of others, too."""
+    fill(cli.bootstrap or "", topic, 0.2)
+    cluster = Cluster(cli.bootstrap or "", {})
+    admin = cluster.admin()
+    described_topic = described(cluster, admin, topic)
+    show_without(Output(), cluster, described_topic, read_entries(cluster, admin, Target("topic", topic)))
+    sys.stdout.flush()
+    lines = capfdbinary.readouterr().out.decode().splitlines()
+    assert lines[1].startswith("storage   this cluster does not tell of its segments")
+    assert "  deletion    a segment goes when its newest record is 1 week old (retention.ms)" in lines
+    rows = [line.split() for line in lines[-3:]]
+    assert [row[:2] for row in rows] == [["0", "1"], ["1", "1"], ["2", "1"]]
+    assert rows[0][-3:] == ["195", "KiB", "-"]
+
+
+def test_a_broker_tells_only_of_what_it_has(cli: CommandLine, topic: str) -> None:
+    host, _, port = (cli.bootstrap or "").partition(":")
+
+    def ask(*topics: StorageTopic) -> DescribeStorageResponse:
+        with Conversation(host, int(port), 10.0) as conversation:
+            answer = conversation.ask(DescribeStorageRequest(topics=list(topics)), DescribeStorageResponse)
+        assert answer is not None
+        return answer
+
+    there = StorageTopic(topic=topic, partitions=[2, 0, 2, 7, -1])
+    answer = ask(there, StorageTopic(topic="nowhere", partitions=[0]), StorageTopic(topic="no/name", partitions=[0]))
+    assert [(part.topic, part.partition) for part in answer.partitions] == [(topic, 2), (topic, 0)]
+    assert [part.segments for part in answer.partitions] == [[], []]
+    assert (answer.node_id, answer.error_code) == (1, 0)
+    assert 0 < answer.usable_bytes < answer.total_bytes
+    assert ask().partitions == []
+
+
+def test_a_log_that_could_not_be_opened_says_why(tmp_path: Path) -> None:
+    with embedded(data=tmp_path / "data") as broker:
+        cli = CommandLine(broker.bootstrap)
+        topic = new_topic(cli)
+        fill(broker.bootstrap, topic, 1.5)
+        broker.kill()
+        # Where batches follow that is no torn tail but damage: the files stay as they are, and the log offline.
+        path = tmp_path / "data" / f"{topic}-0" / "00000000000000000000.log"
+        content = bytearray(path.read_bytes())
+        content[250_000] ^= 4
+        path.write_bytes(content)
+        broker.start()
+        (log,) = stored(cli, topic)
+        assert "the CRC is wrong" in log["error"]
+        lines = cli.ok("topic", "describe", topic, "--storage").lines
+        at = lines.index(f"{topic}-0 on broker 1 (leader): offline")
+        assert lines[at + 1] == f"  because     {log['error']}"
+        health = cli.run("cluster", "health")
+        assert health.status == 5
+        assert f"{topic}-0 on broker 1 is offline: {log['error']}" in health.stdout.decode()
+        refused = cli.run("topic", "scrub", topic, "--now")
+        assert (refused.status, log["error"] in refused.stderr) == (1, True)

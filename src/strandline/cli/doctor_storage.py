@@ -43,7 +43,12 @@ def storage_findings(cluster: Cluster, addresses: Iterable[Address]) -> Iterator
 def findings_of(answers: list[DescribeStorageResponse]) -> Iterator[Finding]:
     """The same of what was told (pure)."""
     replicas = [StoredReplica(part, answer) for answer in answers for part in answer.partitions]
-    found = [*damage_findings(replicas), *cleaning_findings(replicas), *forecast_findings(answers)]
+    found = [
+        *offline_findings(replicas),
+        *damage_findings(replicas),
+        *cleaning_findings(replicas),
+        *forecast_findings(answers),
+    ]
     yield from found
     if not found:
         yield ok("storage", f"{count(len(replicas), 'log')}: no damage is known, and nothing keeps the cleaner")
@@ -61,6 +66,18 @@ def _ask_all(cluster: Cluster, addresses: Iterable[Address]) -> Iterator[Describ
         if answer is None:
             return
         yield answer
+
+
+def offline_findings(replicas: list[StoredReplica]) -> Iterator[Finding]:
+    failed = [replica for replica in replicas if replica.part.error_code]
+    for replica in failed[:DAMAGES_SHOWN]:
+        yield problem(
+            "offline-log",
+            f"{replica.name} on broker {replica.node.node_id} is offline: {reason_words(replica.part.error_message)}",
+            "mend the disk, or put its files back from a replica or a backup; then start the broker again",
+        )
+    if len(failed) > DAMAGES_SHOWN:
+        yield problem("offline-log", f"{count(len(failed) - DAMAGES_SHOWN, 'more log')} offline", "see above")
 
 
 def damage_findings(replicas: list[StoredReplica]) -> Iterator[Finding]:

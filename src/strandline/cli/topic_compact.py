@@ -80,7 +80,8 @@ def _show_plan(output: Output, storage: Storage, name: str) -> None:
         if output.as_json:
             output.json_line(_plan_object(replica))
         elif replica.part.is_leader:
-            output.hanging(f"{replica.name} on broker {replica.node.node_id}: ", "  ", _plan_words(replica))
+            head = f"{replica.name} on broker {replica.node.node_id}: "
+            output.hanging(head, " " * len(head), _plan_words(replica))
     if not output.as_json:
         output.talk(f"now: strandline topic compact {name} --now")
 

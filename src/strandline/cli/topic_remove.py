@@ -169,8 +169,8 @@ def _new_starts(
         start, end = ranges[place]
         if start is None or end is None:
             raise CommandFailed(
-                f"partition {place[1]} of {place[0]!r} has no leader: nothing was trimmed",
-                hint="see `strandline topic describe`, or choose others with --partition",
+                f"partition {place[1]} of {place[0]!r} has no leader, or its log failed: nothing was trimmed",
+                hint="see `strandline topic describe --storage`, or choose others with --partition",
             )
         found = at_time.get(place)
         new = start_offset(

@@ -69,15 +69,14 @@ def _show(output: Output, storage: Storage) -> int:
     for replica in storage.replicas:
         part, node = replica.part, replica.node
         damages += len(part.damages)
-        where = f"{replica.name} on broker {node.node_id}"
         if output.as_json:
             scrubbed_ms = part.scrubbed_ms if part.scrubbed_ms >= 0 else None
             found = [_damage_object(damage) for damage in part.damages]
             output.json_line(_object(part.topic, part.partition, node.node_id, found) | {"scrubbed_ms": scrubbed_ms})
             continue
-        output.hanging(f"{where}: ", "  ", scrub_words(part, node))
+        output.line(f"{replica.name} on broker {node.node_id}: {scrub_words(part, node)}")
         for damage in part.damages:
-            output.hanging("  damage: ", "    ", damage_words(damage, node))
+            output.hanging("  damage: ", " " * 10, damage_words(damage, node))
     return damages
 
 
@@ -121,7 +120,7 @@ def _tell(output: Output, broker_id: int, each: ScrubbedPartition) -> list[Comma
         verdict = "all of it is whole" if not each.damages else count(len(each.damages), "damaged place")
         output.line(f"read {where}: {size(each.bytes_read)}, {verdict}")
         for damage in each.damages:
-            output.hanging("  damage: ", "    ", _found_words(damage))
+            output.hanging("  damage: ", " " * 10, _found_words(damage))
     if each.error_code:
         why = each.error_message or error_name(each.error_code)
         return [CommandFailed(f"{where} could not be read: {why}", hint="see the log of that broker")]

@@ -128,7 +128,8 @@ def _show_replica(output: Output, replica: StoredReplica, *, all_segments: bool)
     role = "leader" if part.is_leader else "follower"
     head = f"{replica.name} on broker {replica.node.node_id} ({role})"
     if part.error_code:
-        output.hanging(f"{head}: ", "  ", f"offline: {part.error_message or 'its log failed'}")
+        output.line(f"{head}: offline")
+        output.hanging(f"  {'because':{_LABEL}}", " " * (_LABEL + 2), part.error_message or "its log failed")
         return
     output.line(f"{head}: {_extent(replica)}")
     for label, words in _lines(replica):

@@ -11,11 +11,17 @@ from strandline.cli.conversation import converse
 from strandline.cli.failures import NotFound, topic_not_found
 from strandline.cli.plain_words import count
 
-# Log start offset and high watermark; None for a partition without a leader.
+# Log start offset and high watermark; None for a partition that nobody serves.
 OffsetRange = tuple[int | None, int | None]
 
-# A broker that has not yet heard of a new leader says that the epoch is unknown.
-_NO_LEADER = ("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH")
+# A broker that has not heard of a new leader says that the epoch is unknown; one whose log failed leads in name only.
+_NOT_SERVED = (
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_FOR_PARTITION",
+    "UNKNOWN_LEADER_EPOCH",
+    "FENCED_LEADER_EPOCH",
+    "KAFKA_STORAGE_ERROR",
+)
 _UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC")
 
 
@@ -63,7 +69,7 @@ def offset_ranges(cluster: Cluster, admin: Any, topics: Iterable[Any]) -> dict[t
 def look_up_offsets(
     cluster: Cluster, admin: Any, places: list[tuple[str, int]], spec: Any, **options: Any
 ) -> dict[tuple[str, int], int | None]:
-    """The offset of each partition that `spec` asks for; None where there is no leader."""
+    """The offset of each partition that `spec` asks for; None where there is no leader, or where its log failed."""
     if not places:
         return {}
     kafka = kafka_api()
@@ -74,7 +80,7 @@ def look_up_offsets(
             try:
                 found[place.topic, place.partition] = future.result().offset
             except kafka.KafkaException as error:
-                if error.args[0].name() not in _NO_LEADER:
+                if error.args[0].name() not in _NOT_SERVED:
                     raise
                 found[place.topic, place.partition] = None
     return found

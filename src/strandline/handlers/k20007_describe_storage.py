@@ -136,7 +136,9 @@ class _Description:
             if partition is not None:
                 yield encode(self._stored(partition), self._context.api_version)
             elif (failure := self._node.log_failure(name, index)) is not None:
-                stored = StoredPartition(topic=name, partition=index)
+                image = self._node.image.partition(name, index)
+                is_leader = image is not None and image.leader == self._node.node_id
+                stored = StoredPartition(topic=name, partition=index, is_leader=is_leader)
                 _add_failure(stored, failure)
                 yield encode(stored, self._context.api_version)
 
