@@ -32,6 +32,8 @@ VERSIONS = (0, 0)
 
 SEGMENTS_MAX: Final = 1_000
 """Segments of one partition in an answer: one half of them the oldest, the other the newest."""
+ANSWER_SEGMENTS_MAX: Final = 50_000
+"""Segments in one answer; of partitions beyond it is told how many they have."""
 TIMES_READ_MAX: Final = 2_000
 """Segments whose first and last times are read from disk for one answer."""
 TIMES_PER_TRIP: Final = 16
@@ -60,6 +62,7 @@ class _Description:
         self._node = context.node
         self._request = request
         self._answer = DescribeStorageResponse(node_id=context.node.node_id)
+        self._segments_left = ANSWER_SEGMENTS_MAX
         self._unread: list[Segment] = []
         self._first_times: dict[Segment, int] = {}
         """When the first records of segments were written that were read for this answer."""
@@ -168,8 +171,9 @@ class _Description:
         add_deletion(stored, partition, now_ms)
         add_cleaning(stored, self._node, partition, now_ms)
         add_scrubbing(stored, self._node, partition)
-        if self._request.include_segments:
+        if self._request.include_segments and self._segments_left > 0:
             stored.segments = self._segments(partition)
+            self._segments_left -= len(stored.segments)
         return stored
 
     def _segments(self, partition: Partition) -> list[StoredSegment]:
