@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 import strandline
 from strandline.cli.conversation import Conversation
 from strandline.codec.messages.describe_storage_request import DescribeStorageRequest
-from strandline.codec.messages.describe_storage_response import DescribeStorageResponse
+from strandline.codec.messages.describe_storage_response import DescribeStorageResponse, StoredPartition
 from strandline.codec.messages.scrub_partitions_request import ScrubPartitionsRequest, ScrubTopic
 from strandline.codec.messages.scrub_partitions_response import ScrubbedPartition, ScrubPartitionsResponse
 from strandline.testing.embedded_cluster import EmbeddedCluster
@@ -82,6 +82,14 @@ def scrub(port: int) -> ScrubbedPartition:
     return partition
 
 
+def stored(port: int) -> StoredPartition:
+    with Conversation("127.0.0.1", port, PATIENCE_S) as conversation:
+        answer = conversation.ask(DescribeStorageRequest(), DescribeStorageResponse)
+    assert answer is not None
+    [partition] = [each for each in answer.partitions if each.topic == TOPIC]
+    return partition
+
+
 def wait_until(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
@@ -111,10 +119,7 @@ def test_the_only_copy_is_told_of_and_not_served(tmp_path: Path) -> None:
         assert damage.base_offset == int(damaged.stem)
         assert 0 <= damage.position <= 30_000
         assert "no other copy" in damage.state
-        with Conversation("127.0.0.1", broker.port, PATIENCE_S) as conversation:
-            stored = conversation.ask(DescribeStorageRequest(), DescribeStorageResponse)
-        assert stored is not None
-        [partition] = [each for each in stored.partitions if each.topic == TOPIC]
+        partition = stored(broker.port)
         assert [each.base_offset for each in partition.damages] == [damage.base_offset]
         assert partition.scrubbed_ms > 0
         more = produce(broker.bootstrap, 5)
@@ -135,6 +140,24 @@ def test_a_flip_under_a_running_broker_is_found_by_a_scrub(tmp_path: Path) -> No
         _, errors = read(broker.bootstrap, 0, RECORDS)
         assert [error.code() for error in errors] == [KafkaError.INVALID_MSG]
         assert segments(tmp_path)[-1] != active, "what grows is rolled"
+
+
+def test_logs_are_read_through_by_themselves_and_that_is_remembered(tmp_path: Path) -> None:
+    settings = {"log.scrub.interval.ms": "500", "log.scrub.max.bytes.per.second": "100000000"}
+    with strandline.embedded(data=tmp_path, properties=settings) as broker:
+        broker.create_topic(TOPIC, segment_bytes=SEGMENT_BYTES)
+        produce(broker.bootstrap)
+        wait_until(lambda: stored(broker.port).scrubbed_ms > 0, "it is scrubbed")
+        flip(segments(tmp_path)[0], 8 * 5000)
+        wait_until(lambda: bool(stored(broker.port).damages), "the damage is found")
+        scrubbed_ms = stored(broker.port).scrubbed_ms
+        broker.stop()
+    with strandline.embedded(data=tmp_path) as broker:
+        assert stored(broker.port).scrubbed_ms >= scrubbed_ms
+        assert stored(broker.port).damages == [], "nobody has looked since the start"
+        _, errors = read(broker.bootstrap, 0, RECORDS)
+        assert [error.code() for error in errors] == [KafkaError.INVALID_MSG]
+        assert len(stored(broker.port).damages) == 1
 
 
 def a_cluster_with(cluster: EmbeddedCluster) -> list[bytes]:
