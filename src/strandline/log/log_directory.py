@@ -230,6 +230,7 @@ class LogDirectory:
                 name: each.flushed_offset for name, (each, _) in logs.items()
             }
             files |= self._changed(checkpoints.RECOVERY_POINTS, self.recovery_points)
+            files |= self._lowered_cleaner_offsets(logs)
         if checkpoints.HIGH_WATERMARKS in wanted:
             self.high_watermarks = self._of_unopened(self.high_watermarks) | {
                 name: high_watermark for name, (_, high_watermark) in logs.items()
@@ -272,6 +273,18 @@ class LogDirectory:
     def changed_cleaner_offsets(self) -> Files:
         """The file of where the cleaner has come, if it is not what was last written."""
         return self._changed(checkpoints.CLEANER_OFFSETS, self.cleaner_offsets)
+
+    def _lowered_cleaner_offsets(self, logs: Mapping[TopicPartition, tuple[PartitionLog, int]]) -> Files:
+        """Before a log is cut below where the cleaner has come: what is written there next is not clean, and a gap in
+        that would be a loss."""
+        too_high = [
+            name
+            for name, offset in self.cleaner_offsets.items()
+            if name in logs and logs[name][0].is_being_cut and offset > logs[name][0].flushed_offset
+        ]
+        for name in too_high:
+            self.cleaner_offsets[name] = logs[name][0].flushed_offset
+        return self.changed_cleaner_offsets() if too_high else {}
 
     def lower_recovery_point(self, name: TopicPartition, offset: int) -> None:
         """Before a log is cut to `offset`: it may end there after a crash, and that is no damage. Blocks."""

@@ -419,6 +419,10 @@ class PartitionLog(ReadableLog):
         at = bisect_left(self.base_offsets, offset) - 1
         return offset if at < 0 or at == len(self.segments) - 1 else self.base_offsets[at]
 
+    @property
+    def is_being_cut(self) -> bool:
+        return self._cut_offset is not None
+
     def leave_uncut(self) -> None:
         """The cut that was begun is not made after all."""
         self._cut_offset = None

@@ -171,6 +171,25 @@ def test_checkpoints_say_what_each_log_is(tmp_path: Path) -> None:
     directory.close(clean=True)
 
 
+def test_where_the_cleaner_has_come_is_lowered_before_a_log_is_cut_and_not_else(tmp_path: Path) -> None:
+    """Kafka's recovery point may be below it. A log that is cut has something else there afterwards."""
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 15\n")
+    directory = a_directory(tmp_path)
+    log = open_orders(directory)
+    fill(log, 20)
+    assert directory.cleaner_offsets == {ORDERS: 15}
+    directory.write_checkpoints({ORDERS: (log, 20)})
+    assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\norders 0 15\n"
+    log.flush_now()
+    log.begin_cut(7)
+    directory.write_checkpoints({ORDERS: (log, 20)})
+    (line,) = (tmp_path / "cleaner-offset-checkpoint").read_text().splitlines()[2:]
+    assert int(line.split()[-1]) <= 7
+    log.truncate_to(7)
+    log.close()
+    directory.close(clean=True)
+
+
 def test_unchanged_checkpoints_are_not_written_again(tmp_path: Path) -> None:
     disk = FaultyDisk()
     directory = a_directory(tmp_path, disk)
