@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import uuid
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,29 @@ def test_an_open_transaction_is_left_alone_and_named(cli: CommandLine, table: st
     until("the marker", lambda: stored(cli, table)[0]["last_stable_offset"] == 4)
     cli.ok("topic", "compact", table, "--now")
     assert rows(cli, table) == [(2, "apple", "3")]
+
+
+@pytest.mark.slow
+def test_whoever_does_not_wait_stops_nothing() -> None:
+    slow = {"log.cleaner.io.max.bytes.per.second": "4000000"}
+    with embedded(properties=slow) as broker:
+        cli = CommandLine(broker.bootstrap)
+        cli.ok("topic", "create", "prices", *TABLE)
+        for _ in range(4):
+            fill(broker.bootstrap, "prices", 1.5)
+        impatient = cli.run("topic", "compact", "prices", "--now", "--wait", "0.5")
+        assert impatient.status == 4
+        assert "broker 1 was not done after 0.5 s, and goes on" in impatient.stderr
+        assert compaction(cli, "prices")["words"].startswith("it is being cleaned")
+        waiting = cli.start("topic", "compact", "prices", "--now")
+        assert waiting.stderr is not None
+        assert waiting.stderr.readline() == b"compacting 1 replica of prices; Ctrl-C leaves it to the brokers\n"
+        waiting.send_signal(signal.SIGINT)
+        _, errors = waiting.communicate(timeout=30)
+        assert (waiting.returncode, b"Traceback" in errors) == (130, False)
+        cli.ok("config", "set", "--broker", "1", "log.cleaner.io.max.bytes.per.second=100000000", "--yes")
+        until("it is done all the same", lambda: compaction(cli, "prices")["dirty_ratio"] == 0.0)
+        assert len(rows(cli, "prices")) == 15
 
 
 # What cannot be

@@ -129,9 +129,13 @@ def _compact_now(cluster: Cluster, output: Output, topic: Any, partitions: list[
             max(0, part.cleaning_bytes_total) for part in under_way
         )
 
+    wanted = replicas_of(topic, partitions)
+    if not output.as_json:
+        replicas = sum(len(numbers) for topics in wanted.values() for numbers in topics.values())
+        output.talk(f"compacting {count(replicas, 'replica')} of {topic.name}; Ctrl-C leaves it to the brokers")
     answers = have_done(
         cluster,
-        replicas_of(topic, partitions),
+        wanted,
         request_of,
         CompactPartitionsResponse,
         doing="compacting",
