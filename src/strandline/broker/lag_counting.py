@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from strandline.errors import StrandlineError
 from strandline.log.time_lookup import Part
-from strandline.partition.counting import Counted, count_unread
+from strandline.partition.counting import Counted, count_unread, unread_if_plain
 from strandline.partition.look_up import LookUp, at_hand
 from strandline.partition.partition import Partition
 from strandline.partition.turnstile import Turnstile
@@ -36,7 +36,7 @@ class LagCounting:
     def at_hand(self, partition: Partition, offset: int) -> Counted | None:
         """What a reader gets from `offset` on, if that is known without waiting."""
         try:
-            return at_hand(count_unread(partition, offset))
+            return unread_if_plain(partition, offset) or at_hand(count_unread(partition, offset))
         except (StrandlineError, OSError) as error:
             log.debug("the records of %r cannot be counted: %s", partition, error)
             return None

@@ -26,7 +26,7 @@ from strandline.ids import ZERO_UUID
 from strandline.lag.samples import UNKNOWN, Sample, Window
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment import ColdRead
-from strandline.partition.counting import Counted
+from strandline.partition.counting import NOTHING, Counted
 from strandline.partition.standing import Standing, size_behind, stand, stand_in
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class LagSampler:
             end = committed
         start = partition.log_start_offset
         age_ms, size_bytes = 0, 0
-        counted: Counted | None = Counted(0, 0)
+        counted: Counted | None = NOTHING
         # What was deleted unread is lost; the record that comes next is the first that is still there.
         next_offset = max(committed, start)
         if next_offset < end:
@@ -281,7 +281,7 @@ class LagSampler:
                 if tracked is not None and not is_late:
                     next_offset = max(committed, start)
                     age_ms = self._age_elsewhere_ms(leader_id, place, tracked, next_offset) if next_offset < end else 0
-                    unread = Counted(0, 0) if next_offset >= end else counts.get(committed, Counted(UNKNOWN, 0))
+                    unread = NOTHING if next_offset >= end else counts.get(committed, Counted(UNKNOWN, 0))
                     tracked.add(Sample(self.now_ms(), committed, start, end, age_ms, UNKNOWN, *unread))
                 yield
 

@@ -21,6 +21,20 @@ class Counted(NamedTuple):
     """Between that and the high watermark, or the position if it lies behind: some may be aborted yet."""
 
 
+NOTHING: Final = Counted(0, 0)
+
+
+def unread_if_plain(partition: ReadablePartition, offset: int) -> Counted | None:
+    """The same where offsets are records, as on most topics: a difference. None where they may not be."""
+    log = partition.log
+    start, end = max(offset, log.log_start_offset), partition.high_watermark
+    if start >= end:
+        return NOTHING
+    if partition.producers.first_unstable_offset < end or not is_plain(log, start, end):
+        return None
+    return Counted(end - start, 0)
+
+
 def count_unread(partition: ReadablePartition, offset: int) -> Part[Counted]:
     """Count from `offset` on, or from the log start if that is later. LogChanged if the log does not stand still."""
     attempt = 1
@@ -28,9 +42,10 @@ def count_unread(partition: ReadablePartition, offset: int) -> Part[Counted]:
         log = partition.log
         if log.failure is not None:
             raise log.refusal()
+        plain = unread_if_plain(partition, offset)
+        if plain is not None:
+            return plain
         start, stable, end = max(offset, log.log_start_offset), partition.last_stable_offset, partition.high_watermark
-        if stable >= end and is_plain(log, start, end):
-            return Counted(max(0, end - start), 0)
         try:
             records = yield from count_between(log, start, stable, excludes_aborted=True)
             undecided = yield from count_between(log, max(start, stable), end, excludes_aborted=False)
