@@ -168,7 +168,7 @@ class Scrubber:
             return
         ends = [*partition_log.base_offsets[1:], partition_log.log_end_offset]
         segments = [
-            ScrubbedSegment(segment.base_offset, segment.size_bytes, end)
+            ScrubbedSegment(segment.base_offset, segment.size_bytes, end, not segment.is_active)
             for segment, end in zip(partition_log.segments, ends, strict=True)
             if segment.size_bytes
         ]

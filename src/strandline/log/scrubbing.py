@@ -30,6 +30,8 @@ class ScrubbedSegment(NamedTuple):
     size_bytes: int
     end_offset: int
     """Above all of its offsets: the next segment's base, or where the log ended."""
+    is_sealed: bool = True
+    """What grows gets no digest: it would be of another file soon."""
 
 
 class Finding(NamedTuple):
@@ -170,7 +172,7 @@ class _SegmentScrub:
     def _compare(self, known: Digest | None, made: Digest, has_gap: bool) -> Iterator[Finding]:
         """Hold what the CRCs leave out against what was noted of it; or note it, if it needs to be."""
         if known is None:
-            if has_gap:
+            if has_gap and self._segment.is_sealed:
                 self._disk.write_whole(self._stem.with_suffix(DIGEST_SUFFIX), made.to_bytes(), sync=True)
             return
         for start in known.starts:

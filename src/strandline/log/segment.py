@@ -394,7 +394,8 @@ class Segment:
         """Cut the file at `position`, the end of the batch before `next_offset`; `resume` goes on from there."""
         self.file().truncate(position)
         self.size_bytes = position
-        # What is written there from now on is ours.
+        # What is written there from now on is ours, and no digest knows it.
+        self.disk.remove(self.path.with_suffix(DIGEST_SUFFIX))
         self.verified_from = min(self.verified_from, position)
         self.index.truncate(next_offset - self.base_offset, position)
         self.time_index.truncate(next_offset - self.base_offset)

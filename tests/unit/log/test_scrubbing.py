@@ -161,6 +161,17 @@ def test_where_records_are_missing_a_digest_holds_the_others_in_place(tmp_path: 
     log.close()
 
 
+def test_what_is_cut_loses_its_digest(tmp_path: Path) -> None:
+    end = thinned(tmp_path)
+    assert scrubbed(tmp_path, end) == []
+    bases = [int(path.stem) for path in sorted(tmp_path.glob("*.log"))]
+    log = open_log(tmp_path, observer=Producers(), clean=True, recovery_point=end, **CONFIG)
+    offsets = offsets_in(log)
+    log.truncate_to(max(offset for offset in offsets if offset < bases[2]))
+    assert [int(path.stem) for path in sorted(tmp_path.glob("*" + DIGEST_SUFFIX))] == bases[:1]
+    log.close()
+
+
 def test_a_digest_of_another_file_counts_for_nothing(tmp_path: Path) -> None:
     digest = Digest()
     end = thinned(tmp_path)
