@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.scenarios.compaction_ground import (
     AT_ONCE,
     BY_HAND,
@@ -140,6 +140,45 @@ def test_an_open_transaction_is_not_touched_and_an_aborted_one_goes(tmp_path: Pa
         assert folded(found) == expected | {b"key 0": b"perhaps"}
         everything = read(log.bootstrap, **{"isolation.level": "read_uncommitted"})
         assert everything == found, "nothing of the aborted transaction is left"
+
+
+@pytest.mark.slow
+def test_coordinators_find_their_state_in_what_was_compacted(tmp_path: Path) -> None:
+    """Groups and transactions live on compacted topics: hundreds of commits become one, and a restart knows it."""
+    properties = QUICK | {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+    with strandline.embedded(data=tmp_path, properties=properties) as log:
+        make(log.bootstrap, BY_HAND)
+        put(log.bootstrap, rounds(30))
+        consumer = Consumer({"bootstrap.servers": log.bootstrap, "group.id": "many", "enable.auto.commit": False})
+        for position in range(300):
+            consumer.commit(offsets=[TopicPartition(TOPIC, 0, position)], asynchronous=False)
+        settings = {"bootstrap.servers": log.bootstrap, "transactional.id": "writer"}
+        producer = Producer(settings)
+        producer.init_transactions(30)
+        for number in range(20):
+            producer.begin_transaction()
+            producer.produce(TOPIC, b"%d" % number, b"key 0")
+            producer.commit_transaction(30)
+        del producer
+        for topic in ("__consumer_offsets", "__transaction_state"):
+            told = compact_now(log.port, topic=topic)
+            assert (told.error_code, told.error_message) == (0, None)
+            assert told.records_after < told.records_before / 5
+        for end in (log.stop, log.kill):
+            end()
+            log.start()
+            (found,) = consumer.committed([TopicPartition(TOPIC, 0)], timeout=30)
+            assert found.offset == 299
+            producer = Producer(settings)
+            producer.init_transactions(30)
+            producer.begin_transaction()
+            producer.produce(TOPIC, b"after", b"key 1")
+            producer.commit_transaction(30)
+            del producer
+        consumer.close()
+        compact_now(log.port)
+        found_last = folded(read(log.bootstrap, **{"isolation.level": "read_committed"}))
+        assert (found_last[b"key 0"], found_last[b"key 1"]) == (b"19", b"after")
 
 
 BY_DEFAULT = ("swap-half-gone",)

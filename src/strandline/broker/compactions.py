@@ -69,7 +69,10 @@ class Compactions:
         if partition.log.failure is not None:
             self._finish(partition, wanted, partition.log.refusal())
             return
-        if self._cleaner.is_cleaning(partition):
+        if not partition.config.compact:
+            self._finish(partition, wanted, GivenUp(f"{partition.topic} is not compacted any more"))
+            return
+        if partition in self._cleaner.running:
             # When that ends we are told.
             return
         what = self._cleaner.judge(partition)
