@@ -32,7 +32,7 @@ RESIGN_S_MAX: Final = 600.0
 RESIGNED_OFTEN: Final = 3
 """After so many resignations because of one segment, the next ones wait longer and longer."""
 LED_LOOK_S: Final = 5.0
-"""How often it is looked whether somebody else leads by then."""
+"""How often it is looked whether somebody else leads by then, or could."""
 ALONE_LOOK_S: Final = 60.0
 """How often the only copy is read again, to see whether a person has mended it."""
 
@@ -54,6 +54,7 @@ class Damage:
         self.failures = 0
         self.resignations = 0
         self.resign_at = 0.0
+        self.look_at = 0.0
         self.retry_at = 0.0
         self.is_busy = False
         self._learn()
@@ -224,8 +225,13 @@ class Damages:
             resign(self._node, partition, partial(self._on_resigned, damage))
         else:
             damage.state = "no other copy is in sync; these records are not served"
-            damage.is_busy = True
-            self._read_again(damage)
+            now = self._runtime.monotonic()
+            # Soon there may be another; the file itself seldom changes.
+            damage.retry_at = now + LED_LOOK_S
+            if damage.look_at <= now:
+                damage.look_at = now + ALONE_LOOK_S
+                damage.is_busy = True
+                self._read_again(damage)
 
     def _others_in_sync(self, partition: Partition) -> bool:
         topic = self._node.image.topic_by_id(partition.topic_id)
@@ -298,7 +304,6 @@ class Damages:
                 self._known.pop(segment, None)
                 log.warning("%s: sound again", damage)
 
-        damage.retry_at = self._runtime.monotonic() + ALONE_LOOK_S
         self._node.storage_workers.run(SCRUB, params, lambda _: None, on_done)
 
 
