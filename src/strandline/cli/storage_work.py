@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Annotated, Any, TypeVar
 
@@ -66,14 +65,16 @@ def have_done(
     addresses = {broker.id: (broker.host, broker.port) for broker in brokers_of(cluster)}
     answers: dict[int, ResponseT | CommandFailed | None] = {}
     arrived: SimpleQueue[tuple[int, ResponseT | CommandFailed | None]] = SimpleQueue()
-    patient = replace(cluster, timeout_s=wait_s)
 
     def ask(broker_id: int, topics: dict[str, list[int]]) -> None:
         try:
-            with Conversation(*addresses[broker_id], patient.timeout_s) as conversation:
+            with Conversation(*addresses[broker_id], wait_s) as conversation:
                 arrived.put((broker_id, conversation.ask(request_of(topics), response_class)))
         except CommandFailed as failure:
             arrived.put((broker_id, _in_time(failure, broker_id, wait_s)))
+        except Exception as error:
+            # Whoever waits for this thread must hear of it.
+            arrived.put((broker_id, CommandFailed(f"broker {broker_id} could not be asked: {error!r}")))
 
     for broker_id, topics in wanted.items():
         if broker_id in addresses:
