@@ -12,6 +12,7 @@ import pytest
 from tests.crash.harness import new_seed
 from tests.hostile.batches import batch, produce
 from tests.hostile.peer import Closed, Peer
+from tests.hostile.process import until
 
 import strandline
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -116,6 +117,7 @@ class Topics:
 
     def _check_directories(self, data: Path, found: set[str]) -> None:
         expected = {f"{name}-{partition}" for name in found for partition in range(PARTITIONS)}
+        until(lambda: not list(data.glob("*-delete")), "a start removes what the one before left")
         there = {path.name for path in data.iterdir() if path.is_dir()} - {"__cluster_metadata-0"}
         assert there == expected, f"left over: {sorted(there - expected)}, missing: {sorted(expected - there)}"
         assert all((data / name / "partition.metadata").is_file() for name in expected)
@@ -160,6 +162,7 @@ def test_a_directory_that_outlived_its_topic(tmp_path: Path) -> None:
         metadata = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg\n"
         (log.data / "stranger-0" / "partition.metadata").write_text(metadata)
         log.start()
+        until(lambda: not list(log.data.glob("*-delete")), "a start removes what the one before left")
         left = sorted(path.name for path in log.data.iterdir() if path.is_dir())
         assert left[0] == "__cluster_metadata-0"
         assert len(left) == 2, left
