@@ -261,6 +261,10 @@ def test_partitions_that_other_nodes_lead() -> None:
         topics = [f"spread-{at}" for at in range(6)]
         for topic in topics:
             cluster.create_topic(topic, replication_factor=1)
+        # One more, of which everybody has a copy.
+        cluster.create_topic("copied", replication_factor=3, internal_segment_bytes=300)
+        cluster.wait_in_sync("copied")
+        topics.append("copied")
         producer = transactor(cluster.bootstrap, "spread")
         for commits in (True, False, True):
             producer.begin_transaction()
@@ -291,3 +295,16 @@ def test_partitions_that_other_nodes_lead() -> None:
         # A broker that does not lead a partition says so.
         codes = {counted(address, topics[0], [0]).error_code for address in cluster.bootstrap.split(",")}
         assert codes == {0, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        # A follower that becomes the leader has counted what it fetched.
+        leader = cluster.leader_of("copied")
+        cluster.kill(leader)
+        until("another leader", lambda: cluster.leader_of("copied") not in (leader, -1))
+        address = cluster.bootstrap.split(",")[cluster.leader_of("copied") - 1]
+
+        def has_counted() -> bool:
+            told = counted(address, "copied", list(range(7)))
+            return told.error_code == 0 and told.last_stable_offset == 6
+
+        until("what was committed is known", has_counted)
+        told = counted(address, "copied", list(range(7)))
+        assert [each.records for each in told.counts] == [2, 1, 1, 1, 1, 0, 0]
