@@ -177,7 +177,31 @@ TRAPS: dict[str, Trap] = {
         "compaction removes markers too soon, or records of an open transaction",
         "KIP-534",
         "a delete horizon in the batch; clean only below the last stable offset",
-        not_yet="nothing is compacted yet",
+    ),
+    "lost-tombstones": Trap(
+        "a tombstone goes before readers and replicas have had it, and what it deleted comes back",
+        "KIP-534",
+        "it stays for delete.retention.ms from the first cleaning on that met it",
+    ),
+    "forgotten-sequence": Trap(
+        "compaction removes the last batch of a producer, and its next one is refused or taken twice",
+        "KAFKA-5413",
+        "the batch stays, without records, for as long as its producer is known",
+    ),
+    "torn-swap": Trap(
+        "a crash between the old segments and the new one leaves both, neither, or half of each",
+        "what Kafka's log loader mends",
+        "complete and synced before it is named, named before the old ones go; a start finishes it or takes it back",
+    ),
+    "forgotten-too-soon": Trap(
+        "retention takes what is not committed, or what it took comes back",
+        "Kafka's log-start-offset-checkpoint",
+        "only below the high watermark, and where a log starts is on disk before anybody sees it",
+    ),
+    "bit-rot": Trap(
+        "a bit that changed on disk is served, or replaces the sound copies of others",
+        "the Jepsen report on NATS, TigerBeetle",
+        "what a process found on disk is checked before it is first given to anybody",
     ),
     "tiered-transactions": Trap(
         "the list of aborted transactions comes from here, the records from a tier",
