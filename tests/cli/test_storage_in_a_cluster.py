@@ -58,3 +58,7 @@ def test_every_replica_and_who_was_not_asked() -> None:
         assert list(described["not_asked"]) == [str(dead)]
         told = cli.ok("topic", "describe", "orders", "--storage")
         assert f"broker {dead} was not asked for its replicas: " in told.stderr
+        scrubbed = cli.run("topic", "scrub", "orders", "--now")
+        assert scrubbed.status == 4
+        assert [line.endswith("all of it is whole") for line in scrubbed.lines] == [True, True]
+        assert f"error: broker {dead} " in scrubbed.stderr

@@ -73,13 +73,18 @@ def _ask_all(cluster: Cluster, wanted: dict[int, dict[str, list[int]]], *, with_
             with Conversation(*addresses[broker_id], cluster.timeout_s) as conversation:
                 answer = conversation.ask(request, DescribeStorageResponse)
         except Unreachable as failure:
-            found.silent[broker_id] = failure.message
+            found.silent[broker_id] = why_unreachable(failure)
             continue
         if answer is None:
             return Storage(is_known=False)
         found.replicas += [StoredReplica(part, answer) for part in answer.partitions]
     found.replicas.sort(key=_place)
     return found
+
+
+def why_unreachable(failure: Unreachable) -> str:
+    """The fact, without the question whether any node is running: others are."""
+    return failure.message.removesuffix(": is a node running?")
 
 
 def _place(replica: StoredReplica) -> tuple[str, int, bool, int]:

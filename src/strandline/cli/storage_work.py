@@ -18,6 +18,7 @@ from strandline.cli.conversation import Conversation
 from strandline.cli.failures import CommandFailed, Unreachable
 from strandline.cli.group_reading import brokers_of
 from strandline.cli.progress import Progress
+from strandline.cli.storage_reading import why_unreachable
 from strandline.codec.message import Message
 
 WAIT_S_DEFAULT = 3600.0
@@ -71,7 +72,7 @@ def have_done(
             with Conversation(*addresses[broker_id], wait_s) as conversation:
                 arrived.put((broker_id, conversation.ask(request_of(topics), response_class)))
         except CommandFailed as failure:
-            arrived.put((broker_id, _in_time(failure, broker_id, wait_s)))
+            arrived.put((broker_id, _of_broker(failure, broker_id, wait_s)))
         except Exception as error:
             # Whoever waits for this thread must hear of it.
             arrived.put((broker_id, CommandFailed(f"broker {broker_id} could not be asked: {error!r}")))
@@ -95,13 +96,18 @@ def have_done(
     return dict(sorted(answers.items()))
 
 
-def _in_time(failure: CommandFailed, broker_id: int, wait_s: float) -> CommandFailed:
-    if "timed out" not in failure.message:
-        return failure
-    return Unreachable(
-        f"broker {broker_id} was not done after {wait_s:g} s, and goes on",
-        hint="`strandline topic describe NAME --storage` shows how far it is; --wait waits for longer",
-    )
+def _of_broker(failure: CommandFailed, broker_id: int, wait_s: float) -> CommandFailed:
+    """What one of several brokers did not do, by its number."""
+    if "timed out" in failure.message:
+        return Unreachable(
+            f"broker {broker_id} was not done after {wait_s:g} s, and goes on",
+            hint="`strandline topic describe NAME --storage` shows how far it is; --wait waits for longer",
+        )
+    if isinstance(failure, Unreachable):
+        return Unreachable(
+            f"broker {broker_id} was not asked: {why_unreachable(failure)}", hint="start it, then say it again"
+        )
+    return failure
 
 
 def tell_failures(failures: list[CommandFailed]) -> None:
