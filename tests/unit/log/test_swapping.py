@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from strandline.log.partition_log import PartitionLog
 from strandline.log.segment import file_stem
 from strandline.log.swapping import SwapRefused, replace_segments
 from strandline.log.time_lookup import run_to_end, search_latest_time, search_time
+from strandline.log.transaction_index import AbortedTransaction, TransactionIndex
 from strandline.testing.sim_disk import SimDisk
 
 BATCHES = 12
@@ -64,12 +66,16 @@ class DyingDisk:
 def filled(directory: Path, disk: Disk, **config: Any) -> PartitionLog:
     """Twelve batches of one record each, three to a segment, all flushed."""
     log = open_log(directory, disk=disk, cleanup_policy=("compact",), **config)
+    fill(log)
+    return log
+
+
+def fill(log: PartitionLog) -> None:
     for number in range(BATCHES):
         if number and number % PER_SEGMENT == 0:
             log.roll(now_ms=0)
         append(log, batch_of([b"value %02d" % number]))
     log.flush_now()
-    return log
 
 
 def clean(log: PartitionLog, kept: Iterable[int], *, bases: tuple[int, ...] = GROUP) -> CleanedGroup:
@@ -86,18 +92,21 @@ def clean(log: PartitionLog, kept: Iterable[int], *, bases: tuple[int, ...] = GR
         base_offset=bases[0],
         replaced=bases,
         size_bytes=size,
-        has_transaction_index=False,
+        has_transaction_index=True,
         records=len(batches),
         end_offset=log.base_offsets[at + 1],
         max_timestamp_ms=-1,
         offset_of_max_timestamp=bases[0],
-        suffixes=(".log", ".index", ".timeindex"),
+        suffixes=(".log", ".index", ".timeindex", ".txnindex"),
         size_bytes_before=0,
     )
+    aborted = TransactionIndex()
+    aborted.append(AbortedTransaction(7, bases[0], bases[0], bases[0]))
     for suffix, data in (
         (".log", b"".join(batches)),
         (".index", OffsetIndex().to_bytes()),
         (".timeindex", TimeIndex().to_bytes()),
+        (".txnindex", aborted.to_bytes()),
     ):
         path = log.directory / (file_stem(group.base_offset) + suffix + CLEANED_SUFFIX)
         file = log.disk.open(path, create=True)
@@ -138,6 +147,7 @@ def test_the_cleaned_segment_takes_the_place_of_its_sources(tmp_path: Path) -> N
     assert log.base_offsets == [0, 9]
     assert offsets(log) == NEW
     names = {f"{file_stem(base)}{suffix}" for base in (0, 9) for suffix in (".log", ".index", ".timeindex")}
+    names.add(f"{file_stem(0)}.txnindex")
     assert set(plain_names(log.disk, tmp_path)) == names
     log.close()
     for clean_stop in (True, False):
@@ -231,6 +241,8 @@ def test_a_kill_before_any_change_of_a_name_leaves_one_or_the_other(by_power: bo
             if is_over:
                 assert found == NEW
             assert again.log_end_offset == BATCHES
+            # Who loses this takes records of an aborted transaction for good.
+            assert again.segments[0].has_transaction_index == (found == NEW)
             assert not any(name.endswith((".cleaned", ".swap", ".deleted")) for name in disk.names(directory))
             seen.add(tuple(found))
             last += 1
@@ -314,6 +326,15 @@ def test_what_changed_meanwhile_wins(tmp_path: Path, change: str, jobs: int) -> 
         runtime.jobs.popleft()()
         getattr(Sources, change)(log)
     expected = offsets(log)
+    if change != "about_to_be_cut":
+        # What a kill would leave, right here.
+        copy = tmp_path.with_name(tmp_path.name + "-copy")
+        shutil.copytree(tmp_path, copy)
+        killed = open_log(copy, recovery_point=0, log_start_offset=log.log_start_offset)
+        # What is trimmed may still be completed: below the start it counts for nothing, and above it is as good.
+        completed = [offset for offset in NEW if offset >= log.log_start_offset] if change == "trimmed" else expected
+        assert offsets(killed) in (expected, completed)
+        killed.close()
     runtime.settle()
     assert isinstance(told[0], SwapRefused)
     assert log.swap is None
@@ -325,6 +346,19 @@ def test_what_changed_meanwhile_wins(tmp_path: Path, change: str, jobs: int) -> 
     again = open_log(tmp_path, recovery_point=0, log_start_offset=log.log_start_offset)
     assert offsets(again) == expected
     assert again.log_end_offset == end
+
+
+def test_segments_of_the_same_names_are_not_those_it_was_made_of(tmp_path: Path) -> None:
+    """The log began anew, and was filled as before, while it was cleaned."""
+    log, runtime = filled(tmp_path, UnsyncedDisk()), ManualRuntime()
+    group = clean(log, KEPT)
+    sources, cuts = log.segments[:3], log.cuts
+    log.restart_at(0, now_ms=0)
+    fill(log)
+    told = swap(log, runtime, group, sources=sources, cuts=cuts)
+    runtime.settle()
+    assert isinstance(told[0], SwapRefused)
+    assert offsets(log) == OLD
 
 
 @pytest.mark.parametrize("change", ["trimmed", "cut", "cut_behind", "begun_anew"])
