@@ -90,6 +90,8 @@ class Outcome:
             "hanging_clients": [words for each in self.rounds for words in each.hanging_clients],
             "anomalies": dict(sum((each.report.counts for each in self.rounds), Counter())),
             "producers_given_up": [error for each in self.rounds for error in each.fatal_errors],
+            "cleaned_wrong": [words for each in self.rounds for words in each.cleaned_wrong],
+            "table_passes": sum(each.table_passes for each in self.rounds),
             "groups_behind": [group for each in self.rounds for group in each.groups_behind],
             "unexpected_exits": nemesis.unexpected_exits,
             "unavailable_s": self.unavailability(),

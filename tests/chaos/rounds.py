@@ -19,6 +19,7 @@ from tests.chaos.availability import acknowledgement_times, longest_silence_s, t
 from tests.chaos.clients import clients_of
 from tests.chaos.groups import PROTOCOLS, PositionWatcher, groups_over
 from tests.chaos.nemesis import Inflicted, Nemesis
+from tests.chaos.tables import BRIEF_SETTINGS, TABLE_SETTINGS, brief_of, cleaned_over, table_of
 from tests.chaos.transactions import (
     LEAVE_S_MAX,
     OUTPUT_PARTITIONS,
@@ -84,6 +85,10 @@ class Round:
     """How long readers of what is committed were held up at one offset, faults not counted."""
     stalls: list[str] = field(default_factory=list)
     """Where that was longer than a transaction may be open, or one never ended."""
+    cleaned_wrong: list[str] = field(default_factory=list)
+    """What is wrong with the topic that is compacted, and the one that forgets."""
+    table_passes: int = 0
+    """How often the compacted one was read from its start to its end."""
     seconds: float = 0.0
 
     @property
@@ -94,7 +99,7 @@ class Round:
     def wrong(self) -> list[str]:
         """What is wrong beside what the checker found."""
         clients = [*self.fatal_errors, *self.hanging_clients, *self.worker_complaints]
-        return [*clients, *self.groups_behind, *self.stalls]
+        return [*clients, *self.groups_behind, *self.stalls, *self.cleaned_wrong]
 
     @property
     def is_clean(self) -> bool:
@@ -117,6 +122,8 @@ def play(
     topic = f"chaos-{number}"
     cluster.create_topic(topic, PARTITIONS, TOPIC_SETTINGS)
     cluster.create_topic(outputs_of(topic), OUTPUT_PARTITIONS, TOPIC_SETTINGS)
+    cluster.create_topic(table_of(topic), 2, TABLE_SETTINGS)
+    cluster.create_topic(brief_of(topic), 1, BRIEF_SETTINGS)
     partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
     recorder = Recorder()
     producers, consumers = clients_of(
@@ -126,7 +133,8 @@ def play(
     # One after the other, so that a long run has had all.
     kind = sorted(PROTOCOLS)[number % len(PROTOCOLS)]
     work = workload_over(recorder, cluster.bootstrap, partitions, seed=seed, kind=kind)
-    clients = [*producers, *consumers, *members, *watchers, *work.seats, *work.onlookers]
+    cleaned = cleaned_over(recorder, cluster.bootstrap, topic, seed=seed)
+    clients = [*producers, *consumers, *members, *watchers, *work.seats, *work.onlookers, *cleaned.clients]
     first_fault = len(nemesis.done)
     began = time.monotonic()
     hanging_clients: list[str] = []
@@ -161,10 +169,15 @@ def play(
     played.worker_complaints = work.complaints
     played.hanging_clients = hanging_clients
     played.seconds = time.monotonic() - began
+    clocks_jumped = any(fault.kind == "clock jump" for fault in faults)
+    played.cleaned_wrong = cleaned.judge(seconds=played.seconds, clocks_jumped=clocks_jumped)
+    played.table_passes = sum(len(reader.passes) for reader in cleaned.readers)
     # The topic has been judged; deleting it under way is one more thing that must not disturb the next round.
     with contextlib.suppress(BrokerFailed, ServerRefused):
         cluster.delete_topic(topic)
         cluster.delete_topic(outputs_of(topic))
+        cluster.delete_topic(table_of(topic))
+        cluster.delete_topic(brief_of(topic))
     say(
         f"round {number}: {played.acknowledged:,} acknowledged, {played.transactions['ok']:,} transactions committed, "
         f"{len(faults)} faults, {_verdict(played)}"

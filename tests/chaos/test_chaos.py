@@ -25,6 +25,8 @@ from tests.chaos.ground import Ground, GroundFailed, ground, machine_wide_lock
 from tests.chaos.groups import GROUP_SETTINGS, PROTOCOLS
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.rounds import Round, play
+from tests.chaos.tables import CLEANING_SETTINGS, Written
+from tests.chaos.tables import Ledger as TableLedger
 from tests.chaos.transactions import TRANSACTION_SETTINGS
 from tests.crash.filesystems import why_not_mountable
 from tests.crash.harness import new_seed, without_one_record
@@ -39,7 +41,7 @@ def storm(seconds: float, *, rate: int = 400) -> tuple[Round, Nemesis]:
     seed = new_seed()
     rng = random.Random(seed)
     sessions = {"broker.session.timeout.ms": str(SESSION_MS), "broker.heartbeat.interval.ms": "500"}
-    settings = {**GROUP_SETTINGS, **TRANSACTION_SETTINGS, **sessions}
+    settings = {**GROUP_SETTINGS, **TRANSACTION_SETTINGS, **CLEANING_SETTINGS, **sessions}
     with ground(StrandlineSystem(), settings=settings, plain=True) as made:
         wanted = possible(made, ["kill -9", "pause", "short pause", "clean restart"])
         nemesis = Nemesis(made, wanted, rng, SESSION_MS / 1000, print)
@@ -71,6 +73,7 @@ def judge(played: Round, nemesis: Nemesis) -> None:
     assert played.sends.keys() == {"ok"}, "a send was given up, though it could have been retried"
     assert not [fault.remark for fault in played.faults if fault.remark]
     assert not check(without_one_record(played.ops, random.Random(1))).ok, "a lost record would not have been noticed"
+    assert played.table_passes, "nobody read the compacted topic to its end"
     judge_groups(played.ops)
     judge_transactions(played.ops)
 
@@ -177,6 +180,27 @@ def test_silence(ops: list[Op], silence_s: float) -> None:
 def test_time_outside_of_faults(spans: list[tuple[int, int]], seconds: float) -> None:
     found = time_without(int(1e9), int(10e9), [(int(start * 1e9), int(end * 1e9)) for start, end in spans])
     assert found == pytest.approx(seconds)
+
+
+A, B = b"a", b"b"
+WRITTEN = {0: Written(A, b"1", 0.0), 1: Written(B, b"1", 0.0), 2: Written(A, b"2", 0.0), 3: Written(B, None, 0.0)}
+
+
+@pytest.mark.parametrize(
+    ("found", "end", "is_right"),
+    [
+        ({A: (2, b"2"), B: (3, None)}, 4, True),
+        ({A: (2, b"2")}, 4, True),  # A tombstone may be gone.
+        ({A: (2, b"2"), B: (1, b"1")}, 4, False),  # What it deleted may not stay.
+        ({A: (2, b"2"), B: (1, b"1")}, 3, True),  # A reader that had another end in mind.
+        ({B: (3, None)}, 4, False),
+        ({A: (0, b"1"), B: (3, None)}, 4, False),
+        ({A: (5, b"2"), B: (3, None)}, 6, False),  # Renumbered.
+        ({A: (2, b"3"), B: (3, None)}, 4, False),
+    ],
+)
+def test_what_a_table_must_hold(found: dict[bytes, tuple[int, bytes | None]], end: int, is_right: bool) -> None:
+    assert (TableLedger({0: WRITTEN}).wrong_with(0, found, end) == "") is is_right
 
 
 def test_only_what_the_ground_allows_is_done(tmp_path: Path) -> None:
