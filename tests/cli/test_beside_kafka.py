@@ -88,3 +88,18 @@ def test_lag_in_a_topic_with_transactions_is_not_exact(kafka: Broker) -> None:
     (found,) = cli.ok("group", "lag", "atomic-readers", "--window", "0", "--json").objects
     assert (found["committed_offset"], found["high_watermark"]) == (5, 6)
     assert (found["lag"], found["lag_seconds"], found["verdict"]) == (0, 0, "ok"), "the marker of the last one is left"
+
+
+@pytest.mark.slow
+@pytest.mark.java
+def test_kafka_does_not_tell_of_its_files_and_people_are_told_what_it_tells(kafka: Broker) -> None:
+    cli = CommandLine(kafka.bootstrap)
+    cli.ok("topic", "create", "filed", "--if-not-exists")
+    lines = cli.ok("topic", "describe", "filed", "--storage").lines
+    assert any(line.startswith("storage   this cluster does not tell of its segments") for line in lines)
+    assert "  deletion    a segment goes when its newest record is 1 week old (retention.ms)" in lines
+    (told,) = cli.ok("topic", "describe", "filed", "--storage", "--json").objects
+    assert told["storage"] is None
+    for verb in ("compact", "scrub"):
+        ended = cli.run("topic", verb, "filed", "--now")
+        assert (ended.status, "this cluster does not" in ended.stderr) == (1, True)
