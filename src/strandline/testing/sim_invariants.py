@@ -79,6 +79,8 @@ class Invariants:
         self.partitions: dict[tuple[bytes, int], Truth] = {}
         self.leader_changes = 0
         """New leaders of partitions and of the quorum."""
+        self.swaps = 0
+        """Cleaned segments that took the place of others."""
         self.deaths = 0
         """Brokers that were found dead before their session was over."""
         self.image = ClusterImage()
@@ -266,6 +268,7 @@ class Invariants:
             checked.start = log.log_start_offset
             self._look_at_start(node_id, truth, partition, is_leader=is_leader)
         if log.swaps != checked.swaps:
+            self.swaps += log.swaps - checked.swaps
             checked.swaps = log.swaps
             self._check(node_id, truth, log, 0, min(truth.end, high_watermark), may_grow=False)
         if is_leader and checked.leading_epoch != partition.leader_epoch:

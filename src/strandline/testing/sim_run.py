@@ -72,6 +72,10 @@ class Result:
     """As decided, whoever asked for it."""
     batches_committed: int = 0
     """Of sinks."""
+    swaps: int = 0
+    """Cleaned segments that took the place of others."""
+    forgotten: int = 0
+    """Offsets that were deleted at the start of a log."""
     events: int = 0
     trace: int = 0
     real_s: float = 0.0
@@ -85,6 +89,7 @@ class Result:
             f"{self.faults} faults, {self.leader_changes} leader changes, {self.acknowledged} records acknowledged in "
             f"{self.requests_acknowledged} requests, {self.transactions_committed} transactions committed and "
             f"{self.transactions_aborted} aborted, {self.batches_committed} batches of sinks committed, "
+            f"{self.swaps} segments cleaned, {self.forgotten} offsets forgotten, "
             f"{self.events} events, trace {self.trace:08x}"
         )
 
@@ -523,6 +528,8 @@ def run(options: SimOptions) -> Result:
     result.transactions_committed = simulation.transaction_truth.commits
     result.transactions_aborted = simulation.transaction_truth.aborts
     result.batches_committed = simulation.transaction_truth.batches_decided
+    result.swaps = simulation.invariants.swaps
+    result.forgotten = sum(truth.start for truth in simulation.invariants.partitions.values())
     result.events = simulation.loop.events
     result.trace = simulation.loop.trace
     result.real_s = time.perf_counter() - began

@@ -15,6 +15,7 @@ from zlib import crc32
 
 from strandline.codec.columns import Record
 from strandline.codec.messages.fetch_response import PartitionData
+from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
 from strandline.ids import TopicPartition
 from strandline.testing.history import Op, Poll, Send
 from strandline.testing.sim_client import History
@@ -88,6 +89,13 @@ class SimTableReader(SimConsumer):
     def _look_at(self, position: Position, timestamp: int = -1) -> None:
         self._began.setdefault(position.partition, self.runtime.sim.now)
         super()._look_at(position, timestamp)
+
+    def _on_end(self, position: Position, invoked_ns: int, answer: ListOffsetsResponse | None) -> None:
+        was_known = position.end is not None
+        super()._on_end(position, invoked_ns, answer)
+        if not was_known:
+            # There may be nothing to read.
+            self._maybe_judge(position)
 
     def _maybe_judge(self, position: Position) -> None:
         if position.end is None or position.offset < position.end:
