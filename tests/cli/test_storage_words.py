@@ -116,12 +116,16 @@ def compacted(**facts: Any) -> StoredPartition:
                 next_deletion_ms=NOW_MS,
                 next_deletion_bytes_until=0,
             ),
-            "segment 0–1,203 (1 GiB) is deleted at the next look (every 5 minutes): without it the log has 2 GiB, "
-            "which is what is kept",
+            "segment 0–1,203 (1 GiB) is deleted at the next look (every 5 minutes): even without it the log has "
+            "the 2 GiB that are kept",
         ),
         (deleting(cleanup_policy="compact"), "nothing is deleted by age or size: cleanup.policy is compact"),
         (deleting(cleanup_policy=""), "nothing is deleted by age or size: cleanup.policy is empty"),
-        (deleting(retention_ms=-1), "nothing is deleted: neither retention.ms nor retention.bytes is set"),
+        (deleting(retention_ms=-1), "nothing is deleted: neither retention.ms nor retention.bytes sets a limit"),
+        (
+            deleting(retention_ms=2**63 - 1, next_deletion_cause=""),
+            "nothing is deleted: neither retention.ms nor retention.bytes sets a limit",
+        ),
         (deleting(next_deletion_cause="", size_bytes=0), "nothing to delete: the log is empty"),
     ],
 )

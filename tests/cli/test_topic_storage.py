@@ -99,7 +99,20 @@ def test_a_changed_setting_is_told_at_once(cli: CommandLine) -> None:
     cli.ok("topic", "alter", topic, "-c", "retention.bytes=-1", "--yes")
     until("no limit", lambda: stored(cli, topic)[0]["deletion"]["cause"] is None)
     words = stored(cli, topic)[0]["deletion"]["words"]
-    assert words == "nothing is deleted: neither retention.ms nor retention.bytes is set"
+    assert words == "nothing is deleted: neither retention.ms nor retention.bytes sets a limit"
+
+
+def test_settings_that_mean_for_ever(cli: CommandLine) -> None:
+    """2^63-1 is what many set in place of -1: no time, nor size, is so large."""
+    most = str(2**63 - 1)
+    policy = ("cleanup.policy=compact,delete", f"min.compaction.lag.ms={2**63 - 2}", f"max.compaction.lag.ms={most}")
+    topic = new_topic(cli, *policy, f"retention.ms={most}", f"retention.bytes={most}", f"segment.ms={most}")
+    fill(cli.bootstrap or "", topic, 1.5)
+    (log,) = stored(cli, topic)
+    assert log["deletion"]["words"] == "nothing is deleted: neither retention.ms nor retention.bytes sets a limit"
+    assert "are younger than min.compaction.lag.ms" in log["compaction"]["words"]
+    cli.ok("topic", "compact", topic)
+    cli.ok("doctor", "--timeout", "30")
 
 
 def test_an_empty_partition_has_little_to_show(cli: CommandLine, topic: str) -> None:

@@ -19,6 +19,7 @@ from strandline.codec.messages.describe_storage_response import (
 )
 from strandline.lag.verdict import span
 
+FOR_EVER: Final = 2**60
 _ERRNO: Final = re.compile(r"\[Errno \d+\] ")
 
 
@@ -49,8 +50,8 @@ def deletion_words(part: StoredPartition, node: DescribeStorageResponse) -> str:
     """What retention takes next, one sentence without its end."""
     if "delete" not in part.cleanup_policy.split(","):
         return f"nothing is deleted by age or size: cleanup.policy is {part.cleanup_policy or 'empty'}"
-    if part.retention_ms < 0 and part.retention_bytes < 0:
-        return "nothing is deleted: neither retention.ms nor retention.bytes is set"
+    if is_without_limit(part.retention_ms) and is_without_limit(part.retention_bytes):
+        return "nothing is deleted: neither retention.ms nor retention.bytes sets a limit"
     if not part.next_deletion_cause:
         return "nothing to delete: the log is empty" if not part.size_bytes else _nothing_yet(part)
     what = f"segment {offsets(part.next_deletion_base, part.next_deletion_end)} ({size(part.next_deletion_bytes)})"
@@ -64,7 +65,7 @@ def _when_deleted(part: StoredPartition, node: DescribeStorageResponse) -> str:
     is_due = 0 <= part.next_deletion_ms <= node.now_ms
     if part.next_deletion_cause == "size":
         if is_due:
-            return f"{_next_look(node)}: without it the log has {size(part.retention_bytes)}, which is what is kept"
+            return f"{_next_look(node)}: even without it the log has the {size(part.retention_bytes)} that are kept"
         return f"when {size(part.next_deletion_bytes_until)} more have come: {size(part.retention_bytes)} are kept"
     if is_due:
         return f"{_next_look(node)}: its newest record is older than {kept}"
@@ -76,8 +77,13 @@ def _when_deleted(part: StoredPartition, node: DescribeStorageResponse) -> str:
     return when
 
 
+def is_without_limit(setting: int) -> bool:
+    """-1 is Kafka's word for that, and 2^63-1 many people's."""
+    return setting < 0 or setting >= FOR_EVER
+
+
 def _nothing_yet(part: StoredPartition) -> str:
-    if part.retention_ms < 0:
+    if is_without_limit(part.retention_ms):
         return f"nothing before the log has more than {size(part.retention_bytes)}"
     return f"nothing before its records are {duration(part.retention_ms)} old"
 

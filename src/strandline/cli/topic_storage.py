@@ -17,6 +17,7 @@ from strandline.cli.storage_words import (
     damage_words,
     deletion_words,
     is_compacted,
+    is_without_limit,
     offsets,
     scrub_words,
     segment_state,
@@ -232,9 +233,9 @@ def _deletion_policy(entries: dict[str, Entry], policy: list[str]) -> str:
     ways = []
     retention_ms = int(_value(entries, "retention.ms") or -1)
     retention_bytes = int(_value(entries, "retention.bytes") or -1)
-    if retention_ms >= 0:
+    if not is_without_limit(retention_ms):
         ways.append(f"when its newest record is {duration(retention_ms)} old (retention.ms)")
-    if retention_bytes >= 0:
+    if not is_without_limit(retention_bytes):
         ways.append(f"when the partition has {size(retention_bytes)} without it (retention.bytes)")
     return f"a segment goes {', or '.join(ways)}" if ways else "nothing is deleted: no retention is set"
 

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from strandline.codec.messages.describe_storage_response import StoredDamage, StoredPartition
 from strandline.handlers.context import Node
 from strandline.log.retention import outlook
 from strandline.partition.partition import Partition
 
+FOR_EVER: Final = 2**60
+"""Settings of 2^63-1, which stand for "no limit", make times and sizes that no field holds and nobody lives to see."""
+
 
 def add_deletion(stored: StoredPartition, partition: Partition, now_ms: int) -> None:
     found = outlook(partition.log, high_watermark=partition.high_watermark, now_ms=now_ms)
-    if found.because is None:
+    deletes_at_ms, bytes_until = _told(found.deletes_at_ms), _told(found.bytes_until)
+    cause = found.because
+    if cause == "time" and (found.deletes_at_ms or 0) >= FOR_EVER:
+        cause = "size"
+    if cause is None or (cause == "size" and bytes_until < 0):
         return
-    stored.next_deletion_cause = found.because
+    stored.next_deletion_cause = cause
     stored.next_deletion_base = found.next_segment_base
     stored.next_deletion_end = found.next_segment_end
     stored.next_deletion_bytes = found.next_segment_bytes
-    stored.next_deletion_ms = -1 if found.deletes_at_ms is None else found.deletes_at_ms
-    stored.next_deletion_bytes_until = -1 if found.bytes_until is None else found.bytes_until
+    stored.next_deletion_ms = deletes_at_ms
+    stored.next_deletion_bytes_until = bytes_until
     stored.next_deletion_is_active = found.is_active
     stored.next_deletion_is_held = found.is_held
+
+
+def _told(number: int | None) -> int:
+    return -1 if number is None or number >= FOR_EVER else number
 
 
 def add_cleaning(stored: StoredPartition, node: Node, partition: Partition, now_ms: int) -> None:
@@ -35,8 +48,8 @@ def add_cleaning(stored: StoredPartition, node: Node, partition: Partition, now_
     stored.clean_up_to = found.clean_up_to
     stored.first_uncleanable = found.first_uncleanable
     stored.uncleanable_because = found.because
-    stored.uncleanable_until_ms = found.until_ms
-    stored.cleaning_due_ms = found.due_ms
+    stored.uncleanable_until_ms = _told(found.until_ms)
+    stored.cleaning_due_ms = _told(found.due_ms)
     stored.cleaning_bytes = found.done_bytes
     stored.cleaning_bytes_total = found.total_bytes
     if found.last is not None:
