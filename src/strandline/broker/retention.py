@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 from strandline.broker.lag_sampler import slowly
 from strandline.errors import StrandlineError
 from strandline.log import retention
-from strandline.log.retention import Outlook
 from strandline.log.segment import Segment
 from strandline.log.segment_times import read_newest_ms
 from strandline.observability.log_lines import fields
@@ -77,13 +76,6 @@ class Retention:
         for partition in self._planned:
             # Nobody will see it start there: what was not cut is not to be gone at the next start either.
             partition.log.planned_start_offset = 0
-
-    def outlook(self, partition: Partition, now_ms: int) -> Outlook | None:
-        """What becomes of the oldest segment of a partition; None if its log failed."""
-        partition_log = partition.log
-        if partition_log.failure is not None or not partition_log.segments:
-            return None
-        return retention.outlook(partition_log, high_watermark=partition.high_watermark, now_ms=now_ms)
 
     # Looking
 
