@@ -116,9 +116,12 @@ class Swap:
         return self._cleaned.end_offset
 
     def begin(self) -> None:
-        refusal = self._why_not()
         if self._log.swap is not None:
-            refusal = "another swap is under way"
+            # Nothing is removed: the other's files may have the same names, and old segments give way to them just now.
+            refused = SwapRefused(f"{self._directory.name}: another swap is under way")
+            self._runtime.call_soon(self._on_done, refused)
+            return
+        refusal = self._why_not()
         if refusal is not None:
             self._refuse(refusal)
             return

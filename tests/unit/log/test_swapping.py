@@ -452,6 +452,20 @@ def test_only_one_at_a_time(tmp_path: Path) -> None:
     assert offsets(log) == [2, 6, 7, 8, 9, 10, 11]
 
 
+def test_one_that_comes_too_late_takes_nothing_from_the_other(tmp_path: Path) -> None:
+    """Both are of the same names, as two cleaners by mistake would make them."""
+    log, runtime = filled(tmp_path, UnsyncedDisk()), ManualRuntime()
+    group = clean(log, (2,), bases=(0, 3))
+    first = swap(log, runtime, group)
+    runtime.jobs.popleft()()
+    second = swap(log, runtime, group)
+    runtime.settle()
+    assert first == [None]
+    assert isinstance(second[0], SwapRefused)
+    log.close()
+    assert offsets(open_log(tmp_path, recovery_point=BATCHES)) == [2, 6, 7, 8, 9, 10, 11]
+
+
 def test_the_active_segment_stays(tmp_path: Path) -> None:
     log, runtime = filled(tmp_path, UnsyncedDisk()), ManualRuntime()
     group = clean(log, (6,), bases=(6,))._replace(replaced=(6, 9))
