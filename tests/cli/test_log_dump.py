@@ -22,6 +22,7 @@ from strandline.codec.messages.topic_record import TopicRecord
 from strandline.codec.messages.transaction_log_key import TransactionLogKey
 from strandline.codec.messages.transaction_log_value import TransactionLogValue
 from strandline.codec.transaction_marker import encode_marker
+from strandline.log.digest import Digest
 
 BASE = "00000000000000000100"
 TIME_MS = 1_794_717_420_597
@@ -230,3 +231,32 @@ def test_the_state_of_transactions(lonely_cli: CommandLine, tmp_path: Path) -> N
     assert full["key"]["transactional_id"] == "pay"
     assert full["value"]["producer_id"] == 5
     assert gone["value"] is None
+
+
+def test_counts_and_digests(lonely_cli: CommandLine, tmp_path: Path) -> None:
+    def items(name: str, content: bytes) -> list[dict[str, object]]:
+        (tmp_path / name).write_bytes(content)
+        found = lonely_cli.run("log", "dump", str(tmp_path / name), "--json").objects
+        return [{key: value for key, value in item.items() if key != "file"} for item in found]
+
+    body = struct.pack(">qIIIII", 5_000, 4_000, 60, 30, 70, 2) + struct.pack(">6I", 0, 2_000, 0, 40, 0, 15)
+    counts = struct.pack(">hhI", 1, 1, crc32c(body)) + body
+    assert items(f"{BASE}.counts.cleaned", counts) == [
+        {"kind": "counts", "version": 1, "without_aborted": True, "log_size_bytes": 5_000, "end_offset": 170},
+        {"kind": "entry", "position": 0, "offset": 100, "records_before": 0},
+        {"kind": "entry", "position": 2_000, "offset": 140, "records_before": 15},
+        {"kind": "entry", "position": 4_000, "offset": 160, "records_before": 30},
+    ]
+    (torn,) = items(f"{BASE}.counts", counts[:-1])
+    assert torn["kind"] == "damage"
+    digest = Digest()
+    digest.add(batch(100, b"a"))
+    written = digest.to_bytes()
+    assert items(f"{BASE}.digest", written) == [
+        {"kind": "digest", "version": 1, "blocks": 1, "log_size_bytes": digest.size_bytes},
+        {"kind": "block", "position": 0, "crc": digest.checksums[0]},
+    ]
+    (torn,) = items(f"{BASE}.digest.deleted", written[:-1])
+    assert torn["kind"] == "damage"
+    (entry,) = items("scrub-checkpoint", b"0\n1\norders 0 1794800136534\n")
+    assert entry == {"kind": "entry", "topic": "orders", "partition": 0, "scrubbed_ms": 1_794_800_136_534}

@@ -8,14 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from strandline.cli.dump_items import Item
+from strandline.cli.dump_storage import dump_counts, dump_digest
 
+_ON_THE_WAY = (".deleted", ".cleaned", ".swap")
+"""Names of files that leave, or are yet to come, end with these."""
 _INDEX = struct.Struct(">II")
 _TIME_INDEX = struct.Struct(">qI")
 _ABORTED_TRANSACTION = struct.Struct(">hqqqq")
 
 
 def dump_plain_file(file: Path) -> Iterator[Item]:
-    name = file.name.removesuffix(".deleted")
+    name = file.name
+    for suffix in _ON_THE_WAY:
+        name = name.removesuffix(suffix)
     if name.endswith(".index"):
         return _dump_index(file)
     if name.endswith(".timeindex"):
@@ -24,10 +29,16 @@ def dump_plain_file(file: Path) -> Iterator[Item]:
         return _dump_aborted_transactions(file)
     if name.endswith(".snapshot"):
         return _dump_producer_snapshot(file)
+    if name.endswith(".counts"):
+        return dump_counts(file, _base_offset(file))
+    if name.endswith(".digest"):
+        return dump_digest(file)
     if name in ("quorum-state", ".kafka_cleanshutdown"):
         return _dump_json(file)
     if name == "leader-epoch-checkpoint":
         return _dump_checkpoint(file, ("leader_epoch", "start_offset"))
+    if name == "scrub-checkpoint":
+        return _dump_checkpoint(file, ("topic", "partition", "scrubbed_ms"))
     if name.endswith("-checkpoint"):
         return _dump_checkpoint(file, ("topic", "partition", "offset"))
     if name == "partition.metadata":
