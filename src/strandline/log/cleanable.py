@@ -109,7 +109,9 @@ def cleanable(
         is_overdue = any(0 <= first < overdue_before for first in oldest[: max(0, end_at - dirty_at)])
         active = segments[-1]
         if active.size_bytes:
-            began = active.first_timestamp_ms if active.first_timestamp_ms >= 0 else active.created_ms
+            # Records of long ago that were written just now have not been waiting: or the log would roll at every look.
+            first = active.first_timestamp_ms
+            began = max(first, active.created_ms) if first <= now_ms else active.created_ms
             known.append(began)
             must_roll = began < overdue_before
         due_ms = min(known) + config.max_compaction_lag_ms if known else -1

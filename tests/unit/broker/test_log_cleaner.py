@@ -120,6 +120,7 @@ def test_a_silent_log_is_rolled_and_cleaned_when_it_is_due(tmp_path: Path) -> No
     async def story(node: Node) -> None:
         partition = await table(node, max_compaction_lag_ms="1000", min_cleanable_dirty_ratio="1.0")
         put(partition, [1, 1, 2], time_ms=partition.runtime.now_ms() - 5000)
+        partition.log.active.created_ms -= 5000
         await flushed(partition)
         node.cleaner.look()
         await until(lambda: partition.log.base_offsets == [0, 3])

@@ -114,6 +114,22 @@ def test_old_records_are_overdue_and_the_active_segment_must_roll(tmp_path: Path
     assert judged(log, 9, now_ms=NOON_MS + 6 * HOUR_MS).is_overdue is False, "nothing may be cleaned before that"
 
 
+def test_old_records_that_came_just_now_have_not_been_waiting(tmp_path: Path) -> None:
+    log = open_log(tmp_path, cleanup_policy=("compact",), max_compaction_lag_ms=HOUR_MS, segment_ms=2**60)
+    append(log, batch_of([b"value"], timestamps=[NOON_MS - 9 * HOUR_MS]))
+    log.flush_now()
+    known = {"high_watermark": 1, "stable_offset": 1}
+    assert not judged(log, now_ms=NOON_MS + HOUR_MS, **known).must_roll
+    assert judged(log, now_ms=NOON_MS + HOUR_MS + 1, **known).must_roll
+
+
+def test_records_of_the_future_are_waiting_since_they_came(tmp_path: Path) -> None:
+    log = open_log(tmp_path, cleanup_policy=("compact",), max_compaction_lag_ms=HOUR_MS, segment_ms=2**60)
+    append(log, batch_of([b"value"], timestamps=[NOON_MS + 900 * HOUR_MS]))
+    log.flush_now()
+    assert judged(log, now_ms=NOON_MS + 2 * HOUR_MS, high_watermark=1, stable_offset=1).must_roll
+
+
 def test_times_that_only_the_disk_knows_are_asked_for(tmp_path: Path) -> None:
     filled(tmp_path).close()
     log = open_log(
