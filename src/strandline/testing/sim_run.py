@@ -30,6 +30,7 @@ from strandline.codec.messages.create_topics_response import CreateTopicsRespons
 from strandline.errors import ErrorCode
 from strandline.ids import TopicPartition
 from strandline.testing.checker import check
+from strandline.testing.count_checks import miscounted
 from strandline.testing.history import Assign, Committed, Consumed, Mop, Op, Poll, Send, Watermark
 from strandline.testing.sim_admin import SimAdministrator, SimCommitter
 from strandline.testing.sim_client import History, SimClient
@@ -495,6 +496,8 @@ class Run:
             missed = judge_table(self.history.ops, {str(each): self._records_of(each) for each in partitions})
             if missed:
                 raise Violation(missed)
+        for words in miscounted(each.node for each in self.cluster.nodes.values()):
+            raise Violation(words)
 
 
 def run(options: SimOptions) -> Result:
