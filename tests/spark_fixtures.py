@@ -28,6 +28,8 @@ BROKER_PROPERTIES = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    # Some tests write records of years ago, which would be deleted when the broker first looks.
+    "log.retention.ms": "-1",
 }
 
 _kept = contextlib.ExitStack()

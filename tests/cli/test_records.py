@@ -55,6 +55,7 @@ def test_json_copies_a_topic_byte_for_byte(cli: CommandLine, topic: str) -> None
 
 
 def test_what_consume_prints_can_be_read_back(cli: CommandLine, topic: str) -> None:
+    cli.ok("topic", "alter", topic, "-c", "retention.ms=-1")
     cli.ok("produce", topic, "-K", r"\t", "-p", "1", "--timestamp", "2026-03-01T12:00:00Z", stdin=b"a\t1\nb\t2\n")
     printed = cli.ok("consume", topic, "--json")
     assert [(r["key"], r["timestamp"]) for r in printed.objects] == [("a", 1772366400000), ("b", 1772366400000)]
@@ -130,13 +131,14 @@ def test_begins_and_ends_where_it_is_told(
 @pytest.fixture(scope="module")
 def topic_of_ten(bootstrap: str) -> str:
     cli, topic = CommandLine(bootstrap), f"cli-{uuid.uuid4().hex[:8]}"
-    cli.ok("topic", "create", topic, "--partitions", "3")
+    cli.ok("topic", "create", topic, "--partitions", "3", "-c", "retention.ms=-1")
     lines = [f'{{"value": "{n}", "partition": 1, "timestamp": {1_700_000_000_000 + n * 1000}}}' for n in range(10)]
     cli.ok("produce", topic, "--json", stdin="\n".join(lines).encode())
     return topic
 
 
 def test_the_last_ones_are_the_newest_of_all_partitions(cli: CommandLine, topic: str) -> None:
+    cli.ok("topic", "alter", topic, "-c", "retention.ms=-1")
     lines = [f'{{"value": "{n}", "partition": {n % 3}, "timestamp": {1_700_000_000_000 + n}}}' for n in range(20)]
     cli.ok("produce", topic, "--json", stdin="\n".join(lines).encode())
     assert cli.ok("consume", topic, "--last", "5").lines == ["15", "16", "17", "18", "19"]

@@ -14,7 +14,8 @@ def offsets(cli: CommandLine, topic: str) -> list[tuple[int, int]]:
 
 
 def filled(cli: CommandLine, topic: str) -> None:
-    """Ten records in partition 0, five in partition 1, a second apart."""
+    """Ten records in partition 0, five in partition 1, a second apart, years ago."""
+    cli.ok("topic", "alter", topic, "-c", "retention.ms=-1")
     lines = [
         f'{{"value": "{n}", "partition": {p}, "timestamp": {1_700_000_000_000 + n * 1000}}}'
         for p, count in ((0, 10), (1, 5))

@@ -23,13 +23,14 @@ def existing_bootstrap() -> str | None:
 
 
 @contextmanager
-def shared_broker() -> Iterator[str]:
-    """The bootstrap address of a running broker."""
+def shared_broker(**settings: str) -> Iterator[str]:
+    """The bootstrap address of a running broker; settings with underscores for dots."""
     existing = existing_bootstrap()
     if existing:
         yield existing
         return
     from strandline.testing import embedded
 
-    with embedded(properties=BROKER_PROPERTIES) as broker:
+    given = {name.replace("_", "."): value for name, value in settings.items()}
+    with embedded(properties=BROKER_PROPERTIES | given) as broker:
         yield broker.bootstrap

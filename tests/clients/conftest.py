@@ -12,7 +12,8 @@ from tests.clients.broker import shared_broker
 
 @pytest.fixture(scope="session")
 def bootstrap() -> Iterator[str]:
-    with shared_broker() as bootstrap:
+    # Some records are of years ago, and would be deleted when the broker first looks.
+    with shared_broker(log_retention_ms="-1") as bootstrap:
         yield bootstrap
 
 
