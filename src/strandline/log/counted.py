@@ -7,6 +7,7 @@ asks: then `counting` walks over its headers.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ from strandline.log.record_counts import COUNTS_SUFFIX, RecordCounts, records_in
 
 if TYPE_CHECKING:
     from strandline.log.segment import Segment
+
+log = logging.getLogger("strandline.log")
 
 
 def count_marker(segment: Segment, offset: int, size_bytes: int) -> None:
@@ -72,14 +75,18 @@ def save_counts(segment: Segment) -> None:
 
 
 def write_counts(segment: Segment, counts: RecordCounts, path: Path) -> None:
-    """`path` is that of the `.log`: in a thread, who knows what the segment is called by now."""
+    """Keep counts for the next time. `path` is that of the `.log`: in a thread, who knows what it is called by now."""
     data = counts.to_bytes(segment.size_bytes)
-    file = segment.disk.open(path.with_suffix(COUNTS_SUFFIX), create=True)
     try:
-        file.truncate(len(data))
-        file.write_at(0, data)
-    finally:
-        file.close()
+        file = segment.disk.open(path.with_suffix(COUNTS_SUFFIX), create=True)
+        try:
+            file.truncate(len(data))
+            file.write_at(0, data)
+        finally:
+            file.close()
+    except OSError as error:
+        # A full disk costs whoever asks next the time to count again, and nobody a roll or a clean stop.
+        log.info("%s: what was counted is not kept: %s", path, error)
 
 
 def load_counts(segment: Segment) -> RecordCounts | None:
@@ -91,7 +98,9 @@ def load_counts(segment: Segment) -> RecordCounts | None:
             return None
         data = segment.disk.read_whole(path)
         counts = RecordCounts.parse(data, base_offset=segment.base_offset, size_bytes=segment.size_bytes)
-    except (CorruptLog, FileNotFoundError):
+    except (CorruptLog, OSError) as error:
+        # It can be made again from the log itself.
+        log.info("%s is not used: %s", path, error)
         return None
     # A thread reads here while the loop may swap: the name is then another segment's.
     return counts if segment.path is named else None

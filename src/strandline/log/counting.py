@@ -13,7 +13,6 @@ The log may be cut, trimmed or cleaned meanwhile: `LogChanged` says that what wa
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from enum import Enum
@@ -32,8 +31,6 @@ from strandline.log.time_lookup import OPENED_RECORDS_MAX, OPENS, RECORDS_PER_TU
 
 if TYPE_CHECKING:
     from strandline.log.partition_log import PartitionLog
-
-log = logging.getLogger("strandline.log")
 
 HEADERS_PER_TURN_MAX: Final = 500
 """Batches that are walked over in one turn of the loop."""
@@ -336,8 +333,4 @@ def _write(segment: Segment, path: Path, counts: RecordCounts) -> None:
     if not path.stem.isdecimal():
         # It is being swapped in, or out, and has no name of its own.
         return
-    try:
-        write_counts(segment, counts, path)
-    except OSError as error:
-        # A full disk costs whoever asks next the time to count again.
-        log.info("%s: what was counted is not kept: %s", path, error)
+    write_counts(segment, counts, path)

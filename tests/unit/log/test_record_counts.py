@@ -5,6 +5,7 @@ What is counted is compared with what a reader finds who reads every batch, as a
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -15,7 +16,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.log.engine import NOON_MS, append, batch_of, crash, open_log
+from tests.unit.log.engine import NOON_MS, UnsyncedDisk, append, batch_of, crash, open_log
 
 from strandline.codec.columns import Compression, Record, decode_batch, encode_batch
 from strandline.codec.record_batch import HEADER, check_run, parse_header
@@ -24,6 +25,7 @@ from strandline.errors import CorruptLog
 from strandline.log import counting, record_counts
 from strandline.log.counted import count_marker, load_counts
 from strandline.log.counting import LogChanged, count_between, is_plain
+from strandline.log.disk import RealFile
 from strandline.log.learning import learn_marker
 from strandline.log.record_counts import COUNTS_SUFFIX, CountsBuilder, RecordCounts
 from strandline.log.time_lookup import Part, Step, run_to_end
@@ -443,6 +445,36 @@ def test_a_log_that_is_cut_or_trimmed_meanwhile_is_counted_again(ground: Ground)
         with pytest.raises(LogChanged):
             drive(search, step, lambda: None)
         ground.check()
+
+
+def test_a_disk_that_takes_no_counts_costs_nothing_else(tmp_path: Path) -> None:
+    class Full(UnsyncedDisk):
+        def open(self, path: Path, *, create: bool = False) -> RealFile:
+            if path.suffix == COUNTS_SUFFIX:
+                raise OSError(errno.ENOSPC, "no space left")
+            return super().open(path, create=create)
+
+        def read_whole(self, path: Path) -> bytes:
+            if path.suffix == COUNTS_SUFFIX:
+                raise OSError(errno.EIO, "input/output error")
+            return super().read_whole(path)
+
+    ground = Ground(tmp_path / "log")
+    ground.data(1)
+    ground.end(1, commit=True)
+    ground.restart()
+    assert (tmp_path / "log" / "00000000000000000000.counts").exists()
+    ground.log.close()
+    producers = Producers()
+    log = open_log(tmp_path / "log", disk=Full(), observer=producers, clean=True, segment_bytes=900)
+    assert log.active.counts is None
+    ground.log, ground.producers = log, producers
+    for _ in range(20):
+        ground.data(1)
+        ground.end(1, commit=True)
+    assert len(log.segments) > 2
+    ground.check()
+    log.close()
 
 
 def test_a_deleted_segment_takes_its_counts_with_it(ground: Ground) -> None:
