@@ -201,11 +201,7 @@ class Segment:
     @property
     def index(self) -> OffsetIndex:
         if self._index is None:
-            index = OffsetIndex.parse(self._read_beside(INDEX_SUFFIX))
-            if self.unverified is not None and not self.unverified.believes(index, self.size_bytes):
-                # Without one, what is looked for is looked for from the beginning.
-                index = OffsetIndex()
-            self._index = index
+            self._index = OffsetIndex.parse(self._read_beside(INDEX_SUFFIX))
             self.file()  # An index lives as long as its file is open: `OpenFiles` bounds both.
         return self._index
 
@@ -418,9 +414,9 @@ class Segment:
             at = bisect_left(tail, offset)
             return self.tail_positions[at] if at < len(tail) else None
         self.load_indexes(may_block=may_block)
+        if self.unverified is not None:
+            return locate_checked(self, offset, may_block=may_block)
         position = self.index.position_before(offset - self.base_offset)
-        if position < self.verified_from:
-            return locate_checked(self, offset, position, may_block=may_block)
         for header, at in self.headers(position, may_block=may_block):
             if header.last_offset >= offset:
                 return at

@@ -21,7 +21,6 @@ from strandline.log.digest import DIGEST_SUFFIX, Digest, checksum_of
 from strandline.log.soundness import ANY_OFFSET, LOOSE, OFFSET_LIMIT, Checked, check_batches
 
 if TYPE_CHECKING:
-    from strandline.log.index import OffsetIndex
     from strandline.log.partition_log import PartitionLog
     from strandline.log.segment import Segment
 
@@ -49,19 +48,12 @@ class Stretch(NamedTuple):
 class Unverified:
     """What is known of a segment below `verified_from`."""
 
-    __slots__ = ("_digest", "_index_is_ordered", "owner", "stretches")
+    __slots__ = ("_digest", "owner", "stretches")
 
     def __init__(self, owner: PartitionLog) -> None:
         self.owner = owner
-        self._index_is_ordered: bool | None = None
         self._digest: Digest | Literal[False] | None = None
         self.stretches: tuple[Stretch, ...] = ()
-
-    def believes(self, index: OffsetIndex, size_bytes: int) -> bool:
-        """Whether the index is one at all. That its entries name batches is seen when those are checked."""
-        if self._index_is_ordered is None:
-            self._index_is_ordered = index.is_ordered(size_bytes)
-        return self._index_is_ordered
 
     def digest_of(self, segment: Segment) -> Digest | None:
         """What holds offsets in their places where there are gaps; most segments need none, and have none."""
@@ -94,11 +86,10 @@ def distrust(segment: Segment, owner: PartitionLog) -> None:
     segment.tail_positions = []
 
 
-def trust(segment: Segment, position: int = 0) -> None:
-    """All of the file from `position` on was checked."""
-    segment.verified_from = min(segment.verified_from, position)
-    if not segment.verified_from:
-        segment.unverified = None
+def trust(segment: Segment) -> None:
+    """All of the file was read, and its index built anew."""
+    segment.verified_from = 0
+    segment.unverified = None
 
 
 def damage_of(segment: Segment) -> tuple[Stretch, ...]:
@@ -120,11 +111,12 @@ def sound_end(segment: Segment, position: int) -> Stretch:
     return stretch or Stretch(segment.verified_from, segment.size_bytes, OFFSET_LIMIT)
 
 
-def locate_checked(segment: Segment, offset: int, position: int, *, may_block: bool) -> int | None:
-    """The place of the first batch that reaches `offset`, looked for from `position` on, where the index names a batch.
+def locate_checked(segment: Segment, offset: int, *, may_block: bool) -> int | None:
+    """The place of the first batch that reaches `offset`, in a segment of which not all is checked.
 
     No header is believed that was not checked: a wrong one would lead to another batch.
     """
+    position = _place_before(segment, offset - segment.base_offset)
     while True:
         end = segment.size_bytes
         if position < segment.verified_from:
@@ -175,6 +167,24 @@ def check_at(segment: Segment, position: int) -> None:
         bad = position + checked.size_bytes
         begins_at = max(checked.next_offset, segment.base_offset)
         _add(segment, Stretch(bad, _damage_end(segment, bad), begins_at, checked.fault))
+
+
+def _place_before(segment: Segment, relative_offset: int) -> int:
+    """Where the index has a batch at or before the one with this offset.
+
+    An entry that does not lie between its neighbours is none. One that does, and names no batch, is found out when that
+    place is checked.
+    """
+    index = segment.index
+    positions = index.positions
+    at = bisect_right(index.relative_offsets, relative_offset) - 1
+    while at >= 0:
+        before = positions[at - 1] if at else -1
+        behind = positions[at + 1] if at + 1 < len(positions) else segment.size_bytes
+        if before < positions[at] < behind:
+            return positions[at]
+        at -= 1
+    return 0
 
 
 def _start_before(segment: Segment, unverified: Unverified, position: int) -> int | None:
@@ -312,6 +322,9 @@ def _add(segment: Segment, stretch: Stretch) -> None:
     kept.reverse()
     if merged.fault is None and merged.end >= segment.verified_from:
         unverified.stretches = tuple(kept)
-        trust(segment, merged.start)
+        segment.verified_from = merged.start
+        if merged.start == 0 and segment.index.is_ordered(segment.size_bytes):
+            # Each entry was met on the way, unless they are not in order: then each is looked at when it is used.
+            segment.unverified = None
     else:
         unverified.stretches = (*kept, merged)
