@@ -202,10 +202,18 @@ class _Segment:
         while (stopped := self._advance(builder, end_offset, aborted)) is not None:
             if stopped is _Stopped.SHARE_DONE:
                 yield None
+                self._refuse_closed()
             else:
                 left = self.segment.size_bytes - builder.position
                 chunk = yield partial(self.segment.file().read_at, builder.position, min(left, COLD_CHUNK_BYTES))
-                self._show(builder, chunk, end_offset, aborted)
+                self._refuse_closed()
+                if not self._show(builder, chunk, end_offset, aborted):
+                    return
+
+    def _refuse_closed(self) -> None:
+        """A log that was closed or deleted meanwhile has no files to go on with."""
+        if self.log.failure is not None:
+            raise self.log.refusal()
 
     def _advance(
         self, builder: CountsBuilder, end_offset: int | None, aborted: AbortedRanges | None
@@ -272,6 +280,7 @@ class _Segment:
         records, position = count.records, count.position
         while position < segment.size_bytes:
             chunk = yield from read_part(segment, position, min(WALK_CHUNK_BYTES, segment.size_bytes - position))
+            self._refuse_closed()
             for header, at in segment.headers_in(chunk, position):
                 if header.base_offset >= offset:
                     return records

@@ -21,14 +21,14 @@ from tests.unit.log.engine import NOON_MS, UnsyncedDisk, append, batch_of, crash
 from strandline.codec.columns import Compression, Record, decode_batch, encode_batch
 from strandline.codec.record_batch import HEADER, check_run, parse_header
 from strandline.codec.transaction_marker import encode_marker, parse_marker
-from strandline.errors import CorruptLog
+from strandline.errors import Closed, CorruptLog
 from strandline.log import counting, record_counts
 from strandline.log.counted import count_marker, load_counts
 from strandline.log.counting import LogChanged, count_between, is_plain
 from strandline.log.disk import RealFile
 from strandline.log.learning import learn_marker
 from strandline.log.record_counts import COUNTS_SUFFIX, CountsBuilder, RecordCounts
-from strandline.log.time_lookup import Part, Step, run_to_end
+from strandline.log.time_lookup import OPENS, Part, Step, run_to_end
 from strandline.partition.counting import Counted, count_unread
 from strandline.partition.look_up import at_hand
 from strandline.partition.producers import Producers
@@ -175,6 +175,7 @@ def close_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_counts, "INTERVAL_BYTES", 200)
     monkeypatch.setattr(record_counts, "FOUND_MAX", 5)
     monkeypatch.setattr(counting, "HEADERS_PER_TURN_MAX", 3)
+    monkeypatch.setattr(counting, "WALK_CHUNK_BYTES", 150)
     monkeypatch.setattr(counting, "TRANSACTIONS_MAX", 2)
 
 
@@ -475,6 +476,21 @@ def test_a_disk_that_takes_no_counts_costs_nothing_else(tmp_path: Path) -> None:
     assert len(log.segments) > 2
     ground.check()
     log.close()
+
+
+def test_a_log_that_is_closed_meanwhile_is_left_alone(ground: Ground) -> None:
+    for _ in range(10):
+        ground.data(1)
+        ground.end(1, commit=True)
+    ground.log.active.counts = None
+    search = count_between(ground.log, ground.log.active.base_offset, ground.log.log_end_offset, excludes_aborted=True)
+    step = next(search)
+    while callable(step) or step is OPENS:
+        step = search.send(step() if callable(step) else None)
+    ground.log.close()
+    with pytest.raises(Closed):
+        search.send(None)
+    assert not any(segment.is_open for segment in ground.log.segments)
 
 
 def test_a_deleted_segment_takes_its_counts_with_it(ground: Ground) -> None:
