@@ -73,6 +73,7 @@ def test_deleted_records_are_gone_on_every_replica(cluster: EmbeddedCluster) -> 
     assert read_offsets(cluster.bootstrap, topic="events") == [7, 8, 9]
 
 
+@pytest.mark.slow
 def test_a_whole_cluster_that_is_killed_starts_where_it_was_seen_to(cluster: EmbeddedCluster) -> None:
     create(cluster, "killed", retention_ms=-1)
     write(cluster.bootstrap, [now_ms() - DAY_MS] * 9 + [now_ms()], topic="killed")
