@@ -131,6 +131,7 @@ def test_deleted_records_are_gone_on_every_replica_when_the_answer_comes() -> No
         play.wait(acknowledged=100)
         leader = play.leader("orders")
         offset = partition_on(leader).high_watermark // 2
+        play.run.invariants.trimmed.add("orders")
         request = DeleteRecordsRequest(
             topics=[DeleteRecordsTopic("orders", [DeleteRecordsPartition(partition_index=0, offset=offset)])],
             timeout_ms=5000,

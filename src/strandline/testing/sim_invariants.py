@@ -85,6 +85,8 @@ class Invariants:
         """Brokers that were found dead before their session was over."""
         self.image = ClusterImage()
         """The cluster as the committed metadata says, folded here."""
+        self.trimmed: set[str] = set()
+        """Topics of which somebody deletes records by request: they may go before their time."""
         self.on_committed: dict[str, Callable[[bytes], object]] = {}
         """By topic: told each batch that becomes part of the truth, once and in the order of the log."""
         self.stabilities = Stabilities(lambda: cluster.loop.now)
@@ -302,7 +304,8 @@ class Invariants:
     def _look_at_start(self, node_id: int, truth: Truth, partition: Partition, *, is_leader: bool) -> None:
         runtime = self._cluster.nodes[node_id].runtime
         assert runtime is not None
-        wrong = truth.wrong_with_start(node_id, partition.log, runtime.now_ms())
+        is_asked_for = partition.topic in self.trimmed
+        wrong = truth.wrong_with_start(node_id, partition.log, runtime.now_ms(), is_asked_for=is_asked_for)
         if not wrong and is_leader and partition.log_start_offset > partition.high_watermark:
             wrong = f"begins at {partition.log_start_offset}, above its high watermark {partition.high_watermark}"
         if wrong:

@@ -66,7 +66,7 @@ class Truth:
         if self.records is not None:
             self.records.learn(batch, now_s)
 
-    def wrong_with_start(self, node_id: int, log: PartitionLog, now_ms: int) -> str:
+    def wrong_with_start(self, node_id: int, log: PartitionLog, now_ms: int, *, is_asked_for: bool = False) -> str:
         """What is wrong with where a log begins now, in words."""
         start, before = log.log_start_offset, self.starts.get(node_id, 0)
         self.starts[node_id] = start
@@ -74,7 +74,9 @@ class Truth:
             return f"begins at {start}, and began at {before} before"
         is_news, self.start = start > self.start, max(self.start, start)
         # What one replica has deleted by right, the others may delete as well.
-        return self._why_too_soon(before, start, log, now_ms) if is_news and not self.may_lose else ""
+        if not is_news or is_asked_for or self.may_lose:
+            return ""
+        return self._why_too_soon(before, start, log, now_ms)
 
     def _why_too_soon(self, before: int, start: int, log: PartitionLog, now_ms: int) -> str:
         config: TopicConfig = log.config
