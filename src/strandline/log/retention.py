@@ -96,8 +96,9 @@ def judge(log: PartitionLog, *, high_watermark: int, now_ms: int) -> Judgement:
             if now_ms - newest <= config.retention_ms:
                 break
         if count == last:
-            # What it is followed by is on disk before it goes: see above.
-            return Judgement(rolls=True)
+            # It goes when what follows it is on disk: see above. Those before it go now: a full disk has no room for
+            # another segment until they have.
+            return Judgement(count, log.base_offsets[count], rolls=True)
         if _end_of(log, count) > log.flushed_offset:
             waits = True
             break
