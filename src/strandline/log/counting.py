@@ -32,8 +32,8 @@ from strandline.log.time_lookup import OPENED_RECORDS_MAX, OPENS, RECORDS_PER_TU
 if TYPE_CHECKING:
     from strandline.log.partition_log import PartitionLog
 
-HEADERS_PER_TURN_MAX: Final = 500
-"""Batches that are walked over in one turn of the loop."""
+HEADERS_PER_TURN_MAX: Final = 250
+"""Batches that are walked over in one turn of the loop: half a millisecond."""
 TRANSACTIONS_MAX: Final = 1_000
 """Aborted transactions that are gathered for one stretch of a walk; the next stretch gathers its own."""
 ALL: Final = 1 << 62
