@@ -292,7 +292,7 @@ def _with_cleaning(options: SimOptions) -> SimOptions:
     orders = options.topics[0]
     kept = {name: value for name, value in orders.configs.items() if name != "internal.segment.bytes"}
     # Where a clock jumps, what is to stay for some seconds may go at once.
-    delete_retention_ms = rng.choice(["15000", "40000", "86400000"])
+    delete_retention_ms = rng.choice(["20000", "40000", "86400000"])
     lags = rng.choice([("0", "1000"), ("0", "5000"), ("3000", "5000"), ("0", str(LONG_MAX))])
     weights = dict(options.nemesis.weights)
     if delete_retention_ms != "86400000":
