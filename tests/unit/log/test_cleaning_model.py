@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.unit.log.cleaning_cases import COMPILED, PLAIN, TWINS, SegmentedLog, using
 
@@ -202,7 +202,19 @@ def check_markers(log: SegmentedLog, model: Model) -> None:
     assert set(waiting) <= set(model.open)
 
 
+def tombstones(*keys: bytes) -> tuple[object, ...]:
+    return "put", [Record(-1, 0, key, None, ()) for key in keys], Compression.NONE, None, None
+
+
+A_ROUND_THAT_ENDS_IN_A_BATCH = [
+    *(tombstones(b"a", b"a", b"b"), tombstones(b"a", b"c"), ("roll",), tombstones(b"a")),
+    *(("clean", 0, 24 * 3, 150), ("clean", DELETE_RETENTION_MS, 24 * 3, 150)),
+]
+"""The second round is the first to be at the last tombstone, so it must not take it."""
+
+
 @pytest.mark.parametrize("twin", TWINS)
+@example(steps=A_ROUND_THAT_ENDS_IN_A_BATCH)
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=STEPS)
 def test_a_cleaned_log_is_the_last_word_on_every_key(twin: ModuleType, steps: list[tuple]) -> None:
