@@ -152,8 +152,8 @@ class GroupCopier:
         if sieve.kept == 0:
             self._put_empty(header, target)
             return
-        # Not for a batch that this round ends in: its horizon would count for tombstones, too, that no round has been at,
-        # and the next one could take them together with the values that they delete. (Kafka's cleaner does.)
+        # Not for a batch that this round ends in: its horizon would count for tombstones, too, that no round has been
+        # at, and the next one could take them together with the values that they delete. (Kafka's cleaner does.)
         is_whole = header.last_offset <= self._latest_offset
         needs_horizon = is_whole and sieve.kept_tombstones > 0 and not header.attributes & HAS_DELETE_HORIZON
         if sieve.kept == header.record_count and not needs_horizon:
