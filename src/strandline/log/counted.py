@@ -24,13 +24,14 @@ log = logging.getLogger("strandline.log")
 
 def count_marker(segment: Segment, offset: int, size_bytes: int) -> None:
     """The batch that was appended last is a marker."""
-    if segment.counts is not None:
-        segment.counts.note(segment.size_bytes - size_bytes, size_bytes, offset, offset, 0)
+    counts = _growing(segment)
+    if counts is not None:
+        counts.note(segment.size_bytes - size_bytes, size_bytes, offset, offset, 0)
 
 
 def count_run(segment: Segment, headers: Sequence[HeaderFields], size_bytes: int, next_offset: int) -> None:
     """Batches were appended that are not all plain; `next_offset` is where the log had ended."""
-    counts = segment.counts
+    counts = _growing(segment)
     if counts is None:
         return
     position = segment.size_bytes - size_bytes
@@ -108,5 +109,13 @@ def load_counts(segment: Segment) -> RecordCounts | None:
 
 def count_hole(segment: Segment, end_offset: int, next_offset: int) -> None:
     """The log goes on at `next_offset`, and the segment's last batch ends before that."""
-    if segment.counts is not None and end_offset < next_offset:
-        segment.counts.note(segment.size_bytes, 0, end_offset, next_offset - 1, 0)
+    counts = _growing(segment) if end_offset < next_offset else None
+    if counts is not None:
+        counts.note(segment.size_bytes, 0, end_offset, next_offset - 1, 0)
+
+
+def _growing(segment: Segment) -> RecordCounts | None:
+    """The counts of a segment that grows; None, from here on, if their entries were let go of with its file."""
+    if segment.counts is not None and not segment.counts.has_entries:
+        segment.counts = None
+    return segment.counts

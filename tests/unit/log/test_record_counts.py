@@ -519,6 +519,20 @@ def test_memory_is_let_go_of_with_the_file(ground: Ground) -> None:
     ground.check()
 
 
+def test_a_segment_that_let_go_of_its_counts_grows_all_the_same(ground: Ground) -> None:
+    """A file may be closed while a log is opened, before its last segment is known to be the one that grows."""
+    for _ in range(4):
+        ground.data(1)
+        ground.end(1, commit=True)
+    active = ground.log.active
+    active.is_active = False
+    active.close()
+    active.is_active = True
+    ground.data(1)
+    ground.end(1, commit=True)
+    ground.check()
+
+
 # Any history
 
 
