@@ -38,7 +38,7 @@ def test_what_was_deleted_compacted_and_found_damaged(tmp_path: Path) -> None:
         assert seen.of("strandline_log_cleaner_read_bytes_total") > 3 * 10**6
         assert 1.5 * 10**6 < seen.of("strandline_log_cleaner_written_bytes_total") < 3 * 10**6
         assert seen.of("strandline_log_dirty_ratio", topic="prices", partition="0") == 0
-        assert seen.of("kafka_log_logcleanermanager_uncleanable_partitions_count") == 0
+        assert seen.of("kafka_log_logcleanermanager_uncleanable_partitions") == 0
         assert seen.of("strandline_log_scrubs_total") == 1
         assert seen.of("strandline_log_scrubbed_bytes_total") > 1.5 * 10**6
         assert seen.of("strandline_log_damaged_segments") == 0
@@ -53,5 +53,5 @@ def test_what_was_deleted_compacted_and_found_damaged(tmp_path: Path) -> None:
         seen = figures()
         assert seen.of("strandline_log_damaged_segments") == 1
         assert seen.of("strandline_log_damages_found_total") == 1
-        assert seen.of("kafka_log_logcleanermanager_uncleanable_partitions_count") == 1
+        assert seen.of("kafka_log_logcleanermanager_uncleanable_partitions") == 1
         assert seen.of("kafka_log_logcleanermanager_uncleanable_bytes") > 1.5 * 10**6

@@ -36,7 +36,7 @@ def _since_last_look(scrape: Scrape) -> Iterator[Sample]:
     """Nothing where the cleaner is off."""
     cleaner = scrape.node.cleaner
     if cleaner.is_enabled:
-        yield "", int((scrape.node.runtime.monotonic() - cleaner.looked_at) * 1000)
+        yield "", scrape.node.runtime.monotonic() - cleaner.looked_at
 
 
 FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
@@ -62,7 +62,7 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
         public=True,
     ),
     Metric(
-        "kafka_log_logcleanermanager_uncleanable_partitions_count",
+        "kafka_log_logcleanermanager_uncleanable_partitions",
         "gauge",
         "Compacted logs that the cleaner set aside; `strandline doctor` says why.",
         _one(lambda scrape: len(scrape.node.cleaner.set_aside)),
@@ -83,7 +83,7 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
         public=True,
     ),
     Metric(
-        "kafka_log_logcleanermanager_time_since_last_run_ms",
+        "kafka_log_logcleanermanager_time_since_last_run_seconds",
         "gauge",
         "How long ago the cleaner last looked at all logs.",
         _since_last_look,
