@@ -426,6 +426,16 @@ class PartitionLog(ReadableLog):
     def leave_uncut(self) -> None:
         """The cut that was begun is not made after all."""
         self._cut_offset = None
+        self._count_flushed_again()
+
+    def _count_flushed_again(self) -> None:
+        """For the sake of a cut less counts as flushed than is. Only a flush brings that up again, and nothing else may
+        come that asks for one: whoever waits for it would wait for ever."""
+        if self.flushed_offset < self.log_end_offset:
+            if self.active not in self.dirty_segments:
+                self.active.dirty = True
+                self.dirty_segments.append(self.active)
+            self.want_flush()
 
     def truncate_to(self, offset: int) -> None:
         """Forget everything from `offset` on; it must be the start of a batch or the end.
@@ -466,6 +476,7 @@ class PartitionLog(ReadableLog):
         self.log_start_offset = min(self.log_start_offset, offset)
         if self.leader_epochs.truncate_end(offset):
             self.save_leader_epochs(sync=True)
+        self._count_flushed_again()
         self.snapshots.remove_beyond(offset)
         relearn(self, self.snapshots.restore(at_most=self.log_end_offset), None)
 

@@ -219,3 +219,22 @@ def test_trimming_during_a_flush(tmp_path: Path) -> None:
     assert log.flushed_offset == 60
     assert not [name for name in files(log.directory) if name.endswith(".deleted")]
     log.close()
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_what_counts_as_flushed_no_longer_is_flushed_again(tmp_path: Path, is_cut: bool) -> None:
+    log = a_log(tmp_path / "orders-0")
+    log.flush_now()
+    wanted: list[int] = []
+    log.on_flush_wanted = lambda: wanted.append(log.flushed_offset)
+    offset = log.base_offsets[2]
+    assert log.begin_cut(offset), "the recovery point was above"
+    if is_cut:
+        log.truncate_to(offset)
+    else:
+        log.leave_uncut()
+    assert log.flushed_offset < log.log_end_offset
+    assert wanted, "nobody else may ask for it, and whoever waits would wait for ever"
+    log.flush_now()
+    assert log.flushed_offset == log.log_end_offset == (offset if is_cut else 60)
+    log.close()
