@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from strandline.spark.warm_python.starting import WarmPython
 
@@ -153,11 +154,20 @@ def test_a_child_and_its_client_may_end_at_one_blow(warm: WarmPython, modules: P
 
 
 def test_it_ends_with_who_started_it() -> None:
-    code = "from strandline.spark.warm_python.starting import WarmPython; import os; w = WarmPython(); print(w.pid); "
-    code += "import sys; sys.stdout.flush(); os.kill(os.getpid(), 9)"
-    starter = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    while is_alive(int(starter.stdout)):
+    code = "from strandline.spark.warm_python.starting import WarmPython; import os; w = WarmPython(); "
+    code += "print(w.pid, w.executable, flush=True); os.killpg(os.getpgid(0), 9)"
+    starter = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, start_new_session=True
+    )
+    pid, executable = starter.stdout.split()
+    while is_alive(int(pid)):
         time.sleep(0.02)
+    assert not Path(executable).parent.exists(), "nothing is left behind"
+
+
+def test_a_process_that_the_driver_starts_knows_nothing_of_it(spark: SparkSession) -> None:
+    assert "strandline-python" in spark.sparkContext.pythonExec
+    assert {os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"]} == {sys.executable}
 
 
 def is_alive(pid: int) -> bool:

@@ -9,9 +9,10 @@ Not for Spark Connect: a session of a remote server is made with `SparkSession.b
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from strandline.spark.explain import SparkFailed
@@ -73,12 +74,13 @@ def session(
         return _with_settings(running, explicit)
     if "spark.master" in explicit:
         check_master(explicit["spark.master"], os.environ)
-    _prepare_environment(is_here=_is_here(explicit))
+    _prepare_environment()
     from strandline.spark.starting import start_context
 
     if not verbose:
         _quieten_python()
-    context = start_context(explicit, DEFAULTS, LOCAL_DEFAULTS, None if verbose else SparkLog())
+    with _forked_python(explicit):
+        context = start_context(explicit, DEFAULTS, LOCAL_DEFAULTS, None if verbose else SparkLog())
     spark = SparkSession(context)
     if ship and not is_local(str(context.master)):
         from strandline.spark.shipping import ship as ship_code
@@ -90,8 +92,23 @@ def session(
     return spark
 
 
-_our_python: str | None = None
-"""What we told Spark to start, if we did: the next session may want another."""
+@contextlib.contextmanager
+def _forked_python(explicit: Mapping[str, str]) -> Iterator[None]:
+    """While Spark starts, it is told of the client of a warm process in the place of this Python, if that is what it
+    would start anyway. Only then: a process that we start later has a life of its own, and no use for our client."""
+    names = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+    is_ours = all(os.environ.get(name, sys.executable) == sys.executable for name in names)
+    client = warm_python() if is_ours and _is_here(explicit) else None
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    if client is not None:
+        os.environ.update(dict.fromkeys(names, client))
+    try:
+        yield
+    finally:
+        if client is not None:
+            for name in names:
+                del os.environ[name]
+            os.environ.update(before)
 
 
 def _is_here(explicit: Mapping[str, str]) -> bool:
@@ -117,17 +134,13 @@ def _with_settings(running: SparkContext, explicit: Mapping[str, str]) -> SparkS
     return builder.getOrCreate()
 
 
-def _prepare_environment(*, is_here: bool) -> None:
+def _prepare_environment() -> None:
     """What Spark's scripts read: which Java, and which Python its workers are started with."""
-    global _our_python
-    if os.environ.get("PYSPARK_PYTHON", _our_python) == _our_python:
+    if "PYSPARK_PYTHON" not in os.environ:
         # Else workers run the `python3` of the PATH, which has none of this environment's packages. Spark starts those
         # of a data source by the second name, on executors too, so who sets the first must be believed for both.
-        python = (warm_python() if is_here else None) or sys.executable
-        for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-            if os.environ.get(name, _our_python) == _our_python:
-                os.environ[name] = python
-        _our_python = python
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
 

@@ -13,6 +13,7 @@ import importlib
 import os
 import runpy
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -70,7 +71,10 @@ def main(directory: str) -> None:
             importlib.import_module(name)
     gc.collect()
     gc.freeze()
-    serve(door)
+    try:
+        serve(door)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def serve(door: socket.socket) -> None:

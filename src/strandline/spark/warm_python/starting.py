@@ -44,6 +44,8 @@ class WarmPython:
             stderr=subprocess.DEVNULL,
             env=environment,
             cwd="/",
+            # A blow at the driver's group must not hit it: it ends by itself then, and leaves nothing behind.
+            start_new_session=True,
         )
         atexit.register(self.close)
 
@@ -61,7 +63,7 @@ class WarmPython:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        shutil.rmtree(self._directory, ignore_errors=True)  # If it was killed; else it has done so itself.
 
 
 _running: list[WarmPython] = []
