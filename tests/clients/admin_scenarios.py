@@ -143,27 +143,27 @@ def alter_config_refused(client: Client, topic: str) -> None:
     """What is not valid changes nothing, also not the valid half of the request."""
     _create(client, topic)
     for change in (
-        {"retention.ms": "soon"},
+        {"segment.ms": "soon"},
         {"no.such.setting": "1"},
-        {"retention.ms": "-7", "segment.bytes": "2000000"},
+        {"segment.ms": "-7", "segment.bytes": "2000000"},
     ):
         with _refused(client, ErrorCode.INVALID_CONFIG):
             client.alter_config("topic", topic, put=change)
     with _refused(client, ErrorCode.INVALID_CONFIG):
-        client.alter_config("topic", topic, append={"retention.ms": "5"})
+        client.alter_config("topic", topic, append={"segment.ms": "5"})
     with _refused(client, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-        client.alter_config("topic", f"{topic}-unknown", put={"retention.ms": "5"})
+        client.alter_config("topic", f"{topic}-unknown", put={"segment.ms": "5"})
     described = client.config("topic", topic)
-    assert (described["retention.ms"].value, described["segment.bytes"].value) == ("604800000", "1073741824")
+    assert (described["segment.ms"].value, described["segment.bytes"].value) == ("604800000", "1073741824")
 
 
 def replace_config(client: Client, topic: str) -> None:
     """The older AlterConfigs replaces: what it does not name goes back to its default."""
-    _create(client, topic, retention_ms="3600000")
+    _create(client, topic, segment_ms="3600000")
     client.replace_config("topic", topic, {"max.message.bytes": "2000"})
-    _wait_settings(client, topic, {"max.message.bytes": "2000", "retention.ms": "604800000"})
+    _wait_settings(client, topic, {"max.message.bytes": "2000", "segment.ms": "604800000"})
     with _refused(client, ErrorCode.INVALID_CONFIG):
-        client.replace_config("topic", topic, {"retention.ms": "soon"})
+        client.replace_config("topic", topic, {"segment.ms": "soon"})
 
 
 def dynamic_broker_config(client: Client, topic: str) -> None:

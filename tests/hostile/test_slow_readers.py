@@ -30,7 +30,8 @@ _names = itertools.count()
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
     # So few files may be open that segments are closed and opened all the time.
-    with stage({NOISE: NOISE_PARTITIONS}, properties={"open.files.max": "16"}) as log:
+    properties = {"open.files.max": "16", "log.segment.delete.delay.ms": "0"}
+    with stage({NOISE: NOISE_PARTITIONS}, properties=properties) as log:
         yield log
 
 

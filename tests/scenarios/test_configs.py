@@ -224,6 +224,13 @@ SHOWN_ELSEWHERE = {
     "flush.messages": "when the disk is asked shows in no answer: tests/unit/broker/test_dynamic_config.py",
     "flush.ms": "likewise",
     "flush.mode": "likewise",
+    "retention.ms": "it takes a while: tests/scenarios/test_retention.py",
+    "retention.bytes": "likewise",
+    "file.delete.delay.ms": "likewise",
+    "delete.retention.ms": "it takes a cleaning: tests/unit/broker/test_log_cleaner.py",
+    "min.cleanable.dirty.ratio": "likewise",
+    "min.compaction.lag.ms": "likewise",
+    "max.compaction.lag.ms": "likewise",
 }
 
 

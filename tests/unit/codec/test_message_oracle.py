@@ -75,7 +75,10 @@ def inner_entity(hint: Any) -> Any:
 
 OUR_OWN = {
     f"{name}{kind}"
-    for name in ("CommitBatch", "GroupHistory", "GroupLag", "TransactionProgress", "ListSinks", "DeleteSink")
+    for name in (
+        *("CommitBatch", "GroupHistory", "GroupLag", "TransactionProgress", "ListSinks", "DeleteSink", "RecordCounts"),
+        *("DescribeStorage", "CompactPartitions", "ScrubPartitions", "ResignLeadership"),
+    )
     for kind in ("Request", "Response")
 }
 """Kafka has nothing of the kind."""

@@ -114,7 +114,7 @@ class NodeOfOne:
             0: Route(0, "Produce", 0, 13),
             3: Route(3, "Metadata", 0, 13),
         }
-        self.metadata = SimpleNamespace(is_leader=True, epoch=1, voter_ids=(1,))
+        self.metadata = SimpleNamespace(is_leader=True, is_confirmed=True, epoch=1, voter_ids=(1,))
         routes: Any = controller_routes(CONTROLLER)
         me: Any = self
         self.controller_channel = ControllerChannel(

@@ -71,7 +71,7 @@ class ControllerNode(NodeOfOne):
             def next_offset(self) -> int:
                 return len(node.log) + sum(len(records) for records, _ in node.writes)
 
-        self.metadata = Log(is_leader=True, epoch=1)  # type: ignore[assignment]
+        self.metadata = Log(is_leader=True, is_confirmed=True, epoch=1)  # type: ignore[assignment]
         self.controller.activate(self.image, self.runtime.monotonic())
         self.controller_write(self.controller.bootstrap(), lambda error: None)
         self.flush()
