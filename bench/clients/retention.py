@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.clients.turn import finish, task, wait_for_sign
 from bench.wire import Connection
-from strandline.broker.main import node_on, stop
+from strandline.broker.main import node_on, spare_the_collector, stop
 from strandline.broker.node import Node
 from strandline.codec.columns import Record, encode_batch
 from strandline.config import BrokerConfig
@@ -97,6 +97,7 @@ async def fill(node: Node, partitions: int, clock: dict[str, int]) -> None:
         if index % 20 == 0:
             await asyncio.sleep(0)
     await until(lambda: node.flusher.is_idle)
+    spare_the_collector()  # As a node does when it has started, and opened all of that.
 
 
 async def look(node: Node, is_done: Callable[[], object], *, idle_share: float) -> dict[str, float]:

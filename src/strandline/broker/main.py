@@ -71,6 +71,13 @@ def _run(main: Coroutine[Any, Any, int]) -> int:
         return runner.run(main)
 
 
+def spare_the_collector() -> None:
+    """What exists now lives as long as the node: keep the collector from walking it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+
+
 async def _serve(data: Path, config: BrokerConfig, network_of: NetworkOf | None) -> int:
     from strandline.broker.endpoint import Endpoint, take_address
 
@@ -89,10 +96,7 @@ async def _serve(data: Path, config: BrokerConfig, network_of: NetworkOf | None)
     node.on_ready = ready.set
     host, port = node.start()
     await _either(ready, stopping)
-    # What exists now lives as long as the node: keep the collector from walking it again and again.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
+    spare_the_collector()
     if ready.is_set():
         print(f"ready {_address(host, port)}", flush=True)
     if listening is not None:
