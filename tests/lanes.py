@@ -19,10 +19,10 @@ from typing import IO, Final
 TESTS: Final = Path(__file__).parent
 NAMED: Final = (
     ("spark", "pipelines", "views"),
-    ("unit", "simulation", "fuzz", "differential", "tidy"),
+    ("unit", "simulation", "fuzz", "differential", "tidy", "clients", "crash", "hostile"),
 )
-"""Directories of the lanes behind the first: all that need Spark, for they share its session; and what computes more
-than it waits. The first lane has all others, also those that are yet to be made."""
+"""Directories of the lanes behind the first: all that need Spark, for they share its session; and so many others that
+all take about as long. The first lane has the rest, also what is yet to be made."""
 _COUNT: Final = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?)")
 
 
