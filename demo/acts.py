@@ -172,7 +172,11 @@ class Story:
 
         self._wait(is_done, self._how_it_goes)
         ended = self.driver.stop()
-        self.stage.say("The pipeline has read everything and is stopped.")
+        if ended:
+            self.stage.say("The pipeline has read everything and is stopped.")
+        else:
+            self.stage.verbatim(self.driver.last_words())
+            self.stage.shown("The pipeline ended well when it was asked to.", holds=False)
         return ended
 
     # The proof
