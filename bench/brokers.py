@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -162,6 +162,13 @@ class Broker:
     def delete_topic(self, topic: str) -> None:
         with self.connect() as connection:
             connection.delete_topic(topic)
+
+    def started_again(self) -> Broker:
+        """The same server on the same files, after a stop or a kill."""
+        process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, text=True)
+        again = replace(self, process=process, started_at=time.perf_counter())
+        again.wait_until_answering()
+        return again
 
     def wait_until_answering(self) -> None:
         """Return once a request is answered, not merely when the port is open."""

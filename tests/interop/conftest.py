@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
-import subprocess
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from bench.brokers import Broker, start_kafka, start_strandline
+from bench.brokers import start_kafka, start_strandline
 from bench.kafka_jars import KafkaUnavailable, kafka_class_path
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -70,19 +67,12 @@ def kafka_lives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaLives
         killed = home / "killed"
         shutil.copytree(broker.data, killed)
         killed_ledger = Ledger({name: dict(records) for name, records in ledger.records.items()})
-        broker = _start_again(broker)
+        broker = broker.started_again()
         write(broker.bootstrap, "orders", ledger, rounds=10)
         broker.stop()
         yield KafkaLives(killed, killed_ledger, broker.data, ledger)
     finally:
         broker.discard()
-
-
-def _start_again(broker: Broker) -> Broker:
-    process = subprocess.Popen(broker.command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, text=True)
-    again = dataclasses.replace(broker, process=process, started_at=time.perf_counter())
-    again.wait_until_answering()
-    return again
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,7 @@ open what Kafka cleaned, wherever its swap was cut off, and clean on. Each key's
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -257,27 +255,20 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stages]:
         for partition in range(STATES):
             dies_at = None if partition == STATES - 1 else partition
             clean_and_swap(broker.data / f"{TOPIC}-{partition}", dies_at=dies_at)
-        broker = start_again(broker)
+        broker = broker.started_again()
         read_of_ours = read(broker.bootstrap)
         write_keys(broker.bootstrap, ledger, folds, salt="two")
         broker.stop()
         shutil.copytree(broker.data, home / "before")
         properties = home / "node" / "server.properties"
         properties.write_text(properties.read_text().replace("log.cleaner.enable=false", "log.cleaner.enable=true"))
-        broker = start_again(broker)
+        broker = broker.started_again()
         wait_until_cleaned(broker)
         read_of_theirs = read(broker.bootstrap)
         broker.stop()
         yield Stages(ledger, folds, read_of_ours, read_of_theirs, home / "before", broker.data)
     finally:
         broker.discard()
-
-
-def start_again(broker: Broker) -> Broker:
-    process = subprocess.Popen(broker.command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, text=True)
-    again = dataclasses.replace(broker, process=process, started_at=time.perf_counter())
-    again.wait_until_answering()
-    return again
 
 
 def wait_until_cleaned(broker: Broker) -> None:

@@ -14,13 +14,14 @@ walk over a log is counted in the background, for a look to come; until then a s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from strandline.broker.lag_counting import LagCounting
 from strandline.broker.lag_leaders import Asked, LagLeaders, Place, Range, Told
+from strandline.broker.slow_work import slowly
 from strandline.errors import StrandlineError
 from strandline.ids import ZERO_UUID
 from strandline.lag.samples import UNKNOWN, Sample, Window
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from strandline.coordinators.group_shard import GroupShard
     from strandline.partition.partition import Partition
     from strandline.quorum.cluster_image import Topic
-    from strandline.runtime import Runtime, TimerHandle
+    from strandline.runtime import TimerHandle
 
 log = logging.getLogger("strandline.groups")
 
@@ -49,11 +50,6 @@ COUNTS_BEGUN_MAX: Final = 8
 """Positions whose records are begun to be counted, in the background, in each look."""
 TIMES_ASKED_MAX: Final = 16
 """Times of records that other brokers are asked for in each look."""
-
-
-SHARE_S_MAX: Final = 0.001
-PAUSE_S: Final = 0.005
-"""A look has time: it takes a thousandth of a second of a turn, and then lets others work."""
 
 
 class Tracked(Window):
@@ -308,17 +304,3 @@ class LagSampler:
 def _on_time(tracked: Tracked, offset: int, timestamp_ms: int | None) -> None:
     if timestamp_ms is not None:
         tracked.standing, tracked.standing_at = Standing(UNKNOWN, UNKNOWN, timestamp_ms), offset
-
-
-def slowly(runtime: Runtime, work: Iterator[None], then: Callable[[], object]) -> None:
-    """Run `work` to its end in small shares, with pauses, and call `then`."""
-
-    def go_on() -> None:
-        until = runtime.monotonic() + SHARE_S_MAX
-        for _ in work:
-            if runtime.monotonic() > until:
-                runtime.call_later(PAUSE_S, go_on)
-                return
-        then()
-
-    go_on()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from strandline.broker.cleaning_run import CleaningRun, GivenUp, Share
 from strandline.broker.compactions import Compactions
 from strandline.broker.dirty_times import DirtyTimes
-from strandline.broker.lag_sampler import slowly
+from strandline.broker.slow_work import slowly
 from strandline.broker.storage_worker import JobFailed
 from strandline.errors import StrandlineError
 from strandline.ids import TopicPartition

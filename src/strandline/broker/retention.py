@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from strandline.broker.lag_sampler import slowly
+from strandline.broker.slow_work import slowly
 from strandline.errors import StrandlineError
 from strandline.log import retention
 from strandline.log.segment import Segment

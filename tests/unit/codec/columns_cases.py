@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-import pytest
 from hypothesis import strategies as st
+from tests.unit.twins import as_parameters, load_plain
 
 from strandline.codec.columns import Record, _scan, decode
 
 SCAN_SOURCE = Path(decode.__file__).with_name("_scan.py")
 
 
-def _load_plain() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("strandline.codec.columns._scan_plain", SCAN_SOURCE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-PLAIN = _load_plain()
+PLAIN = load_plain(SCAN_SOURCE)
 COMPILED = _scan if _scan.is_compiled() else None
-
-TWINS = [
-    pytest.param(PLAIN, id="python"),
-    pytest.param(
-        COMPILED,
-        id="cython",
-        marks=pytest.mark.skipif(COMPILED is None, reason="no compiled decoder here: no C compiler at installation"),
-    ),
-]
+TWINS = as_parameters(PLAIN, COMPILED)
 
 
 @contextmanager

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-import pytest
+from tests.unit.twins import as_parameters, load_plain
 
 from strandline.codec.columns import BatchHeader, Record, _clean, decode_batch, encode_batch
 from strandline.codec.record_batch import PREFIX, PREFIX_SIZE, parse_header
@@ -23,25 +22,9 @@ from strandline.log.transaction_index import AbortedTransaction, TransactionInde
 CLEAN_SOURCE = Path(mapping.__file__).parents[2] / "codec" / "columns" / "_clean.py"
 
 
-def _load_plain() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("strandline.codec.columns._clean_plain", CLEAN_SOURCE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-PLAIN = _load_plain()
+PLAIN = load_plain(CLEAN_SOURCE)
 COMPILED = _clean if _clean.is_compiled() else None
-TWINS = [
-    pytest.param(PLAIN, id="python"),
-    pytest.param(
-        COMPILED,
-        id="cython",
-        marks=pytest.mark.skipif(COMPILED is None, reason="not compiled here: no C compiler at installation"),
-    ),
-]
+TWINS = as_parameters(PLAIN, COMPILED)
 
 
 @contextmanager
