@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tests.pipelines.rebuild_ground import put_rows
 from tests.spark.sink_ground import consume
@@ -21,7 +22,6 @@ from strandline.pipelines.rebuilding import Ended, Means, Rebuilding
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.running import Outcome, Runner, RunOptions
 from strandline.spark.display import Display
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,12 +55,19 @@ def ranks(totals):
 """
 
 
+class HasTopics(Protocol):
+    """A broker, or several, of whichever kind."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    def create_topic(self, name: str, /, partitions: int = 1) -> None: ...
+
+
 class Shop:
     """Orders in a topic, a pipeline's file, and what a user does with both."""
 
-    def __init__(
-        self, broker: EmbeddedBroker, home: Path, *, with_stream: bool = False, with_changes: bool = False
-    ) -> None:
+    def __init__(self, broker: HasTopics, home: Path, *, with_stream: bool = False, with_changes: bool = False) -> None:
         self.bootstrap = broker.bootstrap
         self.home = home
         self.name = f"shop-{uuid.uuid4().hex[:8]}"
@@ -80,11 +87,12 @@ class Shop:
 
     # What a user does
 
-    def run_once(self, spark: SparkSession) -> None:
-        assert patiently(lambda: self.runner(spark, once=True).run(threading.Event())) is Outcome.DONE
+    def run_once(self, spark: SparkSession, *, recovers: bool = False) -> None:
+        runner = functools.partial(self.runner, spark, once=True, recovers=recovers)
+        assert patiently(lambda: runner().run(threading.Event())) is Outcome.DONE
 
-    def runner(self, spark: SparkSession, *, once: bool, version: int | None = None) -> Runner:
-        options = RunOptions(str(self.home / "checkpoints"), once=once, version=version)
+    def runner(self, spark: SparkSession, *, once: bool, version: int | None = None, recovers: bool = False) -> Runner:
+        options = RunOptions(str(self.home / "checkpoints"), once=once, version=version, recovers=recovers)
         runner = Runner(load(self.file), self.registry, options)
         runner.claim()
         runner.plan(spark)

@@ -48,7 +48,9 @@ class OneCommit:
         if not self._cluster.commits_batches:
             self._cluster.close()
             raise SinkRefused(
-                "A rebuild needs a Strandline cluster: this broker cannot commit the differences of all tables at once."
+                "nothing can be rebuilt on this cluster, which cannot commit the differences of all tables at once, as "
+                "Apache Kafka cannot: use a Strandline cluster, or run the changed file as a pipeline with another "
+                "name and other topics, and let readers move to these"
             )
 
     def close(self) -> None:
