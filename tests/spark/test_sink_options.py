@@ -20,7 +20,8 @@ from pyspark.sql.types import (
 )
 
 from strandline.codec.compression import Compression
-from strandline.spark.sink.failures import SinkRefused
+from strandline.spark.sink.commit_message import TaskWritten, told, told_by_all
+from strandline.spark.sink.failures import SinkFailed, SinkRefused
 from strandline.spark.sink.fault_points import POINTS, VARIABLE
 from strandline.spark.sink.options import TRANSACTION_TIMEOUT_MS_DEFAULT, parse_options
 from strandline.spark.sink.schema import check_columns
@@ -108,6 +109,14 @@ def test_a_log_is_only_added_to() -> None:
         stream_writer(BROKER | {"topic": "t"}, schema, overwrite=True)
     with pytest.raises(SinkRefused, match="only added to"):
         batch_writer(BROKER | {"topic": "t"}, schema, overwrite=True)
+
+
+def test_a_batch_is_not_committed_without_word_of_each_task() -> None:
+    first, second = TaskWritten("sink", 1, None), TaskWritten("sink", 2, None)
+    assert told_by_all([first, second]) == [first, second]
+    with pytest.raises(SinkFailed, match="word of 1 of its 2 tasks"):
+        told_by_all([first, None])
+    assert told([first, None]) == [first]
 
 
 @pytest.mark.parametrize("action", ["kill", "fail"])

@@ -104,6 +104,13 @@ def test_headers_and_nulls_survive() -> None:
     assert (second.key, second.value, list(second.headers)) == (None, b"", [])
 
 
+@pytest.mark.parametrize("wrong", [None, {"key": None, "value": b"1"}])
+def test_a_header_without_a_key_is_refused(wrong: dict[str, Any] | None) -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    with pytest.raises(SinkRefused, match="a header's value may be null, its key may not"):
+        encode_header_column(pa.array([[{"key": "a", "value": None}, wrong]], kind))
+
+
 def test_rows_say_where_they_go_and_others_fill_one_partition_after_the_other() -> None:
     partitioner = Partitioner("t", 3, 1000, random.Random(1))
     wanted = pa.array([2, None, 0, None], pa.int32())

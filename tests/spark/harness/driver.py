@@ -18,6 +18,9 @@ import strandline.spark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+AS_SHUFFLED = 0
+"""Tasks: as many as `spark.sql.shuffle.partitions` says."""
+
 _says = threading.Lock()
 
 
@@ -47,7 +50,8 @@ def start(spark: SparkSession, task: dict[str, Any]) -> Any:
     reader = reader.option("subscribe", task["source"]).option("startingOffsets", "earliest")
     rows = reader.option("maxOffsetsPerTrigger", task["limit"]).load().selectExpr("key", "value")
     # By key a few rows leave tasks empty; without one they go round robin, so to other tasks with each attempt.
-    rows = rows.repartition(task["tasks"], "key") if task["by_key"] else rows.repartition(task["tasks"])
+    tasks = () if task["tasks"] == AS_SHUFFLED else (task["tasks"],)
+    rows = rows.repartition(*tasks, "key") if task["by_key"] or not tasks else rows.repartition(*tasks)
     writer = rows.writeStream.format("strandline").option("kafka.bootstrap.servers", task["bootstrap"])
     writer = writer.option("topic", task["target"]).option("transactionTimeoutMs", task["transaction_timeout_ms"])
     writer = writer.option("checkpointLocation", task["checkpoint"])

@@ -125,15 +125,25 @@ class DriverProcess:
         self._family |= set(process_family(self.process.pid))
         workers = [] if leave_workers else self.workers()
         for pid in (self.java_pid, self.process.pid, *workers):
-            _kill(pid)
+            _signal(pid, signal.SIGKILL)
         self.process.wait()
+
+    def stand_still(self) -> None:
+        """All of its processes, as on a machine that hangs."""
+        self._family |= set(process_family(self.process.pid))
+        for pid in self._family:
+            _signal(pid, signal.SIGSTOP)
+
+    def wake(self) -> None:
+        for pid in self._family:
+            _signal(pid, signal.SIGCONT)
 
     def close(self) -> None:
         """End whatever is left of it."""
         if self.is_alive:
             self._family |= set(process_family(self.process.pid))
         for pid in self._family:
-            _kill(pid)
+            _signal(pid, signal.SIGKILL)
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
@@ -144,9 +154,9 @@ class DriverProcess:
         return self._log.read_text(errors="replace")[-1500:] if self._log.exists() else ""
 
 
-def _kill(pid: int) -> None:
+def _signal(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
 
 
 def wait_until(what: str, condition: Any, timeout_s: float, *, every_s: float = 0.01) -> None:

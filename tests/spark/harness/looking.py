@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any
 
@@ -14,6 +15,7 @@ from strandline.codec.messages.list_transactions_request import ListTransactions
 from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
 from strandline.spark.raw_client import ClientSettings, RawClient
 from strandline.spark.sink.pool import coordinator_key
+from strandline.testing.embedded_cluster import EmbeddedCluster
 
 TRANSACTION = 1
 TIMEOUT_S = 60.0
@@ -59,6 +61,26 @@ def end_offsets(bootstrap: str, topic: str, *, committed: bool) -> dict[int, int
     wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
     found = admin.list_offsets(wanted, isolation_level=level, request_timeout=TIMEOUT_S)
     return {place.partition: future.result().offset for place, future in found.items()}
+
+
+def log_sizes(cluster: EmbeddedCluster, topic: str) -> dict[int, int]:
+    """How many bytes the logs of a topic have on each node's disk: what was appended, before anybody is told."""
+    return {
+        node_id: sum(path.stat().st_size for path in node.data.glob(f"{topic}-*/*.log"))
+        for node_id, node in cluster.nodes.items()
+    }
+
+
+def wait_for_rest(cluster: EmbeddedCluster, topic: str) -> None:
+    """Return when nothing is written to a topic: what comes after that belongs to what is done after that."""
+    deadline = time.monotonic() + TIMEOUT_S
+    before = log_sizes(cluster, topic)
+    while True:
+        time.sleep(0.2)
+        if before == (before := log_sizes(cluster, topic)):
+            return
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{topic} is written to although nobody has a reason")
 
 
 def values_of(bootstrap: str, topic: str) -> Counter[bytes]:

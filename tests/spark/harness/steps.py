@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from tests.spark.harness.driver import AS_SHUFFLED
 from tests.spark.harness.driver_process import DriverFailed, wait_until
-from tests.spark.harness.looking import coordinator_of, end_offsets
-from tests.spark.harness.story import BATCH_TIMEOUT_S, TARGET, Story, watch_for
+from tests.spark.harness.looking import coordinator_of, end_offsets, log_sizes, wait_for_rest
+from tests.spark.harness.story import BATCH_TIMEOUT_S, STARTS_MAX, STATE_TOPIC, TARGET, Story, watch_for
 from tests.spark.standalone_cluster import standalone_cluster
 
 TASK_POINTS = ("before-produce", "after-produce", "before-flush", "after-flush", "before-return", "after-return")
@@ -36,11 +37,20 @@ Step = Callable[[Story], None]
 def strike(story: Story, point: str, action: str) -> None:
     """Somebody does `action` at `point`, and the pipeline goes on. A task is tried again, a failed query started."""
     story.faults.arm(point, action)
-    driver = story.ensure_query()
-    if not watch_for(lambda: story.faults.was_taken(point) or driver.ended, BATCH_TIMEOUT_S):
-        raise DriverFailed(f"nobody came to {point}: {driver.last_words()}")
+    come_to(story, point)
     story.go_on(2)
     story.faults.disarm(point)
+
+
+def come_to(story: Story, point: str) -> None:
+    """Return when somebody is at `point`. A query that ends before, for a fault of the step before, is started."""
+    for _ in range(STARTS_MAX):
+        driver = story.ensure_query()
+        if not watch_for(lambda driver=driver: story.faults.was_taken(point) or driver.ended, BATCH_TIMEOUT_S):
+            break
+        if story.faults.was_taken(point):
+            return
+    raise DriverFailed(f"nobody came to {point}: {driver.last_words()}")
 
 
 def strike_abort(story: Story, point: str) -> None:
@@ -52,9 +62,7 @@ def strike_abort(story: Story, point: str) -> None:
 
 def paused_at(story: Story, point: str) -> None:
     story.faults.arm(point, "pause")
-    driver = story.ensure_query()
-    if not watch_for(lambda: story.faults.was_taken(point) or driver.ended, BATCH_TIMEOUT_S):
-        raise DriverFailed(f"nobody came to {point}: {driver.last_words()}")
+    come_to(story, point)
 
 
 def kill_coordinator(story: Story, point: str, after_s: float = 0.0) -> None:
@@ -72,6 +80,49 @@ def kill_coordinator(story: Story, point: str, after_s: float = 0.0) -> None:
     story.go_on(2)
     story.faults.disarm(point)
     story.in_sync()
+
+
+def kill_coordinator_with_decision(story: Story, *, alone: bool) -> None:
+    """The sink's coordinator dies with the decision in its log: in no other log, so that it is lost, or in all."""
+    story.go_on(1)
+    cluster = story.cluster
+    coordinator = coordinator_of(cluster.bootstrap, story.sink_id)
+    others = [node for node in cluster.nodes if node != coordinator]
+    paused_at(story, "before-commit")
+    wait_for_rest(cluster, STATE_TOPIC)
+    before = log_sizes(cluster, STATE_TOPIC)
+    for node in others if alone else ():
+        cluster.pause(node)
+    story.faults.let_go("before-commit")
+    nodes = [coordinator] if alone else list(cluster.nodes)
+    watch_until(story, lambda: all(log_sizes(cluster, STATE_TOPIC)[node] > before[node] for node in nodes))
+    cluster.kill(coordinator)
+    for node in others:
+        cluster.resume(node)
+    story.go_on(2)
+    story.faults.disarm("before-commit")
+    story.in_sync()
+
+
+def kill_coordinator_at_marker(story: Story) -> None:
+    """The sink's coordinator dies as soon as one log has the marker of the batch; others may not have theirs."""
+    story.go_on(1)
+    cluster = story.cluster
+    coordinator = coordinator_of(cluster.bootstrap, story.sink_id)
+    paused_at(story, "before-commit")
+    wait_for_rest(cluster, TARGET)
+    before = log_sizes(cluster, TARGET)
+    story.faults.let_go("before-commit")
+    watch_until(story, lambda: log_sizes(cluster, TARGET) != before)
+    cluster.kill(coordinator)
+    story.go_on(2)
+    story.faults.disarm("before-commit")
+    story.in_sync()
+
+
+def watch_until(story: Story, condition: Callable[[], bool]) -> None:
+    if not watch_for(condition, BATCH_TIMEOUT_S):
+        raise DriverFailed(f"CommitBatch left no trace: {story.driver.last_words() if story.driver else ''}")
 
 
 def kill_replica(story: Story) -> None:
@@ -95,12 +146,34 @@ def kill_worker(story: Story) -> None:
 
 
 def kill_driver(story: Story, point: str) -> None:
-    """Spark itself dies while somebody stands at `point`; its workers go on without it, beside the next driver."""
+    """Spark itself dies while somebody stands at `point`, who goes on without it, beside the next driver."""
     paused_at(story, point)
-    assert story.driver is not None
-    story.driver.kill_java(leave_workers=True)
+    dead, story.driver = story.driver, None
+    assert dead is not None
+    dead.kill_java(leave_workers=True)
     story.faults.let_go(point)
-    reshape(story)
+    try:
+        reshape(story)
+        story.go_on(2)
+    finally:
+        dead.close()
+    story.faults.disarm(point)
+
+
+def wake_driver(story: Story, point: str) -> None:
+    """Spark stands still at `point`, as in a long pause, until another driver did its work; then it goes on."""
+    paused_at(story, point)
+    late, story.driver = story.driver, None
+    assert late is not None
+    try:
+        late.stand_still()
+        reshape(story)
+        story.go_on(2)
+        story.faults.let_go(point)
+        late.wake()
+        wait_until("the end of the driver that woke", lambda: late.ended, BATCH_TIMEOUT_S)
+    finally:
+        late.close()
     story.go_on(2)
     story.faults.disarm(point)
 
@@ -118,7 +191,7 @@ def kill_driver_at_file(story: Story, log: str) -> None:
 
 def reshape(story: Story) -> None:
     """The pipeline goes on with other tasks: fewer or more than workers, and with some that have no rows."""
-    changes = {"tasks": story.rng.choice([1, 2, 5, 8]), "by_key": story.rng.random() < 0.5}
+    changes = {"tasks": story.rng.choice([AS_SHUFFLED, 1, 2, 5, 8]), "by_key": story.rng.random() < 0.5}
     changes["limit"] = story.rng.choice([3, 24, 60])
     if story.driver is None or not story.driver.is_alive:
         changes |= {"cores": story.rng.choice([1, 2, 3]), "shuffle_partitions": story.rng.choice([1, 2, 4])}
@@ -138,10 +211,12 @@ def two_drivers(story: Story) -> None:
     try:
         with suppress(DriverFailed):
             story.start_on(second)
-        watch_for(lambda: first.ended or second.ended, BATCH_TIMEOUT_S)
-        if second.is_alive and not second.ended:
+        deadline = time.monotonic() + BATCH_TIMEOUT_S
+        while not first.ended and not second.ended:
+            if time.monotonic() > deadline:
+                raise DriverFailed("two drivers share a checkpoint, and neither gives up")
             story.feed()
-            watch_for(lambda: second.ended, 5.0)
+            watch_for(lambda: first.ended or second.ended, 0.2)
     finally:
         second.close()
     story.go_on(2)
@@ -230,6 +305,15 @@ def named_steps() -> dict[str, Step]:
     for after_ms in (1, 3, 8, 20):
         name = f"coordinator killed {after_ms} ms after CommitBatch left"
         steps[name] = lambda story, after_ms=after_ms: kill_coordinator(story, "before-commit", after_ms / 1000)
+    steps["coordinator killed with the decision in its log only"] = lambda story: kill_coordinator_with_decision(
+        story, alone=True
+    )
+    steps["coordinator killed with the decision in all logs"] = lambda story: kill_coordinator_with_decision(
+        story, alone=False
+    )
+    steps["coordinator killed at the first marker"] = kill_coordinator_at_marker
+    for point in ("before-flush", "before-commit", "after-commit"):
+        steps[f"driver wakes beside another {point}"] = lambda story, point=point: wake_driver(story, point)
     for point in ("before-flush", "before-return"):
         steps[f"driver killed {point} of a task"] = lambda story, point=point: kill_driver(story, point)
         steps[f"coordinator killed {point} of a task"] = lambda story, point=point: kill_coordinator(story, point)

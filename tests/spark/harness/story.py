@@ -6,6 +6,7 @@ on the way.
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import time
@@ -21,11 +22,14 @@ from tests.spark.harness.looking import values_of
 from strandline.testing.embedded_cluster import EmbeddedCluster
 
 SOURCE, TARGET = "numbers", "numbers-out"
+STATE_TOPIC = "__transaction_state"
 SOURCE_PARTITIONS, TARGET_PARTITIONS = 3, 4
 AHEAD_BATCHES = 10
-"""The input is always that far ahead, so that the query has something to do."""
+"""The input is always so many batches ahead of what is planned, so that the query has something to do."""
 BATCH_TIMEOUT_S = 600.0
 """For one batch: nodes are elected, workers and sessions start meanwhile, on a machine that may be busy."""
+LOOK_EVERY_S = 0.002
+"""Often enough to strike between two steps of a batch."""
 STARTS_MAX = 6
 """A query that fails so often without a fault of ours is a finding."""
 
@@ -89,27 +93,43 @@ class Story:
         self.cluster.create_topic(SOURCE, SOURCE_PARTITIONS)
         self.cluster.create_topic(TARGET, TARGET_PARTITIONS)
         self._session: tuple[object, ...] = ()
+        self._last = {"offsets": -1, "commits": -1}
         self._producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "acks": "all", "log_level": 0})
 
     # The input
 
     def feed(self) -> None:
         """Numbers into the source, so that the query stays busy; each exactly once, by an idempotent producer."""
-        wanted = (self.last_batch() + 1 + AHEAD_BATCHES) * self.run.limit
-        for number in range(self.fed, max(self.fed, wanted)):
+        wanted = self.planned() + AHEAD_BATCHES * self.run.limit
+        for number in range(self.fed, wanted):
             self._producer.produce(SOURCE, str(number), key=f"k{number % 7}", partition=number % SOURCE_PARTITIONS)
         if self._producer.flush(BATCH_TIMEOUT_S):
             raise DriverFailed("the input was not acknowledged in time")
         self.fed = max(self.fed, wanted)
 
+    def planned(self) -> int:
+        """How many numbers are in batches, by what Spark wrote of the last one before it ran it."""
+        last = self.last_planned()
+        if last < 0:
+            return 0
+        # A version, what holds for the batch, and a line for each source: {"numbers":{"0":8,"1":8,"2":8}}.
+        offsets = json.loads((self.checkpoint / "offsets" / str(last)).read_text().splitlines()[2])
+        return sum(offsets[SOURCE].values())
+
     # The query
 
     def last_batch(self) -> int:
         """The last batch that Spark has committed, by its own log; -1 before the first."""
-        return _last_number(self.checkpoint / "commits")
+        return self._last_number("commits")
 
     def last_planned(self) -> int:
-        return _last_number(self.checkpoint / "offsets")
+        return self._last_number("offsets")
+
+    def _last_number(self, log: str) -> int:
+        # Numbers have no gaps, and it is looked often.
+        while (self.checkpoint / log / str(self._last[log] + 1)).exists():
+            self._last[log] += 1
+        return self._last[log]
 
     def ensure_driver(self) -> DriverProcess:
         if self.driver is not None and (not self.driver.is_alive or self._session != self.run.session):
@@ -168,11 +188,14 @@ class Story:
             starts += 1
             if starts > STARTS_MAX:
                 raise DriverFailed(f"the query fails again and again: {self.last_error}\n{driver.last_words()}")
-            wait_until(
-                f"batch {goal} (the last is {self.last_batch()}; driver: {driver.last_words()})",
-                lambda driver=driver: self.last_batch() >= goal or driver.ended or not driver.is_alive,
-                BATCH_TIMEOUT_S,
-            )
+            self._follow(driver, goal)
+
+    def _follow(self, driver: DriverProcess, goal: int) -> None:
+        """Feed the query until the batch `goal` is committed, or it ends."""
+        while not driver.ended and (last := self.last_batch()) < goal:
+            self.feed()
+            if not watch_for(lambda last=last: self.last_batch() > last or driver.ended, BATCH_TIMEOUT_S):
+                raise DriverFailed(f"no batch behind {last} in {BATCH_TIMEOUT_S:g} s: {driver.last_words()}")
 
     def change(self, **changes: object) -> None:
         """The query is stopped, and goes on in another shape."""
@@ -182,7 +205,7 @@ class Story:
     def in_sync(self) -> None:
         """All nodes run, and hold everything."""
         self.cluster.start_all()
-        for topic in (SOURCE, TARGET, "__transaction_state"):
+        for topic in (SOURCE, TARGET, STATE_TOPIC):
             self.cluster.wait_in_sync(topic, timeout_s=BATCH_TIMEOUT_S)
 
     # The end
@@ -222,18 +245,11 @@ class Story:
         shutil.copytree(self.checkpoint, to)
 
 
-def _last_number(directory: Path) -> int:
-    try:
-        return max((int(path.name) for path in directory.iterdir() if path.name.isdigit()), default=-1)
-    except FileNotFoundError:
-        return -1
-
-
 def watch_for(condition: Callable[[], bool], timeout_s: float) -> bool:
     """Look as often as can be; whether it came in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.002)
+        time.sleep(LOOK_EVERY_S)
     return True

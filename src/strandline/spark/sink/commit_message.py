@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from strandline.spark.sink.failures import SinkFailed
 from strandline.spark.sink.fault_points import fault_point
 
 
@@ -40,3 +41,14 @@ class TaskWritten(WriterCommitMessage):
 def told(messages: Iterable[WriterCommitMessage | None]) -> list[TaskWritten]:
     """Those of tasks that came to their end."""
     return [message for message in messages if isinstance(message, TaskWritten)]
+
+
+def told_by_all(messages: Sequence[WriterCommitMessage | None]) -> list[TaskWritten]:
+    """Those of a batch to be committed. A task that is passed over would have its rows aborted with the others' end."""
+    found = told(messages)
+    if len(found) != len(messages):
+        raise SinkFailed(
+            f"The batch was not committed: Spark brings word of {len(found)} of its {len(messages)} tasks; "
+            "start the query again, nothing is lost."
+        )
+    return found

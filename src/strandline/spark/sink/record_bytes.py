@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.codec.columns.encode import encode_varint
+from strandline.spark.sink.failures import SinkRefused
 
 READY_VARINTS_MAX = 20_000
 """Numbers that are looked up; a record that is longer is paid for by its bytes anyhow."""
@@ -84,6 +85,10 @@ def varint_sizes(numbers: Any) -> Any:
 def _encode_headers(row: Any) -> bytes:
     parts = [encode_varint(len(row))]
     for header in row:
+        if header is None or header["key"] is None:
+            raise SinkRefused(
+                "A row has a header that is null, or without a key: a header's value may be null, its key may not."
+            )
         key, value = header["key"].encode(), header["value"]
         parts += (encode_varint(len(key)), key)
         parts += (_NULL_LENGTH,) if value is None else (encode_varint(len(value)), value)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from strandline.spark.sink.commit_message import TaskWritten, told
+from strandline.spark.sink.commit_message import TaskWritten, told, told_by_all
 from strandline.spark.sink.failures import SinkRefused
 from strandline.spark.sink.options import SinkOptions, batch_of_a_query, parse_options
 from strandline.spark.sink.schema import check_columns
@@ -57,7 +57,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         from strandline.spark.sink import driver
 
-        driver.commit(driver.cluster_of(self._options), told(messages), batchId)
+        driver.commit(driver.cluster_of(self._options), told_by_all(messages), batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         from strandline.spark.sink import driver
@@ -86,7 +86,7 @@ class InnerWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         from strandline.spark.sink import driver
 
-        driver.commit(driver.cluster_of(self._options), told(messages), self._batch_id)
+        driver.commit(driver.cluster_of(self._options), told_by_all(messages), self._batch_id)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         from strandline.spark.sink import driver
@@ -120,7 +120,7 @@ class BatchWriter(DataSourceArrowWriter):
         from strandline.spark.sink import driver
 
         cluster = driver.cluster_of(self._options)
-        driver.commit(cluster, told(messages), ONLY_BATCH)
+        driver.commit(cluster, told_by_all(messages), ONLY_BATCH)
         driver.delete(cluster, self._sink_id)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
