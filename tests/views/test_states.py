@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.views.ground import Feed, folded, rows_of
+from confluent_kafka import Producer
+from tests.spark.source_ground import WAIT_S
+from tests.views.ground import SCHEMA, Feed, folded, rows_of
 
 from strandline.testing.embedded_broker import EmbeddedBroker
-from strandline.views import AtTime, ViewFailed
+from strandline.views import AtTime, Desk, ViewFailed, define
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
@@ -211,3 +213,32 @@ def murmur2_of(key: str) -> int:
     from strandline.spark.sink.partitioning import murmur2
 
     return int(murmur2(pa.array([key.encode()], pa.binary()))[0]) & 0x7FFFFFFF
+
+
+def test_columns_of_json_may_be_called_key_and_value(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+    """As in a table of a pipeline with these two columns: it is not a view without a schema."""
+    broker.create_topic(topic, 1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    producer.produce(topic, key=b"a", value=b'{"value":"one"}')
+    assert producer.flush(WAIT_S) == 0
+    with Desk(broker.bootstrap, directory=tmp_path) as desk:
+        desk.add(define("parsed", topic, schema="key STRING, value STRING", key=("key",)))
+        desk.add(define("plain", topic, schema=None, key=()))
+        for name in ("plain", "parsed"):
+            # What the snapshot of one has in its columns is not what the other has in them.
+            for _ in range(2):
+                expected = [("a", "one" if name == "parsed" else '{"value":"one"}')]
+                assert desk.query(f"select * from {name}").rows == expected
+                assert tuple((desk.row(name, "a") or {}).values()) == expected[0]
+                desk.snapshot(name)
+
+
+def test_names_with_dots_and_dashes(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+    feed = Feed(broker, topic, partitions=1)
+    feed.put("ann", 4.0)
+    feed.flush()
+    with Desk(broker.bootstrap, directory=tmp_path) as desk:
+        for name in ("daily-totals", "totals.by-day"):
+            desk.add(define(name, topic, schema=SCHEMA, key=("customer",)))
+        for written in ('"daily-totals"', '"totals.by-day"', 'totals."by-day"'):
+            assert desk.query(f"select customer, total from {written}").rows == [("ann", 4.0)]

@@ -34,10 +34,8 @@ class ViewDefinition:
     kind: str = "view"
     until: tuple[tuple[int, int], ...] = ()
     """(partition, offset): read no further."""
-
-    @property
-    def is_plain(self) -> bool:
-        return self.columns == PLAIN_COLUMNS and self.key == ("key",)
+    is_plain: bool = True
+    """No schema is known, and key and value are the record's as text: columns of JSON may have the same names."""
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
@@ -71,7 +69,7 @@ def define(name: str, topic: str, *, schema: str | None, key: tuple[str, ...], *
     exact = tuple(names.get(each.lower(), each) for each in key)
     if len(set(exact)) < len(exact):
         raise DefinitionRefused(f"the key ({', '.join(key)}) names a column twice")
-    return ViewDefinition(name, topic, checked(missing + columns), exact, **more)
+    return ViewDefinition(name, topic, checked(missing + columns), exact, is_plain=False, **more)
 
 
 def definitions(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, ViewDefinition]:

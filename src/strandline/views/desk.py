@@ -282,11 +282,14 @@ class Desk:
         return self._cluster_id
 
     def _show(self, name: str, seen: _Seen) -> None:
+        shown = [quoted(name)]
         schema, dot, plain = name.rpartition(".")
         if dot:
+            # Whoever writes pipeline.name, and whoever writes "a.name" for one that has a dot in it.
             self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
-        shown = f"{quoted(schema)}.{quoted(plain)}" if dot else quoted(plain)
-        self._connection.execute(f"CREATE OR REPLACE VIEW {shown} AS FROM {seen.state.rows_sql(seen.definition)}")
+            shown.append(f"{quoted(schema)}.{quoted(plain)}")
+        for each in shown:
+            self._connection.execute(f"CREATE OR REPLACE VIEW {each} AS FROM {seen.state.rows_sql(seen.definition)}")
 
     def _freshness(self, seen: Sequence[_Seen], *, now: Ends | None = None) -> Freshness:
         """Of the least fresh of them."""

@@ -247,7 +247,7 @@ class SnapshotStore:
 
 
 def columns_of(definition: ViewDefinition) -> dict[str, Any]:
-    return schema_json(definition.columns) | {"key": list(definition.key)}
+    return schema_json(definition.columns) | {"key": list(definition.key), "is_plain": definition.is_plain}
 
 
 def sync(path: Path) -> None:
