@@ -208,6 +208,21 @@ def test_json_values_are_columns(spark: SparkSession, broker: EmbeddedBroker, to
     assert f"the value of {topic}-0 at offset 3 does not fit valueSchema" in explain(failure.value)
 
 
+def test_columns_of_a_value_may_be_named_like_those_of_a_record(
+    spark: SparkSession, broker: EmbeddedBroker, topic: str
+) -> None:
+    broker.create_topic(topic, 1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(3):
+        value = {"key": f"k{number}", "offset": 70 + number, "timestamp": "2020-02-02T00:00:00Z", "value": number / 2}
+        producer.produce(topic, json.dumps(value), b"the record's", partition=0)
+    assert producer.flush(WAIT_S) == 0
+    schema = "key STRING, offset BIGINT, timestamp TIMESTAMP, value DOUBLE"
+    frame = batch(spark, broker, topic, valueSchema=schema, columns="partition", mode="failfast")
+    rows = frame.where("offset >= 71").selectExpr("key", "offset", "unix_seconds(timestamp)", "value", "partition")
+    assert sorted(map(tuple, rows.collect())) == [("k1", 71, 1580601600, 0.5, 0), ("k2", 72, 1580601600, 1.0, 0)]
+
+
 def test_a_stream_reads_everything_once_and_goes_on(
     streams: Streams, broker: EmbeddedBroker, topic: str, tmp_path: Path
 ) -> None:

@@ -104,6 +104,12 @@ def test_settings_of_a_consumer_that_are_followed() -> None:
     assert options.offset_retries == 0
 
 
+def test_options_of_the_other_end_are_passed_over() -> None:
+    """Programs hand one set of options to source and sink; Spark's own do not mind."""
+    shared = {"topic": "copies", "checkpointLocation": "/c", "kafka.acks": "all", "kafka.compression.type": "lz4"}
+    assert parse_options(LEAST | shared, streaming=True) == parse_options(LEAST, streaming=True)
+
+
 def test_columns_are_chosen() -> None:
     assert ddl(parse_shape(LEAST | {"columns": "offset, VALUE"})) == "`offset` BIGINT, `value` BINARY"
     assert parse_shape(LEAST | {"includeLeaderEpoch": "true"}).columns[-1] == "leaderEpoch"

@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     IntegerType,
     LongType,
@@ -105,9 +106,24 @@ def test_a_pattern_leaves_internal_topics_out(broker: EmbeddedBroker, orders: st
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": orders})
     consumer.commit(offsets=[KafkaPartition(orders, 0, 1)], asynchronous=False)
     consumer.close()
-    said = {"kafka.bootstrap.servers": broker.bootstrap, "subscribePattern": f".*offsets|{orders}"}
+    said = {"kafka.bootstrap.servers": broker.bootstrap, "subscribePattern": f"__consumer_offsets|{orders}"}
     found = BatchReader(parse_options(said, streaming=False), OFFSET_ONLY).partitions()
     assert {each.value.topic for each in found} == {orders}
+
+
+def test_a_pattern_may_fit_any_part_of_a_name(broker: EmbeddedBroker, topic: str) -> None:
+    """As in Spark's own source; who means whole names says so."""
+    names = (topic, f"{topic}-eu", f"old-{topic}")
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for name in names:
+        broker.create_topic(name, 1)
+        producer.produce(name, b"x")
+    assert producer.flush(WAIT_S) == 0
+    patterns = {topic: names, f"^{topic}": names[:2], f"^{topic}$": names[:1], f"{topic}-.u": names[1:2]}
+    for pattern, fitting in patterns.items():
+        said = {"kafka.bootstrap.servers": broker.bootstrap, "subscribePattern": pattern}
+        found = BatchReader(parse_options(said, streaming=False), OFFSET_ONLY).partitions()
+        assert {each.value.topic for each in found} == set(fitting)
 
 
 @pytest.mark.parametrize(
@@ -146,6 +162,14 @@ def test_offsets_that_the_log_does_not_have(
         plan(**said)
 
 
+def test_times_that_end_before_they_begin(plan: Plan) -> None:
+    with pytest.raises(
+        OptionRefused, match=r"startingTimestamp has .*-0 begin at 5, behind its end 2 in endingTimestam"
+    ):
+        plan(startingTimestamp=str(FIRST_MS + 10), endingTimestamp=str(FIRST_MS + 4))
+    assert plan(startingTimestamp=str(FIRST_MS + 10), endingTimestamp=str(FIRST_MS + 10)) == []
+
+
 def test_what_is_lost_is_left_out_if_the_user_does_not_mind(plan: Plan, orders: str) -> None:
     start, end = json.dumps({orders: {"0": 99, "1": 0}}), json.dumps({orders: {"0": 120, "1": 99}})
     assert plan(startingOffsets=start, endingOffsets=end, failOnDataLoss="false") == [(1, 3, 10)]
@@ -164,12 +188,30 @@ def test_filters_narrow_down_what_is_planned(reader: Callable[..., FilteringBatc
     assert ranges_of(late) == []
 
 
+def test_filters_on_columns_of_the_value_leave_offsets_alone(broker: EmbeddedBroker, orders: str) -> None:
+    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": orders, "valueSchema": "offset BIGINT"}
+    options["columns"] = "partition"
+    schema = StructType([StructField("offset", LongType()), StructField("partition", IntegerType())])
+    reader = FilteringBatchReader(parse_options(options, streaming=False), schema)
+    reader.pushFilters([EqualTo(("offset",), 5000), EqualTo(("partition",), 0)])
+    assert ranges_of(reader) == [(0, 0, 10)]
+
+
 @pytest.mark.parametrize(
     ("field", "value_schema", "words"),
     [
         (StructField("valeu", BinaryType()), None, "a log has no column valeu: it has key, value"),
         (StructField("value", StringType()), None, "the column value of a log is BINARY, not string: convert it"),
-        (StructField("m", MapType(StringType(), IntegerType())), "m MAP<STRING, INT>", "m is a map, which is not"),
+        (
+            StructField("m", ArrayType(MapType(StringType(), IntegerType()))),
+            "m ARRAY<MAP<STRING, INT>>",
+            "valueSchema: m has the type MAP<STRING,INT>, which is not supported: say STRUCT<...>",
+        ),
+        (
+            StructField("photo", StructType([StructField("raw", BinaryType())])),
+            "photo STRUCT<raw: BINARY>",
+            "photo has the type BINARY, which is not supported: say STRING, and unbase64",
+        ),
     ],
 )
 def test_columns_that_a_log_does_not_have(field: StructField, value_schema: str | None, words: str) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from strandline.spark.fetching import OffsetRange
 from strandline.spark.source.columns import arrow_schema
-from strandline.spark.source.filters import Bounds, bounds_of
+from strandline.spark.source.filters import Bounds, bounds_of, column_of
 from strandline.spark.source.planning import Planner
 from strandline.spark.source.splitting import split
 from strandline.spark.source.tasks import RangePartition, read_task, task_settings
@@ -47,7 +47,8 @@ class BatchReader(DataSourceReader):
 
 class FilteringBatchReader(BatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        self._bounds = bounds_of(filters)
+        # A column of the value may have a name of the record's: what is said of it says nothing about offsets.
+        self._bounds = bounds_of(each for each in filters if self._options.shape.is_of_record(column_of(each)))
         # All of them are handed back: what is left out here is left out by Spark too, and it alone is exact.
         return filters
 

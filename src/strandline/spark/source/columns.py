@@ -11,12 +11,29 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DataType, MapType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    MapType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from strandline.spark.arrow_rows import FIELDS
 from strandline.spark.source.wanted import COLUMNS, CORRUPT_COLUMN, OptionRefused, Shape
 
 _JSON_TYPES: Final = {"string": "STRING", "integer": "BIGINT", "number": "DOUBLE", "boolean": "BOOLEAN"}
+_KNOWN_TYPES: Final = (BooleanType, NumericType, StringType, TimestampType, TimestampNTZType, DateType)
+_INSTEAD: Final[dict[type[DataType], str]] = {
+    MapType: "say STRUCT<...>",
+    BinaryType: "say STRING, and unbase64() in a select",
+}
 _JSON_FORMATS: Final = {"date-time": "TIMESTAMP", "date": "DATE"}
 
 
@@ -83,7 +100,7 @@ def arrow_schema(schema: StructType, shape: Shape) -> pa.Schema:
         )
     arrow = to_arrow_schema(schema, timezone="UTC")
     for field in schema.fields:
-        if field.name in FIELDS:
+        if shape.is_of_record(field.name):
             if not arrow.field(field.name).type.equals(FIELDS[field.name].type):
                 raise OptionRefused(
                     f"the column {field.name} of a log is {COLUMNS[field.name]}, not {field.dataType.simpleString()}: "
@@ -94,15 +111,18 @@ def arrow_schema(schema: StructType, shape: Shape) -> pa.Schema:
                 f"a log has no column {field.name}: it has {', '.join(COLUMNS)}; columns of JSON values come with the "
                 "option valueSchema"
             )
-        elif _has_map(field.dataType):
-            raise OptionRefused(f"valueSchema: {field.name} is a map, which is not supported: say STRUCT<...>")
+        elif (strange := _strange_type(field.dataType)) is not None:
+            raise OptionRefused(
+                f"valueSchema: {field.name} has the type {strange.simpleString().upper()}, which is not supported: "
+                f"{_INSTEAD.get(type(strange), 'say STRING, and convert it in a select')}"
+            )
     return arrow
 
 
-def _has_map(of: DataType) -> bool:
-    if isinstance(of, MapType):
-        return True
+def _strange_type(of: DataType) -> DataType | None:
+    """A type, in whatever depth, that JSON values cannot be made."""
     if isinstance(of, StructType):
-        return any(_has_map(field.dataType) for field in of.fields)
-    element = getattr(of, "elementType", None)
-    return element is not None and _has_map(element)
+        return next((found for field in of.fields if (found := _strange_type(field.dataType)) is not None), None)
+    if isinstance(of, ArrayType):
+        return _strange_type(of.elementType)
+    return None if isinstance(of, _KNOWN_TYPES) else of

@@ -64,6 +64,12 @@ def bounds_of(filters: Iterable[Filter]) -> Bounds:
     )
 
 
+def column_of(each: Filter) -> str:
+    """The column that a filter is about; nothing for one inside of a struct, or for a filter of filters."""
+    attribute: tuple[str, ...] = getattr(each, "attribute", ())
+    return attribute[0] if len(attribute) == 1 else ""
+
+
 def _read(each: Filter) -> tuple[str, float, float, list[Any] | None]:
     """Column, least and greatest value, and the only values if there are only some."""
     nothing = ("", -math.inf, math.inf, None)
@@ -71,9 +77,7 @@ def _read(each: Filter) -> tuple[str, float, float, list[Any] | None]:
         each, EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual | In
     ):
         return nothing
-    if len(each.attribute) != 1:
-        return nothing
-    column = each.attribute[0]
+    column = column_of(each)
     if isinstance(each, In):
         given = [value for value in each.value if value is not None]
     else:

@@ -57,6 +57,22 @@ WITHOUT_MEANING: Final = (
     "socket.connection.setup.timeout.max.ms",
     "socket.connection.setup.timeout.ms",
 )
+OF_PRODUCERS: Final = (
+    "acks",
+    "batch.size",
+    "buffer.memory",
+    "compression.type",
+    "delivery.timeout.ms",
+    "enable.idempotence",
+    "linger.ms",
+    "max.block.ms",
+    "max.in.flight.requests.per.connection",
+    "max.request.size",
+    "metadata.max.idle.ms",
+    "retries",
+    "transaction.timeout.ms",
+)
+"""Some programs give the same options to both ends, and Spark's own source does not mind."""
 REFUSED: Final = {
     "auto.offset.reset": "say where to start with startingOffsets",
     "enable.auto.commit": "the checkpoint alone says what was read; leave it out",
@@ -73,7 +89,7 @@ def check(settings: Mapping[str, str]) -> None:
             raise ValueError(f"kafka.{name} cannot be set: {REFUSED[name]}")
         if name.startswith(("sasl.", "ssl.", "security.")) and name != "security.protocol":
             raise ValueError(f"kafka.{name} is not supported yet: the source reads from PLAINTEXT listeners only")
-        if name not in DONE and name not in WITHOUT_MEANING:
+        if name not in (*DONE, *WITHOUT_MEANING, *OF_PRODUCERS):
             near = difflib.get_close_matches(name, (*DONE, *WITHOUT_MEANING), 1)
             hint = f"did you mean kafka.{near[0]}?" if near else "correct the name, or leave it out"
             raise ValueError(f"kafka.{name} is no setting of a Kafka consumer: {hint}")

@@ -59,6 +59,8 @@ _OPTIONS: Final = (
     "fetchOffset.retryIntervalMs",
     "kafkaConsumer.pollTimeoutMs",
 )
+_OF_SINKS: Final = ("topic", "acks", "transactiontimeoutms", "checkpointlocation", "queryname", "querylogdir")
+"""Some programs give the same options to both ends, and Spark's own source does not mind."""
 _NAMES: Final = {name.lower(): name for name in _OPTIONS}
 _MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STREAM_DELAY: Final = "15m"
@@ -109,7 +111,7 @@ def _checked_names(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, 
     for name in options:
         if name == "path":
             raise OptionRefused("load() takes no path: name topics with the option subscribe, and say load()")
-        if name not in _NAMES and not name.startswith("kafka."):
+        if name not in _NAMES and name not in _OF_SINKS and not name.startswith("kafka."):
             near = difflib.get_close_matches(name, _NAMES, 1)
             hint = f"did you mean {_NAMES[near[0]]}?" if near else "correct the name, or leave it out"
             raise OptionRefused(f"{name} is no option of the source: {hint}")

@@ -100,12 +100,25 @@ class Planner:
     def batch_ranges(self) -> list[OffsetRange]:
         partitions = self.partitions()
         start, end = self.starting(partitions), self.ending(partitions)
+        self._check_order(start, end)
         if isinstance(self.options.starting, Offsets) or isinstance(self.options.ending, Offsets):
             start, end = self._within_the_log(partitions, start, end)
         return [
             OffsetRange(*partition, start[partition], end[partition], topic_id)
             for partition, topic_id in partitions.items()
         ]
+
+    def _check_order(self, start: Positions, end: Positions) -> None:
+        """Who says where to begin and where to end does not mean a range without anything in it."""
+        options = [_option(self.options.starting, "starting"), _option(self.options.ending, "ending")]
+        if not all(options):
+            return
+        for partition, first in start.items():
+            if first > end[partition]:
+                raise OptionRefused(
+                    f"{options[0]} has {partition} begin at {first}, behind its end {end[partition]} in {options[1]}: "
+                    "correct one of them"
+                )
 
     def _within_the_log(
         self, partitions: Mapping[TopicPartition, UUID], start: Positions, end: Positions
@@ -116,14 +129,6 @@ class Planner:
         whole = self.client.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level=READ_UNCOMMITTED)
         for partition in partitions:
             first, behind = start[partition], end[partition]
-            if (
-                first > behind
-                and isinstance(self.options.starting, Offsets)
-                and isinstance(self.options.ending, Offsets)
-            ):
-                raise OptionRefused(
-                    f"startingOffsets has {partition} begin at {first}, behind its end {behind} in endingOffsets"
-                )
             if first < earliest[partition]:
                 self.lose(partition, first, earliest[partition], f"the log begins at {earliest[partition]}")
             if max(first, behind) > whole[partition]:
@@ -180,10 +185,10 @@ class Planner:
 
 def subscribed(client: RawClient, subscription: Subscription, *, must_exist: bool = True) -> dict[TopicPartition, UUID]:
     if subscription.pattern is not None:
-        # As Spark's own source: the whole name must fit, and internal topics never do.
+        # As in Spark's own source, any part of a name may fit, and internal topics never do.
         pattern = re.compile(subscription.pattern)
         every = client.topics(None).values()
-        return _all_of([each for each in every if not each.is_internal and pattern.fullmatch(each.name)])
+        return _all_of([each for each in every if not each.is_internal and pattern.search(each.name)])
     names = subscription.topics or tuple(dict.fromkeys(each.topic for each in subscription.assigned))
     topics = client.topics(names)
     missing = [name for name in names if name not in topics]
@@ -207,6 +212,19 @@ def _all_of(topics: list[Topic]) -> dict[TopicPartition, UUID]:
         for topic in sorted(topics, key=lambda topic: topic.name)
         for partition in topic.leaders
     }
+
+
+def _option(limit: Limit, side: str) -> str:
+    """The option that said it; nothing for earliest and latest."""
+    match limit:
+        case Offsets():
+            return f"{side}Offsets"
+        case Timestamps(everywhere=None):
+            return f"{side}OffsetsByTimestamp"
+        case Timestamps():
+            return f"{side}Timestamp"
+        case _:
+            return ""
 
 
 def _check_all_named(

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from strandline.spark.arrow_rows import FIELDS
 from strandline.spark.fetching import FetchSettings, OffsetRange, read_range
 from strandline.spark.raw_client import ClientSettings, RawClient
-from strandline.spark.source.wanted import CORRUPT_COLUMN, SourceOptions
+from strandline.spark.source.wanted import CORRUPT_COLUMN, Shape, SourceOptions
 
 CLIENTS_MAX: Final = 8
 """Clients that one worker keeps; of more the oldest goes, and is made again if it is needed."""
@@ -40,11 +40,11 @@ class TaskSettings:
     client: ClientSettings
     fetch: FetchSettings
     schema: pa.Schema
-    fails_on_corrupt: bool
+    shape: Shape
 
     @property
     def value_fields(self) -> list[str]:
-        return [name for name in self.schema.names if name not in FIELDS and name != CORRUPT_COLUMN]
+        return [name for name in self.schema.names if not self.shape.is_of_record(name) and name != CORRUPT_COLUMN]
 
 
 def task_settings(options: SourceOptions, schema: pa.Schema) -> TaskSettings:
@@ -55,7 +55,7 @@ def task_settings(options: SourceOptions, schema: pa.Schema) -> TaskSettings:
         stall_timeout_s=options.stall_timeout_s,
         fails_on_data_loss=options.fails_on_data_loss,
     )
-    return TaskSettings(options.client, fetch, schema, options.shape.fails_on_corrupt)
+    return TaskSettings(options.client, fetch, schema, options.shape)
 
 
 def read_task(settings: TaskSettings, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -76,11 +76,10 @@ def read_task(settings: TaskSettings, partition: InputPartition) -> Iterator[pa.
         value_fields,
         topic=offsets.topic,
         partition=offsets.partition,
-        fails=settings.fails_on_corrupt,
+        fails=settings.shape.fails_on_corrupt,
     )
-    record_schema = pa.schema(
-        [field for name, field in FIELDS.items() if name in ("value", "offset") or name in settings.schema.names]
-    )
+    wanted = {"value", "offset"} | {name for name in settings.schema.names if settings.shape.is_of_record(name)}
+    record_schema = pa.schema([field for name, field in FIELDS.items() if name in wanted])
     for batch in read_range(client, offsets, settings.fetch, record_schema):
         yield json_columns.columns(batch)
 

@@ -90,6 +90,10 @@ class Shape:
     fails_on_corrupt: bool = False
     """A value that does not fit ends the query; else it is nulls, and the value is in a column of its own."""
 
+    def is_of_record(self, name: str) -> bool:
+        """Whether a column is one of the record. With a schema of the value, names that `columns` left out are its."""
+        return name in (COLUMNS if self.value_schema is None else self.columns)
+
 
 @dataclass(frozen=True)
 class SourceOptions:
