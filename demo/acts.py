@@ -107,7 +107,7 @@ class Story:
             ("article_sales", "what is sold of each article (a table that can be queried: a view)"),
         ):
             self.stage.say(f"{word:<14} {of}")
-        self.stage.verbatim(f"$ strandline pipeline run {FILE}")
+        self.stage.command(f"strandline pipeline run {FILE}")
         self.driver.start()
         self.stage.say("Spark starts. That takes a moment, so in the meantime:")
 
@@ -126,7 +126,7 @@ class Story:
         begin, pid = self.dashboard.second, self.driver.pid
         self.driver.kill()
         self.stage.say(
-            f"kill -9 of the Spark driver, process {pid} and its Java, in the middle of a batch. The shop has "
+            f"kill -9 of the Spark driver, process {pid} and its Java, while orders come in. The shop has "
             f"{self.ledger.orders:,} orders now; the view has {counted:,} and can still be asked:"
         )
         answered = self._ask()
@@ -241,7 +241,7 @@ class Story:
         self.stage.verbatim("\n".join(line for line in self.driver.new_lines() if STARTING.match(line)))
 
     def _ask(self) -> bool:
-        self.stage.verbatim(f'$ strandline view query "{ASKED}"')
+        self.stage.command(f'strandline view query "{ASKED}"')
         command = [*cli(), "view", "query", ASKED, "--bootstrap-server", self.node.bootstrap]
         command += ["--views", str(self.home / "views")]
         asked = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False)

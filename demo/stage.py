@@ -62,6 +62,12 @@ class Stage:
                     self.say(last, "dim")
                 time.sleep(LOOK_S)
 
+    def command(self, text: str) -> None:
+        """What a user would type, whole."""
+        first, *rest = Text(f"$ {text}", style="dim").wrap(self.console, self.console.width - 6)
+        for line in (Text("    ") + first, *(Text("      ") + line for line in rest)):
+            self.console.print(line)
+
     def verbatim(self, text: str) -> None:
         """What a command printed."""
         for line in text.splitlines():

@@ -18,8 +18,13 @@ from confluent_kafka import Producer
 from tests.cli.conftest import COMMAND, CommandLine
 from tests.pipelines.running_ground import eventually, read_all
 
+from strandline.cli.failures import CommandFailed, Interrupted
+from strandline.cli.output import Output
+from strandline.cli.pipeline_run import Stopping, tell_end
+from strandline.pipelines.loading import load
 from strandline.pipelines.model import Kind
 from strandline.pipelines.registry import Registry
+from strandline.pipelines.running import Outcome, Runner, RunOptions
 from strandline.pipelines.state import (
     RUNNING,
     STOPPED,
@@ -157,6 +162,14 @@ def test_nothing_is_started_for_a_file_that_is_wrong(cli: CommandLine, home: Pat
     assert "wrong.py:4: '(' was never closed" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert "Java" not in ended.stderr
+    (home / "mistyped.py").write_text(SHOP.replace("def paid(orders)", "def paid(order)"))
+    ended = cli.run("pipeline", "run", "mistyped.py")
+    assert ended.status == 1
+    assert "mistyped.py:7: paid reads order, which is neither declared" in ended.stderr
+    assert "Java" not in ended.stderr
+    assert "did you mean orders?" in ended.stderr
+    assert "created" not in ended.stderr
+    assert "mistyped" not in {each["pipeline"] for each in cli.ok("pipeline", "list", "--json").objects}
     ended = cli.run("pipeline", "run", "nowhere.py")
     assert ended.status == 3
     assert "there is no file nowhere.py" in ended.stderr
@@ -188,6 +201,32 @@ def test_explain_asks_spark_for_columns_and_state(home: Path) -> None:
     assert told["totals"]["columns"] == "customer string, total bigint"
     assert told["rich"]["state"] == []
     assert told["rich"]["reads"] == ["totals"]
+
+
+def test_a_signal_ends_the_start_and_is_only_noted_once_spark_is_there() -> None:
+    """An exception in the middle of a call to Java would leave its answer behind for the next call."""
+    with Stopping() as stopping:
+        with pytest.raises(Interrupted):
+            signal.raise_signal(signal.SIGTERM)
+        assert not stopping.is_urgent
+    with Stopping() as stopping:
+        stopping.arm()
+        signal.raise_signal(signal.SIGTERM)
+        assert stopping.event.is_set()
+        with pytest.raises(Interrupted):
+            signal.raise_signal(signal.SIGINT)
+        assert stopping.is_urgent
+
+
+def test_who_stops_a_run_of_once_is_not_told_that_its_work_is_done(registry: Registry, home: Path) -> None:
+    runners = {once: Runner(load("shop.py"), registry, RunOptions(str(home), once=once)) for once in (True, False)}
+    output = Output()
+    for once, outcome in [(False, Outcome.STOPPED), (False, Outcome.ASKED), (True, Outcome.DONE)]:
+        tell_end(runners[once], outcome, output)
+    with pytest.raises(Interrupted):
+        tell_end(runners[True], Outcome.STOPPED, output)
+    with pytest.raises(CommandFailed, match="shop was asked to stop before everything"):
+        tell_end(runners[True], Outcome.ASKED, output)
 
 
 class Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from pathlib import Path
 
@@ -163,6 +164,24 @@ def test_one_process_runs_it_until_somebody_asks_it_to_stop_or_takes_over(ground
     assert run is not None
     assert run.state == STOPPED
     assert ground.records("totals") == [("c0", {"total": 100}), ("c0", {"total": 202})]
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_a_run_that_is_stopped_before_its_queries_begin_starts_none(ground: Ground, once: bool) -> None:
+    ground.broker.create_topic(ground.topic("orders"))
+    ground.feed("orders", orders(100))
+    runner = ground.runner(ground.write(STEPS), once=once)
+    runner.claim()
+    runner.plan(ground.spark)
+    stop = threading.Event()
+    stop.set()
+    assert runner.run(stop) is Outcome.STOPPED
+    assert runner.running == {}
+    run = ground.registry().run(ground.word, 1)
+    assert run is not None
+    assert (run.state, run.failure) == (STOPPED, None)
+    ground.once(ground.write(STEPS))
+    assert dict(ground.records("totals")) == {"c0": {"total": 100}}
 
 
 def test_a_query_that_fails_ends_the_run_with_a_sentence(ground: Ground) -> None:

@@ -214,6 +214,34 @@ def test_the_words_behind_a_querys_epitaph() -> None:
     assert of_spark(text.replace("It is", "[ODD_THING.WITH_HINT] It is")) == "It is odd."
 
 
+class OfJava:
+    """An exception of Java's, as Python holds it."""
+
+    def __init__(self, message: str | None) -> None:
+        self._message = message
+
+    def getMessage(self) -> str | None:
+        return self._message
+
+    def getClass(self) -> OfJava:
+        return self
+
+    def getSimpleName(self) -> str:
+        return "NotSerializableException"
+
+
+@pytest.mark.parametrize(("message", "words"), [("a.b.C", ": a.b.C"), (None, "")])
+def test_a_step_of_sparks_that_failed_is_told_with_what_it_failed_with(
+    monkeypatch: pytest.MonkeyPatch, message: str | None, words: str
+) -> None:
+    monkeypatch.setattr(spark_log, "_running", None)
+    error = Raised("Task not serializable\n=== Streaming Query ===\nIdentifier: totals [id = 1]\nLogical Plan: ...")
+    error._cause = Raised("Task not serializable")  # type: ignore[attr-defined]
+    error._cause._cause = Raised("")  # type: ignore[attr-defined]
+    error._cause._cause._origin = OfJava(message)  # type: ignore[attr-defined]
+    assert explain_failure(error) == f"Task not serializable (NotSerializableException{words})"
+
+
 def test_a_sentence_stays_a_sentence() -> None:
     assert len(of_spark("[SOME_CONDITION] " + "x " * 5000)) == SENTENCE_LENGTH_MAX
     assert of_spark("") == "Raised"

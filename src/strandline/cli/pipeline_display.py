@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TextIO
 
-from strandline.pipelines.stages import Stages
+from strandline.pipelines.stages import Stage, Stages
 from strandline.spark.display import Display, LiveDisplay
 from strandline.spark.query_view import QueryView
 
@@ -27,19 +27,16 @@ class RunDisplay(Display):
         self._printed_s: dict[str, float] = {}
         self._live: LiveDisplay | None = None
         self._lock = threading.Lock()
-        self._waiting = stages.stage("first batch")
-        self._stage = self._waiting.__enter__()
-        self._waits = True
+        self._waiting: Stage | None = stages.begin("first batch")
 
     def show(self, views: Sequence[QueryView], batch_of: QueryView | None) -> None:
         with self._lock:
             if batch_of is not None and batch_of.rows and batch_of.name not in self._seen:
                 self._first(batch_of)
             is_quiet = bool(views) and all(view.doing.startswith("waiting") for view in views)
-            if self._waits and is_quiet and time.monotonic() - self._began_s > QUIET_S:
-                self._stage.detail = "nothing to read yet"
-                self._end_wait()
-            if self._waits:
+            if is_quiet and time.monotonic() - self._began_s > QUIET_S:
+                self._end_wait("nothing to read yet")
+            if self._waiting is not None:
                 return
             if self._stream.isatty():
                 self._live = self._live or LiveDisplay(self._stream)
@@ -49,9 +46,10 @@ class RunDisplay(Display):
 
     def close(self, views: Sequence[QueryView]) -> None:
         with self._lock:
-            if self._waits:
-                self._stage.detail = "nothing to read"
-                self._end_wait()
+            if self._waiting is not None:
+                # Stopped, failed or nothing there: what each query says below tells which.
+                self._stages.drop(self._waiting)
+                self._stages.close()
             if self._live is not None:
                 self._live.close(views)
                 return
@@ -61,17 +59,18 @@ class RunDisplay(Display):
     def _first(self, view: QueryView) -> None:
         self._seen.add(view.name)
         rows = f"{view.name}: {view.rows:,} rows"
-        if self._waits:
-            self._stage.detail = f"{rows}, {self._stages.elapsed_s:.1f} s after the start"
-            self._end_wait()
+        if self._waiting is not None:
+            self._end_wait(f"{rows}, {self._stages.elapsed_s:.1f} s after the start")
         elif self._live is None:
             self._stages.say(f"  {'':<12}         {rows}, {self._stages.elapsed_s:.1f} s after the start")
         self._printed_s[view.name] = time.monotonic()
 
-    def _end_wait(self) -> None:
-        self._waits = False
-        self._waiting.__exit__(None, None, None)
-        self._stages.close()
+    def _end_wait(self, detail: str) -> None:
+        if self._waiting is not None:
+            self._waiting.detail = detail
+            self._stages.end(self._waiting)
+            self._stages.close()
+            self._waiting = None
 
     def _line(self, view: QueryView) -> None:
         now_s = time.monotonic()

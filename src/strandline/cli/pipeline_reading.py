@@ -21,13 +21,13 @@ PipelineName = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.
 
 
 @contextmanager
-def registry_of(bootstrap: str | None, *, starts_node: bool = True) -> Iterator[Registry]:
+def registry_of(bootstrap: str | None) -> Iterator[Registry]:
     """The registry, read to its end. If this directory has a node that does not run, it is started for the time."""
     from strandline.pipelines.ground import find_ground, has_node, running_node
     from strandline.pipelines.registry import Registry
 
     with plain_failures():
-        if bootstrap is None and not (starts_node and has_node()):
+        if bootstrap is None and not has_node():
             bootstrap = running_node() or BOOTSTRAP_DEFAULT
         if bootstrap is not None:
             connect(bootstrap, None, TIMEOUT_S_DEFAULT)

@@ -97,6 +97,7 @@ def _means(
         # Neither a file that is refused nor the removal of a version needs Spark.
         if not started:
             started.append(stack.enter_context(Launch(place, stages, name=name)).spark())
+            stopping.arm()
         return started[0]
 
     def checkpoints() -> str:
@@ -109,7 +110,6 @@ def _means(
     def display(runner: Runner) -> Display:
         from strandline.cli.pipeline_rebuild_display import BuildDisplay
 
-        stopping.arm()
         stages.close()
         return BuildDisplay(sys.stderr, f"version {runner.version}", expected_records(runner), stages.say)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline.cli.client import TIMEOUT_S_DEFAULT, connect
-from strandline.cli.failures import Interrupted
+from strandline.cli.failures import CommandFailed, Interrupted
 from strandline.cli.options import AsJson, GroundBootstrap, key_values
 from strandline.cli.output import Output
 from strandline.cli.pipeline_failures import check_file, plain_failures
@@ -68,7 +68,7 @@ def run(
     if bootstrap is not None:
         connect(bootstrap, None, TIMEOUT_S_DEFAULT)
     output = Output(as_json=as_json)
-    with plain_failures(verbose=verbose), Stopping() as stopping:
+    with plain_failures(verbose=verbose), Stopping() as stopping, _stopped_early(stopping, file, once=once):
         from strandline.pipelines.launching import Launch, Place
         from strandline.pipelines.stages import Stages
 
@@ -101,14 +101,14 @@ def _run(pipeline: Pipeline, launch: Launch, options: RunOptions, output: Output
                 runner.claim()
                 stage.detail = f"{pipeline.name}, version {runner.version}"
             spark = launch.spark()
+            stopping.arm()
             with launch.stages.stage("planning") as stage:
                 runner.plan(spark)
                 stage.detail = f"{len(runner.compiled)} queries"
-        stopping.arm()
         runner.display = RunDisplay(launch.stages, sys.stderr)
         outcome = runner.run(stopping.event)
         if outcome is not Outcome.HANDED_OVER:
-            _tell_end(runner, outcome, output)
+            tell_end(runner, outcome, output)
             return
         launch.stages.say(f"{pipeline.name} is being rebuilt: version {runner.version} has stopped for the switch")
         file = _await_switch(launch, pipeline.name, stopping)
@@ -133,7 +133,9 @@ def _await_switch(launch: Launch, name: str, stopping: Stopping) -> str | None:
     return None
 
 
-def _tell_end(runner: Runner, outcome: Outcome, output: Output) -> None:
+def tell_end(runner: Runner, outcome: Outcome, output: Output) -> None:
+    from strandline.pipelines.running import Outcome
+
     name = runner.pipeline.name
     if output.as_json:
         for dataset, each in runner.progress().items():
@@ -141,6 +143,13 @@ def _tell_end(runner: Runner, outcome: Outcome, output: Output) -> None:
         output.flush()
     else:
         output.talk(f"{name}, version {runner.version}: {outcome.value}")
+    if runner.options.once and outcome is Outcome.STOPPED:
+        raise Interrupted
+    if runner.options.once and outcome is Outcome.ASKED:
+        raise CommandFailed(
+            f"{name} was asked to stop before everything that was there had been written",
+            hint="run it again: it goes on where it was",
+        )
 
 
 @contextmanager
@@ -153,15 +162,29 @@ def _given_up(runner: Runner) -> Iterator[None]:
         raise
 
 
-class Stopping:
-    """Ctrl-C and SIGTERM: before queries run they end the command; then they set `event`, and end it the second time.
+@contextmanager
+def _stopped_early(stopping: Stopping, file: str, *, once: bool) -> Iterator[None]:
+    """Who stops a run that has not begun gets what they want, as later on; not so if it was to do its work once."""
+    try:
+        yield
+    except Interrupted:
+        if once or stopping.is_urgent:
+            raise
+        Output().talk(f"{Path(file).stem}: stopped before it began")
 
-    An exception in the middle of a call to Java would leave its answer to the next call, so queries are stopped by the
-    loop that watches them.
+
+class Stopping:
+    """Ctrl-C and SIGTERM: before there is a Spark they end the command; then they set `event`, and end it the second
+    time.
+
+    An exception in the middle of a call to Java would leave its answer to the next call, so what speaks with it looks
+    at `event` when it can, and queries are stopped by the loop that watches them.
     """
 
     def __init__(self) -> None:
         self.event = threading.Event()
+        self.is_urgent = False
+        """It was said twice."""
         self._is_armed = False
 
     def arm(self) -> None:
@@ -176,6 +199,7 @@ class Stopping:
             signal.signal(number, handler)
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
-        if not self._is_armed or self.event.is_set():
-            raise Interrupted
+        self.is_urgent = self.event.is_set()
         self.event.set()
+        if self.is_urgent or not self._is_armed:
+            raise Interrupted

@@ -30,7 +30,7 @@ def stop(
     It goes on where it was with the next `pipeline run`.
     """
     output = Output(as_json=as_json)
-    with registry_of(bootstrap, starts_node=False) as registry:
+    with registry_of(bootstrap) as registry:
         from strandline.pipelines.state import STOP, Command
 
         known_pipeline(registry, name)

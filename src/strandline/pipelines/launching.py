@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from strandline.pipelines import graph
 from strandline.pipelines.ground import HOME, Ground, checkpoints_of, find_ground
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.stages import Stages, in_background
@@ -56,8 +57,10 @@ class Launch:
                 _import_spark()
             # Before Java is started: what is wrong in the file is told at once.
             self.pipeline: Pipeline | None = None if file is None else self.load(file)
+            if self.pipeline is not None and graph.outside_inputs(self.pipeline):
+                graph.check_inputs(self.pipeline, self.registry().refresh().known_datasets())
         except BaseException:
-            self.ground.close()
+            self.close()
             raise
         in_background(self._watch_java, "java")
         self._spark_is_ready = in_background(self._start_spark, "spark")
@@ -66,10 +69,14 @@ class Launch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None and not issubclass(kind, Exception):
+            # Interrupted, maybe in the middle of a call to Java, whose answer the next call would take for its own.
+            # Java ends when its input does, which is when this process ends.
+            self._spark = None
         self.close()
 
     def load(self, file: str) -> Pipeline:
-        """The pipeline in a file. What it reads of other pipelines is checked when the cluster is known."""
+        """The pipeline in a file. What it reads of other pipelines is only known to the cluster."""
         from strandline.pipelines.loading import load
 
         with self.stages.stage("file") as stage:

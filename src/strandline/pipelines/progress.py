@@ -103,6 +103,9 @@ class RunProgress(StreamingQueryListener):
                 if not is_active:
                     self._catch_up(each)
                     self._end(each, failed=each.query.exception() is not None)
+                elif not each.view.batches:
+                    # Its first report may be seconds behind the batch, and until it is here it looks idle.
+                    self._catch_up(each)
         with self._lock:
             self.display.show(self.views, None)
 

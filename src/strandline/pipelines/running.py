@@ -18,28 +18,25 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from strandline.pipelines import compiling, outputs, queries
+from strandline.pipelines import compiling, graph, outputs, queries
 from strandline.pipelines.checkpoint_files import LocalCheckpoint
 from strandline.pipelines.claiming import Claim, claimed
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.model import Pipeline
+from strandline.pipelines.model import KnownDataset, Pipeline
 from strandline.pipelines.one_commit import silence
 from strandline.pipelines.own_version import OwnVersion, datasets_of
 from strandline.pipelines.progress import RunProgress
-from strandline.pipelines.rebuild_phases import is_switching
 from strandline.pipelines.registry import Registry
+from strandline.pipelines.run_end import Ended, Outcome, command_id_of, end_if_asked
 from strandline.pipelines.run_record import RunRecord, now_ms
 from strandline.pipelines.sink_promise import tell_if_weaker
 from strandline.pipelines.state import (
     FAILED,
     RUNNING,
-    STOP,
     STOPPED,
-    Command,
     DatasetState,
     QueryProgress,
     RunState,
@@ -59,14 +56,7 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 0.25
 
-
-class Outcome(Enum):
-    DONE = "done"
-    """With `once`: everything that was there has been written."""
-    STOPPED = "stopped"
-    ASKED = "asked to stop"
-    HANDED_OVER = "handed over"
-    """A rebuild switches to another version; who ran this one runs that one when the switch is done."""
+__all__ = ["Outcome", "RunOptions", "Runner"]
 
 
 @dataclass(frozen=True)
@@ -125,9 +115,9 @@ class Runner:
 
     def claim(self) -> None:
         """Become the one that runs this version, and see to its topics; PipelineRefused if that cannot be."""
-        name = self.pipeline.name
-        told = self.registry.refresh().command(name)
-        self._known_command = None if told is None else told.id
+        self._known_command = command_id_of(self.registry.refresh(), self.pipeline.name)
+        # Before anything is made or started for a name that is only mistyped.
+        graph.check_inputs(self.pipeline, self._of_others(self.registry.known_datasets()))
         runs: list[RunState] = []
 
         def change(entries: Mapping[str, dict[str, Any]]) -> Mapping[str, str | None]:
@@ -180,12 +170,11 @@ class Runner:
         """Make the frames, note in the registry what they are, and see to lost checkpoints."""
         self._spark = spark
         queries.use(spark)
-        own = f"{self.pipeline.name}."
         known = pinned(self.registry.known_datasets(), self.own.state)
         self.wiring = compiling.Wiring(
             self.registry.bootstrap,
             write_topics=self._topics(),
-            known={name: each for name, each in known.items() if not name.startswith(own)},
+            known=self._of_others(known),
             suffix=outputs.suffix_of(self.version),
             options=self.options.source_options or {},
         )
@@ -199,6 +188,9 @@ class Runner:
             )
         if lost:
             self._recover(lost)
+
+    def _of_others(self, known: Mapping[str, KnownDataset]) -> dict[str, KnownDataset]:
+        return {name: each for name, each in known.items() if not name.startswith(f"{self.pipeline.name}.")}
 
     def _note_plan(self) -> None:
         planned = datasets_of(self.pipeline, self.compiled)
@@ -267,7 +259,7 @@ class Runner:
         self._spark.streams.addListener(self._followed)
         try:
             self._record.say(RUNNING)
-            outcome = self._run_once(stop) if self.options.once else self._run_on(stop)
+            outcome = self._until_the_end(stop)
         except BaseException as error:
             self._stop_all(within_s=0.0)
             self._record.end(FAILED, str(error) if isinstance(error, Exception) else "interrupted")
@@ -282,18 +274,26 @@ class Runner:
         """By dataset, over all runs of the version."""
         return {} if self._followed is None else self._followed.progress()
 
-    def _run_on(self, stop: threading.Event) -> Outcome:
+    def _until_the_end(self, stop: threading.Event) -> Outcome:
+        try:
+            self._run_once(stop) if self.options.once else self._run_on(stop)
+        except Ended as ended:
+            self._let_go()
+            return ended.outcome
+        return Outcome.DONE
+
+    def _run_on(self, stop: threading.Event) -> NoReturn:
         for level in queries.staggered(self.compiled, self._letters):
-            self._start(level)
+            self._start(level, stop)
             until = time.monotonic() + queries.FIRST_BATCH_S
-            while not self._has_begun(level) and time.monotonic() < until and self._asked(stop) is None:
+            while time.monotonic() < until and not self._has_begun(level):
+                self._end_if_asked(stop)
                 stop.wait(LOOK_S)
                 self._look()
-        while (outcome := self._asked(stop)) is None:
+        while True:
+            self._end_if_asked(stop)
             self._look()
             stop.wait(LOOK_S)
-        self._let_go()
-        return outcome
 
     @property
     def _letters(self) -> set[str]:
@@ -305,20 +305,18 @@ class Runner:
         ran = self._followed.ran()
         return all(each.name in ran or queries.waits(self.running[each.name]) for each in level)
 
-    def _run_once(self, stop: threading.Event) -> Outcome:
+    def _run_once(self, stop: threading.Event) -> None:
         for level in queries.levels(self.compiled):
-            self._start(level)
+            self._start(level, stop)
             self._look()
             while any(self.running[each.name].isActive for each in level):
-                if (outcome := self._asked(stop)) is not None:
-                    self._let_go()
-                    return outcome
+                self._end_if_asked(stop)
                 stop.wait(LOOK_S)
                 self._look()
-        return Outcome.DONE
 
-    def _start(self, level: list[CompiledQuery]) -> None:
+    def _start(self, level: list[CompiledQuery], stop: threading.Event) -> None:
         for each in level:
+            self._end_if_asked(stop)
             self._start_one(each, beside=queries.STARTS_AT_ONCE - 1)
             # At once, while it starts: should it write a batch and lose its checkpoint, this is what tells of it.
             self.own.note_ids({each.name: str(self.running[each.name].id)})
@@ -359,20 +357,15 @@ class Runner:
             self._to_note = None
             self.own.note_ids({name: str(query.id) for name, query in self.running.items()})
 
-    def _asked(self, stop: threading.Event) -> Outcome | None:
-        """Whether the user, another command or a rebuild wants this run to end."""
+    def _end_if_asked(self, stop: threading.Event) -> None:
         assert self._record is not None
-        name = self.pipeline.name
-        if stop.is_set():
-            return Outcome.STOPPED
-        command = self.registry.command(name)
-        if command is not None and command.id != self._known_command and _means(command, self.version):
-            return Outcome.ASKED
-        if (other := self._record.successor()) is not None:
-            raise PipelineRefused(f"{name} was taken over by process {other.pid} on {other.host}; this one has stopped")
-        state = self.registry.pipeline(name)
-        is_switched = state is not None and is_switching(state.rebuild) and not self.options.rebuilds
-        return Outcome.HANDED_OVER if is_switched else None
+        end_if_asked(
+            self.registry,
+            self._record,
+            stop,
+            known_command=self._known_command,
+            rebuilds=self.options.rebuilds,
+        )
 
     def _stop_all(self, *, within_s: float = queries.BOUNDARY_S) -> list[str]:
         """The ids of queries that were stopped in the middle of a batch."""
@@ -393,7 +386,3 @@ class Runner:
             silence(self.registry.bootstrap, cut)
         except SparkFailed as failure:
             self.tell(f"readers may wait for a batch that was cut off, until the next run ({failure})")
-
-
-def _means(command: Command, version: int) -> bool:
-    return command.verb == STOP and command.version in (None, version)

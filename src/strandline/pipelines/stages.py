@@ -43,19 +43,31 @@ class Stages:
     @contextmanager
     def stage(self, name: str) -> Iterator[Stage]:
         """What is done in the block, from any thread; nothing is said of a part that failed."""
-        stage = Stage(name)
-        with self._lock:
-            self._open.append(stage)
+        stage = self.begin(name)
         try:
             yield stage
         except BaseException:
-            with self._lock:
-                self._open.remove(stage)
+            self.drop(stage)
             raise
+        self.end(stage)
+
+    def begin(self, name: str) -> Stage:
+        """A part that is ended elsewhere, by `end` or by `drop`."""
+        stage = Stage(name)
+        with self._lock:
+            self._open.append(stage)
+        return stage
+
+    def end(self, stage: Stage) -> None:
         with self._lock:
             self._open.remove(stage)
-            self.took_s[name] = time.monotonic() - stage.began_s
-            self._line(f"  {name:<{NAME_WIDTH}}{self.took_s[name]:5.1f} s  {stage.detail}".rstrip())
+            self.took_s[stage.name] = took_s = time.monotonic() - stage.began_s
+            self._line(f"  {stage.name:<{NAME_WIDTH}}{took_s:5.1f} s  {stage.detail}".rstrip())
+
+    def drop(self, stage: Stage) -> None:
+        """Nothing is said of it: it did not come to its end."""
+        with self._lock:
+            self._open.remove(stage)
 
     def say(self, words: str) -> None:
         with self._lock:

@@ -33,7 +33,7 @@ _RAISED: Final = re.compile(rf"^(?:\w+\.)*(\w+)(?:: (.+?))?{_AFTER_MESSAGE}", re
 _FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
 _CONDITION: Final = re.compile(r"\[[A-Z][A-Z0-9_.]{4,}\] ")
-_AFTER_CONDITION: Final = re.compile(r";? SQLSTATE: |\n\n|\n\tat |\n== ")
+_AFTER_CONDITION: Final = re.compile(r";? SQLSTATE: |\n\n|\n\tat |\n===? ")
 _QUERY_ENDED: Final = re.compile(r"^Query \[id = [^]]*\] terminated with exception: ")
 _STAGE: Final = re.compile(r"most recent failure: (?:Lost task [^)]*\)[^)]*\): )?(.+)")
 _JAVA: Final = re.compile(r"^(?:Caused by|): (?:[\w$]+\.)+([\w$]+)(?:: (.+))?$", re.MULTILINE)
@@ -88,6 +88,10 @@ _KNOWN: Final = [
 ]
 
 
+# Of Spark's own messages, those that only say in which of its steps something else failed.
+_SAYS_NOTHING: Final = {"Task not serializable", "Job aborted", "Writing job aborted"}
+
+
 def explain_failure(error: BaseException) -> str:
     """One sentence for what Spark (or py4j) raised; for everything else its own words."""
     if isinstance(error, SparkFailed):
@@ -101,7 +105,20 @@ def explain_failure(error: BaseException) -> str:
             return sentence.format(*(group for group in found.groups(default="") if group or found.re.groups == 1))
     if _is_lost_java(error):
         return _lost_java()
-    return _of_python(text) or _of_spark(text) or _of_java(text) or _one_line(text) or type(error).__name__
+    words = _of_python(text) or _of_spark(text) or _of_java(text) or _first_words(text) or type(error).__name__
+    return f"{words}{_root_cause(error)}{where_to_read_more()}" if words in _SAYS_NOTHING else words
+
+
+def _root_cause(error: BaseException) -> str:
+    """What was at the bottom of it, in brackets: Java's name of it and its words."""
+    root: Any = error
+    while getattr(root, "_cause", None) is not None:
+        root = root._cause
+    origin = getattr(root, "_origin", None)
+    if origin is None:
+        return ""
+    name, message = str(origin.getClass().getSimpleName()), str(origin.getMessage() or "")
+    return f" ({_one_line(f'{name}: {message}' if message else name)})"
 
 
 @contextmanager
@@ -178,6 +195,11 @@ def _of_java(text: str) -> str:
         return ""
     name, message = causes[-1]
     return f"{_one_line(f'{message} ({name})' if message else name)}{where_to_read_more()}"
+
+
+def _first_words(text: str) -> str:
+    """Without the plan and the state of the query that follow."""
+    return _one_line(_AFTER_CONDITION.split(text)[0]) or _one_line(text)
 
 
 def _one_line(text: str) -> str:
