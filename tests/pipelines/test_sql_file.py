@@ -87,6 +87,12 @@ READS = [
     ("SELECT sum(x) OVER (PARTITION BY y ORDER BY z) FROM a GROUP BY window(at, '10 minutes'), b, c", ["a"]),
     ("SELECT x, y, (SELECT max(z) FROM b) AS m, u FROM a ORDER BY x, y", ["b", "a"]),
     ("SELECT * FROM a TABLESAMPLE (10 PERCENT), b", ["a", "b"]),
+    ("FROM a SELECT x, y", ["a"]),
+    (
+        "FROM a, b |> JOIN c USING (id) |> EXTEND 1 AS x, z AS y |> UNION ALL (FROM d) |> AGGREGATE sum(x), y",
+        list("abcd"),
+    ),
+    ("WITH t AS (FROM a) FROM t |> DROP x, y", ["a"]),
 ]
 
 

@@ -122,7 +122,8 @@ def relations(query: list[Token]) -> list[Relation]:
     """What the query reads, in the order of its text."""
     common = _common_names(query)
     found: list[Relation] = []
-    levels = [_Level()]
+    # Outside of all parentheses FROM means a query, also one that begins with it: FROM orders |> WHERE paid.
+    levels = [_Level(is_query=True)]
     index = 0
     while index < len(query):
         token, level = query[index], levels[-1]
@@ -141,15 +142,25 @@ def relations(query: list[Token]) -> list[Relation]:
                 levels.pop()
         elif token.says("SELECT"):
             levels[-1] = _Level(is_query=True)
-        elif token.says("FROM") and level.is_query and not (index and query[index - 1].says("DISTINCT")):
+        elif token.says("FROM") and _begins_relations(query, index, level):
             level.in_from = level.wants_relation = True
         elif token.says("JOIN") or (token.is_sign(",") and level.in_from):
             level.wants_relation = True
-        elif token.says(*_FROM_ENDS, *_QUERY_ENDS, "VALUES") or (token.says("VIEW") and level.in_from):
-            # LATERAL VIEW names columns with commas between them.
+        elif token.is_sign("|") or token.says(
+            *_FROM_ENDS, *_QUERY_ENDS, "VALUES", *(("VIEW",) if level.in_from else ())
+        ):
+            # LATERAL VIEW names columns with commas between them, and so does what stands behind |>.
             level.in_from = level.wants_relation = False
         index += 1
     return found
+
+
+def _begins_relations(query: list[Token], index: int, level: _Level) -> bool:
+    """Whether this FROM is followed by what is read: it is also a word of functions, and of IS DISTINCT FROM."""
+    before = query[index - 1] if index else None
+    return not (before is not None and before.says("DISTINCT")) and (
+        level.is_query or (before is not None and before.is_sign("("))
+    )
 
 
 def _common_names(query: list[Token]) -> set[str]:
