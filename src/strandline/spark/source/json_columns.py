@@ -47,7 +47,7 @@ class JsonColumns:
         self._struct = pa.struct([schema.field(name) for name in value_fields])
         self._read = _as_read(self._struct)
         self._options = pyarrow.json.ParseOptions(
-            explicit_schema=pa.schema([pa.field(_ROW, pa.int64()), pa.field(_VALUE, self._read)]),
+            explicit_schema=pa.schema([pa.field(_ROW, pa.int64()), pa.field(_VALUE, pa.list_(self._read))]),
             newlines_in_values=True,
             unexpected_field_behavior="ignore",
         )
@@ -126,9 +126,10 @@ class JsonColumns:
         whole = pc.binary_join_element_wise(
             pa.scalar(f'{{"{_ROW}":'.encode()),
             rows,
-            pa.scalar(f',"{_VALUE}":'.encode()),
+            # In brackets, so that a comma behind the end of a value begins no further field of the envelope.
+            pa.scalar(f',"{_VALUE}":['.encode()),
             pc.fill_null(values, b"null"),
-            pa.scalar(b"}\n"),
+            pa.scalar(b"]}\n"),
             pa.scalar(b""),
         )
         _, bounds, content = whole.buffers()
@@ -140,8 +141,11 @@ class JsonColumns:
         )
         if table.num_rows != count or not np.array_equal(table.column(_ROW).to_numpy(), np.arange(count)):
             raise pa.ArrowInvalid("it is not one JSON value")
-        parsed = table.column(_VALUE).combine_chunks()
-        parsed = parsed if isinstance(parsed, pa.Array) else parsed.chunk(0)
+        lists = table.column(_VALUE).combine_chunks()
+        lists = lists if isinstance(lists, pa.Array) else lists.chunk(0)
+        if not np.array_equal(lists.offsets.to_numpy(), np.arange(count + 1)):
+            raise pa.ArrowInvalid("it is not one JSON value")
+        parsed = lists.flatten()
         return parsed if self._read == self._struct else parsed.cast(self._struct)
 
 
