@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,11 @@ from strandline.pipelines import fault_points
 from strandline.pipelines import rebuild_phases as phases
 from strandline.pipelines.fault_points import PlantedFault
 from strandline.pipelines.one_commit import OneCommit
-from strandline.pipelines.rebuild_phases import Phase, RebuildRefused
+from strandline.pipelines.rebuild_phases import Phase, RebuildRefused, Wish
+from strandline.pipelines.rebuilding import Means, Rebuilding
+from strandline.pipelines.state import PipelineState
 from strandline.pipelines.switching import Switching, give_up
+from strandline.spark.display import Display
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 OLD = {"a": "1", "b": "2", "c": "3", **{f"same-{each}": "x" for each in range(20)}}
@@ -111,6 +116,45 @@ def test_a_switch_that_failed_is_given_up_before_its_decision_and_never_after(
         with OneCommit(broker.bootstrap, late.rebuild.sink_id) as commit:
             assert not commit.write(1, [], point="switch-differences-written")
         assert table_of(broker.bootstrap, two.tables[0]) == OLD
+
+
+@pytest.mark.parametrize("point", in_part_slow(INNER_POINTS[:-1]))
+def test_a_way_back_that_failed_is_completed_and_never_given_up(
+    point: str, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who says --rollback again wants the rest of the way: its batch must not be decided with nothing in it."""
+    two = built(broker)
+    switch(two)
+    two.become(Phase.RETURNING)
+    two.become(Phase.SWITCHING_BACK)
+    monkeypatch.setenv(fault_points.VARIABLE, f"{point}:fail:{tmp_path / 'fault'}")
+    with pytest.raises(PlantedFault):
+        switch(two)
+    assert two.named(two.tables[0]) == NEW
+    two.registry.change(two.name, _without_owner)
+    Rebuilding(two.registry, two.name, without_spark(tmp_path)).carry_out(Wish.ROLL_BACK)
+    assert table_of(broker.bootstrap, two.tables[0]) == OLD == two.named(two.tables[0])
+    assert (two.state.active, sorted(two.state.versions), two.state.rebuild) == (1, [1], None)
+
+
+def _without_owner(told: PipelineState | None) -> PipelineState:
+    assert told is not None
+    assert told.rebuild is not None
+    return replace(told, rebuild=replace(told.rebuild, owner=""))
+
+
+def without_spark(home: Path) -> Means:
+    """For steps in which no version runs."""
+    return Means(
+        load=lambda path: pytest.fail("no file is read"),
+        spark=lambda: pytest.fail("nothing here needs Spark"),
+        checkpoints=lambda: str(home / "checkpoints"),
+        display=lambda _: Display(),
+        tell=print,
+        stop=threading.Event(),
+        may_switch=lambda _: True,
+        home=home,
+    )
 
 
 def test_a_process_that_lost_the_rebuild_changes_nothing(broker: EmbeddedBroker) -> None:

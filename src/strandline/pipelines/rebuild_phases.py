@@ -97,7 +97,7 @@ def doomed_version(rebuild: RebuildState) -> int:
 def next_step(pipeline: PipelineState, wish: Wish, *, is_decided: bool = False) -> Step:
     """What brings the wish nearer; RebuildRefused if nothing can.
 
-    `is_decided` says whether the broker has committed the batch of the switch; it is asked in the switching phases.
+    `is_decided` says whether the broker has committed the batch of the switch; it is asked where that can be given up.
     """
     name = pipeline.name
     rebuild = pipeline.rebuild
@@ -223,6 +223,11 @@ def without(pipeline: PipelineState, version: int) -> PipelineState:
 def is_switching(rebuild: RebuildState | None) -> bool:
     """Whether a switch is under way, in which nobody may write to what it compares."""
     return rebuild is not None and phase_of(rebuild) in (Phase.SWITCHING, Phase.SWITCHING_BACK)
+
+
+def can_be_given_up(rebuild: RebuildState) -> bool:
+    """Whether a switch is under way that a rollback undoes; the switch back is what a rollback wants."""
+    return phase_of(rebuild) is Phase.SWITCHING
 
 
 def check_free(pipeline: PipelineState, owner: str, heartbeat_ms: int, now_ms: int) -> None:

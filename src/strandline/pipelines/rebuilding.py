@@ -108,7 +108,7 @@ class Rebuilding:
         while True:
             state = self._state()
             is_decided = False
-            if wish is Wish.ROLL_BACK and state.rebuild is not None and phases.is_switching(state.rebuild):
+            if wish is Wish.ROLL_BACK and state.rebuild is not None and phases.can_be_given_up(state.rebuild):
                 is_decided = not give_up(self._registry, state)
             step = phases.next_step(state, wish, is_decided=is_decided)
             if step is Step.BEGIN:
