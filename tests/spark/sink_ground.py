@@ -6,7 +6,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import confluent_kafka
 import pyarrow as pa
@@ -16,7 +16,11 @@ from strandline.codec.messages.list_sinks_response import ListSinksResponse
 from strandline.codec.messages.list_transactions_request import ListTransactionsRequest
 from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
 from strandline.spark.raw_client import ClientSettings, RawClient
+from strandline.spark.sink import driver
+from strandline.spark.sink.commit_message import TaskWritten
 from strandline.spark.sink.options import SinkOptions, parse_options
+from strandline.spark.sink.pool import Pool
+from strandline.spark.sink.task_writer import Task, write_task
 
 WAIT_S = 60.0
 
@@ -114,3 +118,32 @@ def until(what: str, check: Callable[[], bool]) -> None:
     while not check():
         assert time.monotonic() < deadline, f"still waiting: {what}"
         time.sleep(0.05)
+
+
+def once(*values: str) -> Counter[str]:
+    return Counter(dict.fromkeys(values, 1))
+
+
+class Query:
+    """A sink, the options of its query and one worker."""
+
+    _pools: ClassVar[list[Pool]] = []
+
+    def __init__(self, options: SinkOptions, *, raises_epochs: bool = True) -> None:
+        self.options = options
+        self.sink_id = fresh_sink()
+        self.pool = Pool()
+        self._pools.append(self.pool)
+        self.pool.cluster(options).raises_epochs &= raises_epochs
+
+    def task(self, batch: int, part: int, values: list[str]) -> TaskWritten:
+        return write_task(self.pool, self.options, Task(self.sink_id, batch, part), [rows(values)] if values else [])
+
+    def commit(self, batch: int, *messages: TaskWritten) -> None:
+        driver.commit(self.pool.cluster(self.options), messages, batch)
+
+    @classmethod
+    def close_all(cls) -> None:
+        """The workers of all queries, behind a test."""
+        while cls._pools:
+            cls._pools.pop().close()

@@ -33,9 +33,16 @@ def test_every_number_comes_out_once_whatever_is_killed(story: Story) -> None:
     assert story.verdict() == []
 
 
+PARTS = ("killed", "fails", "wakes", "other tasks", "drivers", "speculation", "checkpoint", "abandoned")
+
+
+def test_no_step_is_left_out() -> None:
+    assert [name for name in named_steps() if not any(part in name for part in PARTS)] == []
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("part", ["killed", "fails", "drivers", "speculation", "checkpoint", "abandoned"])
+@pytest.mark.parametrize("part", PARTS)
 def test_every_named_fault(story: Story, part: str) -> None:
     play(story, {name: step for name, step in named_steps().items() if part in name}, batches=0)
     story.finish()

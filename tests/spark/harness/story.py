@@ -30,6 +30,8 @@ BATCH_TIMEOUT_S = 600.0
 """For one batch: nodes are elected, workers and sessions start meanwhile, on a machine that may be busy."""
 LOOK_EVERY_S = 0.002
 """Often enough to strike between two steps of a batch."""
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A Java that is killed after a minute does not get back what it spends on compiling well."""
 STARTS_MAX = 6
 """A query that fails so often without a fault of ours is a finding."""
 
@@ -143,7 +145,7 @@ class Story:
         self.drivers_started += 1
         log = self.home / f"driver-{self.drivers_started}.log"
         settings = {**self.run.spark_settings, "spark.local.dir": str(self.home / "spark-local")}
-        environ = {**self.faults.environ, **self.environ}
+        environ = {"JDK_JAVA_OPTIONS": SHORT_LIVED, **self.faults.environ, **self.environ}
         return DriverProcess(log, master=self.run.spark_master, settings=settings, environ=environ)
 
     def close_driver(self) -> None:

@@ -40,6 +40,19 @@ def note_of(checkpoint: str | None, batch_id: int) -> bytes | None:
     return None if offsets is None else json.dumps({"offsets": offsets, "before": before}).encode()
 
 
+def is_noted_plan(noted: bytes, checkpoint: str | None, batch_id: int) -> bool | None:
+    """Whether the batch is still planned as it was when `noted` was kept with it; None if that cannot be told."""
+    now = note_of(checkpoint, batch_id)
+    try:
+        then = json.loads(noted)
+    except ValueError:
+        return None
+    if now is None or not isinstance(then, dict) or then.get("seal"):
+        # Whoever seals a sink keeps the note of an earlier batch with a number that has no rows.
+        return None
+    return bool(then.get("offsets") == json.loads(now)["offsets"])
+
+
 def _read(path: Path) -> str | None:
     try:
         return path.read_text()

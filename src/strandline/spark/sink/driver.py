@@ -25,7 +25,7 @@ from strandline.codec.messages.list_sinks_request import ListSinksRequest
 from strandline.codec.messages.list_sinks_response import ListSinksResponse
 from strandline.errors import ErrorCode, named
 from strandline.spark.explain import SparkFailed
-from strandline.spark.sink.checkpoint import note_of, planned_at_ms
+from strandline.spark.sink.checkpoint import is_noted_plan, note_of, planned_at_ms
 from strandline.spark.sink.cluster import SinkCluster, coordinator_key
 from strandline.spark.sink.commit_message import TaskWritten
 from strandline.spark.sink.failures import SinkFailed, SinkRefused
@@ -173,19 +173,25 @@ def ask_about(cluster: SinkCluster, sink_id: str, *, include_notes: bool = False
 
 
 def _check_plan(cluster: SinkCluster, sink_id: str, batch_id: int) -> None:
-    """Refuse a batch that was planned after the batch of that number was committed.
+    """Refuse a batch that has another plan than the batch of that number that was committed.
 
     One that is run again has the plan that it had. Another plan is another range of rows, as when a checkpoint was put
-    back that is one batch older than the log: to take it for committed would lose what only the new plan has.
+    back that is one batch older than the log: to take it for committed would lose what only the new plan has. What was
+    noted with the commit tells it; without a note only a plan that was made after the commit is known to be another.
     """
     planned_ms = planned_at_ms(cluster.options.checkpoint, batch_id)
     if planned_ms is None:
         return
-    answer = ask_about(cluster, sink_id)
+    answer = ask_about(cluster, sink_id, include_notes=True)
     # The plan has the driver's time, the decision the broker's.
     ahead_ms = time.time_ns() // 1_000_000 - answer.now_ms
     for sink in answer.sinks:
-        if sink.last_batch_id == batch_id and planned_ms - ahead_ms > sink.decided_ms + CLOCK_MS_MAX:
+        if sink.last_batch_id != batch_id:
+            continue
+        is_same = is_noted_plan(bytes(sink.note), cluster.options.checkpoint, batch_id)
+        if is_same is None:
+            is_same = planned_ms - ahead_ms <= sink.decided_ms + CLOCK_MS_MAX
+        if not is_same:
             raise _older_checkpoint(batch_id, sink.last_batch_id)
 
 
