@@ -119,7 +119,7 @@ def test_values_that_are_nearly_json_are_judged_alike_alone_and_together() -> No
     ]
     signs = b'{}[]",:\\ \n\t0123456789eE+-.tfnINa\x00\x7f\xc3\xff/*'
     values: list[bytes | None] = []
-    for _ in range(1500):
+    for _ in range(500):
         value = bytearray(rng.choice(whole))
         for _ in range(rng.choice((1, 1, 1, 2, 3))):
             at, behind = rng.randrange(len(value)), rng.randrange(3)
