@@ -137,8 +137,10 @@ class Shop:
         return dict(desk.query(f'select customer, total from "{self.name}".totals').rows)
 
     def stream(self, version: int = 1) -> list[tuple[str, int]]:
-        topic = f"{self.name}-large" + ("" if version == 1 else f".v{version}")
-        rows = [json.loads(message.value()) for message in consume(self.bootstrap, topic)]
+        return self.rows_of(f"{self.name}-large" + ("" if version == 1 else f".v{version}"))
+
+    def rows_of(self, stream: str) -> list[tuple[str, int]]:
+        rows = [json.loads(message.value()) for message in consume(self.bootstrap, stream)]
         return sorted((row["customer"], row["amount"]) for row in rows)
 
     def expected(self, which: Callable[[int], bool] = lambda _: True) -> dict[str, int]:

@@ -9,25 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.pipelines.rebuild_chains import large, topics_of
 from tests.pipelines.rebuild_ground import table_of, topic_id
 from tests.pipelines.shop_ground import Shop, stock_totals
 
 from strandline.pipelines.comparing import Comparison, words_of
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.ground import admin_of
 from strandline.pipelines.rebuild_phases import RebuildRefused, Wish
 from strandline.pipelines.running import Outcome
-from strandline.pipelines.topic_copies import living_topics
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ORDERS = [("ana", 50), ("bo", 150), ("ana", 300), ("cy", 5), *((f"c{each}", each) for each in range(1, 40))]
-
-
-def large(amount: int) -> bool:
-    return amount > 10
 
 
 class Reader:
@@ -115,12 +110,6 @@ def test_readers_see_the_old_version_and_then_the_new_one(
 def test_what_has_not_run_cannot_be_rebuilt(broker: EmbeddedBroker, tmp_path: Path) -> None:
     with pytest.raises(RebuildRefused, match="There is no pipeline"):
         Shop(broker, tmp_path).rebuild(lambda: pytest.fail("nothing here needs Spark"))
-
-
-def topics_of(shop: Shop) -> set[str]:
-    return {
-        each.removeprefix(shop.name) for each in living_topics(admin_of(shop.bootstrap)) if each.startswith(shop.name)
-    }
 
 
 @pytest.mark.slow

@@ -1,73 +1,37 @@
-"""A rebuild is killed, or fails, at every point that has a name: it goes on, or is undone, and nobody read nonsense."""
+"""A rebuild is killed, or fails, at every point that has a name: it goes on, or is undone, and nobody read nonsense.
+
+Spark takes seconds for each run of a version, so one rebuild is taken through many failures, one after the other.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipelines.rebuild_ground import table_of
-from tests.pipelines.shop_ground import Shop, stock_totals
-from tests.pipelines.test_rebuild import large, topics_of
+from tests.pipelines import rebuild_chains as chains
+from tests.pipelines.rebuild_chains import THERE, check_by_name, check_new, check_old, goes_on, made_ready, planned
+from tests.pipelines.shop_ground import HasTopics, Shop
 
 from strandline.pipelines import fault_points
-from strandline.pipelines.fault_points import POINTS, PlantedFault
-from strandline.pipelines.rebuild_phases import Wish
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ORDERS = [("ana", 50), ("bo", 150), ("cy", 5), ("dan", 8)]
-WAY_BACK = ("return-begun", "remove-begun", "remove-half", "remove-done")
-"""Points that a rebuild does not come to before somebody wants to go back, or to finish."""
-TIMEOUT_S = 600.0
+TIMEOUT_S = 900
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(TIMEOUT_S)]
 
 
-def ready(spark: SparkSession, broker: EmbeddedBroker, home: Path) -> Shop:
-    """Version 1 has run, and its file is edited."""
+def ready(spark: SparkSession, broker: HasTopics, home: Path) -> Shop:
     shop = Shop(broker, home, with_stream=True)
-    shop.edit()
-    shop.order(*ORDERS)
-    shop.run_once(spark)
-    shop.edit(which="amount > 10", large=10)
+    made_ready(shop, lambda: shop.run_once(spark))
     return shop
-
-
-def check_by_name(shop: Shop) -> bool:
-    """Whether the name means the new version; it is one of the two, as a whole."""
-    with shop.desk() as desk:
-        seen = shop.totals(desk)
-    assert seen in (shop.expected(), shop.expected(large))
-    return seen == shop.expected(large)
-
-
-def check_new(shop: Shop) -> None:
-    assert check_by_name(shop)
-    assert stock_totals(table_of(shop.bootstrap, f"{shop.name}-totals")) == shop.expected(large)
-    assert shop.stream(2) == sorted(each for each in shop.orders if each[1] >= 10)
-
-
-def check_old(shop: Shop) -> None:
-    assert not check_by_name(shop)
-    assert stock_totals(table_of(shop.bootstrap, f"{shop.name}-totals")) == shop.expected()
-    assert shop.stream(1) == sorted(each for each in shop.orders if each[1] >= 100)
-    state = shop.registry.refresh().pipeline(shop.name)
-    assert state is not None
-    assert (state.active, sorted(state.versions), state.rebuild) == (1, [1], None)
-    assert topics_of(shop) == {"-orders", "-large", "-totals"}
-
-
-def goes_on(shop: Shop, spark: SparkSession, is_new: bool) -> None:
-    """Whichever version it is, it works on."""
-    shop.order(("cy", 70), ("eve", 3))
-    if not is_new:
-        shop.edit()
-    shop.run_once(spark)
-    assert check_by_name(shop) is is_new
 
 
 def command(shop: Shop, *more: str, fault: str = "") -> subprocess.CompletedProcess[str]:
@@ -78,72 +42,82 @@ def command(shop: Shop, *more: str, fault: str = "") -> subprocess.CompletedProc
     return subprocess.run(words, cwd=shop.home, env=environ, text=True, capture_output=True, timeout=TIMEOUT_S)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("point", [each for each in POINTS if each not in WAY_BACK])
-@pytest.mark.parametrize("wish", [Wish.REBUILD, Wish.ROLL_BACK])
-def test_after_a_failure_it_goes_on_or_is_undone(
-    point: str, wish: Wish, spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_rebuild_that_fails_at_every_point_goes_on_each_time(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = ready(spark, broker, tmp_path)
-    monkeypatch.setenv(fault_points.VARIABLE, f"{point}:fail:{tmp_path / 'fault'}")
-    with pytest.raises(PlantedFault):
-        shop.rebuild(lambda: spark)
-    assert check_by_name(shop) is (point == "switch-made")
-    shop.rebuild(lambda: spark, wish)
-    (check_new if wish is Wish.REBUILD else check_old)(shop)
-    goes_on(shop, spark, wish is Wish.REBUILD)
+    chains.rebuild_that_fails_at_every_point(shop, lambda: spark, monkeypatch)
+    goes_on(shop, lambda: shop.run_once(spark), is_new=True)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("point", [each for each in POINTS if each not in ("rebuild-begun", "remove-done")])
-def test_the_way_back_goes_on_after_a_failure(
-    point: str, spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("points", [chains.BUILDING, chains.UNDECIDED, chains.DECIDED], ids=lambda points: points[0])
+def test_a_rebuild_that_failed_is_undone(
+    points: Sequence[str], spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = ready(spark, broker, tmp_path)
-    shop.rebuild(lambda: spark)
-    shop.order(("ana", 1), ("fay", 400))
-    monkeypatch.setenv(fault_points.VARIABLE, f"{point}:fail:{tmp_path / 'fault'}")
-    with pytest.raises(PlantedFault):
-        shop.rebuild(lambda: spark, Wish.ROLL_BACK)
-    shop.rebuild(lambda: spark, Wish.ROLL_BACK)
-    check_old(shop)
-    goes_on(shop, spark, is_new=False)
+    chains.rebuild_that_is_undone(shop, lambda: spark, monkeypatch, points)
+    goes_on(shop, lambda: shop.run_once(spark), is_new=False)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("point", ["remove-begun", "remove-half", "remove-done"])
-def test_a_finish_goes_on_after_a_failure(
-    point: str, spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_way_back_that_fails_at_every_point_goes_on_each_time(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = ready(spark, broker, tmp_path)
-    shop.rebuild(lambda: spark)
-    monkeypatch.setenv(fault_points.VARIABLE, f"{point}:fail:{tmp_path / 'fault'}")
-    with pytest.raises(PlantedFault):
-        shop.rebuild(lambda: spark, Wish.FINISH)
-    shop.rebuild(lambda: spark, Wish.FINISH)
-    check_new(shop)
-    assert topics_of(shop) == {"-orders", "-large", "-large.v2", "-totals"}
-    goes_on(shop, spark, is_new=True)
+    chains.way_back_that_fails_at_every_point(shop, lambda: spark, monkeypatch)
+    goes_on(shop, lambda: shop.run_once(spark), is_new=False)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("point", [each for each in POINTS if each not in WAY_BACK])
-def test_a_command_that_is_killed_is_said_again(
-    point: str, spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+def test_a_finish_that_fails_at_every_point_goes_on_each_time(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole command with `kill -9`; every second time it is undone instead."""
     shop = ready(spark, broker, tmp_path)
-    killed = command(shop, fault=f"{point}:kill:{tmp_path / 'fault'}")
-    assert killed.returncode == -9, killed.stderr
-    assert check_by_name(shop) is (point == "switch-made")
-    goes_back = POINTS.index(point) % 2 == 1
-    ended = command(shop, *(["--rollback"] if goes_back else []))
+    chains.finish_that_fails_at_every_point(shop, lambda: spark, monkeypatch)
+    goes_on(shop, lambda: shop.run_once(spark), is_new=True)
+
+
+def killed_at(shop: Shop, points: Sequence[str], *more: str) -> Iterator[str]:
+    """The command, said as often as there are points, and killed at each in turn."""
+    faults = planned(points, shop.home, "kill")
+    for number, point in enumerate(points, 1):
+        ended = command(shop, *more, fault=faults)
+        assert ended.returncode == -9, f"{point}: {ended.stderr}"
+        assert [each for each in points if (shop.home / each).exists()] == list(points[:number])
+        yield point
+
+
+def test_a_command_that_is_killed_at_every_point_is_said_again(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """The whole command with `kill -9`: there, and on the way back at the points where most can go wrong."""
+    shop = ready(spark, broker, tmp_path)
+    for point in killed_at(shop, THERE):
+        assert check_by_name(shop) is (point == "switch-made"), point
+    ended = command(shop)
     assert ended.returncode == 0, ended.stderr
-    (check_old if goes_back else check_new)(shop)
-    goes_on(shop, spark, is_new=not goes_back)
+    check_new(shop)
+    for point in THERE:
+        (tmp_path / point).unlink()
+    for _ in killed_at(
+        shop, ["return-begun", "switch-differences-written", "switch-settled", "remove-half"], "--rollback"
+    ):
+        check_by_name(shop)
+    ended = command(shop, "--rollback")
+    assert ended.returncode == 0, ended.stderr
+    check_old(shop)
+    goes_on(shop, lambda: shop.run_once(spark), is_new=False)
 
 
-@pytest.mark.slow
+def test_a_command_that_was_killed_is_undone(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
+    shop = ready(spark, broker, tmp_path)
+    for point in ("rebuild-caught-up", "switch-differences-written", "switch-settled"):
+        assert list(killed_at(shop, [point])) == [point]
+        assert not check_by_name(shop)
+        ended = command(shop, "--rollback")
+        assert ended.returncode == 0, f"{point}: {ended.stderr}"
+        check_old(shop)
+    goes_on(shop, lambda: shop.run_once(spark), is_new=False)
+
+
 def test_the_command_tells_what_it_does(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
     import json
 
