@@ -5,15 +5,18 @@ from __future__ import annotations
 import random
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.pipelines.recovery_ground import Orders, RunProcess, Shop
 from tests.spark.sink_ground import options_for, rows, sinks, transactions
 
+from strandline.pipelines import recovery
+from strandline.pipelines.checkpoint_files import LocalCheckpoint, Note
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.queries import checkpoint_exists
-from strandline.pipelines.sink_notes import SinkNotes
+from strandline.pipelines.sink_notes import LastBatch, SinkNotes
 from strandline.spark.positions import settle
 from strandline.spark.sink.pool import Pool
 from strandline.spark.sink.task_writer import Task, write_task
@@ -128,6 +131,22 @@ def test_without_notes_positions_come_from_the_group(
     monkeypatch.setattr("strandline.pipelines.compiling.group_of", lambda *_: "of nobody")
     with pytest.raises(PipelineRefused, match="nobody knows how far large was"):
         shop.recover("large")
+
+
+@pytest.mark.parametrize("stateful", [[], ["aggregate"]])
+def test_positions_in_a_topic_that_is_not_read_any_more_are_refused(
+    stateful: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a rebuild that moved the table whose changes a query reads, until its next batch."""
+    monkeypatch.setattr(recovery.queries, "stateful_operators", lambda _: stateful)
+    last = LastBatch(3, Note('v1\n{}\n{"totals.v2":{"0":5}}'))
+    notes: Any = SimpleNamespace(are_kept=True, seal=lambda _: (last, 5))
+    of: Any = SimpleNamespace(pipeline=SimpleNamespace(name="shop"), tell=lambda _: None)
+    ranks: Any = SimpleNamespace(name="ranks", frame=None, reads=("totals",))
+    checkpoint = LocalCheckpoint(tmp_path / "ranks")
+    with pytest.raises(PipelineRefused, match=r"ranks has read totals\.v2 and does not read it any more"):
+        recovery._Query(of, notes, ranks, "id", checkpoint).recover()
+    assert not checkpoint.directory.exists(), "Spark would begin the topic that it reads now at its first record"
 
 
 @pytest.mark.slow

@@ -107,10 +107,11 @@ class _Query:
         elif found.note is None or found.note.is_empty:
             self._from_group("nothing was kept with its last batch")
         elif not self._stateful:
+            at = positions(found.note.offsets)
+            self._check_read(at or {})
             self._put_aside()
             self._checkpoint.make(self._query_id, sealed, found.note)
             self._checkpoint.complete()
-            at = positions(found.note.offsets)
             where = "where that one ended" if at is None else f"at {in_words(at)}"
             self._tell(f"batch {found.batch_id} is the last one in the log; it goes on behind it, {where}")
         else:
@@ -145,13 +146,18 @@ class _Query:
                 f"{self._name} reads something that is no topic, which cannot be read again: put its checkpoint back, "
                 f"or `strandline pipeline rebuild {self._of.pipeline.name}`"
             )
-        others = [topic for topic in found if topic not in self._compiled.reads]
+        self._check_read(found)
+        return found
+
+    def _check_read(self, offsets: Offsets) -> None:
+        """Positions in another topic, as before a rebuild moved a table, say nothing about where to go on."""
+        others = [topic for topic in offsets if topic not in self._compiled.reads]
         if others:
             raise refused(
-                f"{self._name} has read {others[0]} and does not read it any more, so its state cannot be rebuilt: "
-                f"`strandline pipeline rebuild {self._of.pipeline.name}` runs the new file from the beginning"
+                f"{self._name} has read {others[0]} and does not read it any more, so the log does not know where it "
+                f"goes on: put its checkpoint back, or `strandline pipeline rebuild {self._of.pipeline.name}` runs the "
+                "file from the beginning"
             )
-        return found
 
     def _read(self, stop_at: Offsets) -> None:
         """Run the query into nothing, from where its checkpoint is up to these offsets."""
