@@ -18,6 +18,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
+from strandline.spark import local_files
 from strandline.spark.explain import SparkFailed, explain_failure
 from strandline.spark.masters import check_master, is_local, local_cores
 from strandline.spark.spark_log import SparkLog, where_to_read_more
@@ -69,7 +70,8 @@ def _start_once(
         if "spark.master" not in explicit:
             check_master(master, os.environ)
         if is_local(master):
-            defaults = {**defaults, **local_defaults, "spark.sql.shuffle.partitions": str(local_cores(master))}
+            defaults = {**defaults, **local_defaults, **local_files.define(gateway.jvm)}
+            defaults["spark.sql.shuffle.partitions"] = str(local_cores(master))
         for key, value in defaults.items():
             conf.setIfMissing(key, value)
         with _registration_watched(master, gateway.proc, log, unregistered):
