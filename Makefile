@@ -75,8 +75,9 @@ bench-quick: setup ## the same, short
 run: setup ## a node for development on 127.0.0.1:9092
 	$(BIN)/strandline dev
 
-generate: setup ## message classes and docs tables from their sources
+generate: setup ## message classes, Java classes and docs tables from their sources
 	$(BIN)/python tools/generate_messages.py
+	$(BIN)/python tools/compile_local_files.py
 	$(BIN)/python -m strandline.config_docs > docs/configuration.md
 	$(BIN)/python -m strandline.broker.metrics_docs
 	$(BIN)/python -m tests.differential.page > docs/differences.md

@@ -1,7 +1,7 @@
 """Spark's files on this machine, written without a process for each.
 
 Hadoop starts `chmod` for each file that it makes and `readlink` several times for each that it renames, because PySpark
-comes without Hadoop's native library: twelve processes for one file of a checkpoint. A batch of a stream makes two, a
+comes without Hadoop's native library: ten processes for one file of a checkpoint. A batch of a stream makes two, a
 state store several more, and all the while its user waits. `LocalFiles.java` does the same in Java itself.
 `LocalFiles.jar` is what `tools/compile_local_files.py` made of it; a test notices if it is not.
 """
