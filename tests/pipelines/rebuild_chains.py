@@ -5,7 +5,10 @@ A shop whose versions Spark runs goes through this, and one whose versions are r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +34,7 @@ one that was decided."""
 THERE = (*BUILDING, *UNDECIDED, *DECIDED)
 REMOVING = ("remove-begun", "remove-half", "remove-done")
 BACK = ("return-begun", *THERE[1:], *REMOVING)
+COMMAND_S_MAX = 600.0
 
 
 def large(amount: int) -> bool:
@@ -148,3 +152,24 @@ def finish_that_fails_at_every_point(shop: Shop, spark: Spark, monkeypatch: pyte
     shop.rebuild(no_spark, Wish.FINISH)
     check_new(shop)
     assert topics_of(shop) == {"-orders", "-large", "-large.v2", "-totals"}
+
+
+# The whole command, as a process
+
+
+def command(shop: Shop, *more: str, fault: str = "") -> subprocess.CompletedProcess[str]:
+    """`strandline pipeline rebuild`, with a Spark of its own."""
+    words = [sys.executable, "-m", "strandline", "pipeline", "rebuild", shop.name, "--bootstrap", shop.bootstrap]
+    words += ["--checkpoints", str(shop.home / "checkpoints"), "--master", "local[2]", "--yes", *more]
+    environ = {**os.environ, fault_points.VARIABLE: fault}
+    return subprocess.run(words, cwd=shop.home, env=environ, text=True, capture_output=True, timeout=COMMAND_S_MAX)
+
+
+def killed_at(shop: Shop, points: Sequence[str], *more: str) -> Iterator[str]:
+    """The command, said as often as there are points, and killed at each in turn."""
+    faults = planned(points, shop.home, "kill")
+    for number, point in enumerate(points, 1):
+        ended = command(shop, *more, fault=faults)
+        assert ended.returncode == -9, f"{point}: {ended.stderr}"
+        assert [each for each in points if (shop.home / each).exists()] == list(points[:number])
+        yield point

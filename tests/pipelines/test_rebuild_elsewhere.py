@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from bench.brokers import Broker
 from tests.clients.kafka_server import kafka as kafka
-from tests.pipelines.rebuild_chains import check_by_name, check_new, check_old, goes_on, large, topics_of
+from tests.pipelines.rebuild_chains import check_by_name, check_new, check_old, command, goes_on, large, topics_of
 from tests.pipelines.shop_ground import HasTopics, Shop
 from tests.pipelines.test_rebuild import Reader
-from tests.pipelines.test_rebuild_faults import command, ready
+from tests.pipelines.test_rebuild_faults import ready
 from tests.spark_fixtures import BROKER_PROPERTIES
 
 from strandline.coordinators.partitioning import TRANSACTION_STATE_TOPIC, partition_of_transactional_id

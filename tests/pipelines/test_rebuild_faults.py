@@ -5,19 +5,24 @@ Spark takes seconds for each run of a version, so one rebuild is taken through m
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.pipelines import rebuild_chains as chains
-from tests.pipelines.rebuild_chains import THERE, check_by_name, check_new, check_old, goes_on, made_ready, planned
+from tests.pipelines.rebuild_chains import (
+    THERE,
+    check_by_name,
+    check_new,
+    check_old,
+    command,
+    goes_on,
+    killed_at,
+    made_ready,
+)
 from tests.pipelines.shop_ground import HasTopics, Shop
 
-from strandline.pipelines import fault_points
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
@@ -32,14 +37,6 @@ def ready(spark: SparkSession, broker: HasTopics, home: Path) -> Shop:
     shop = Shop(broker, home, with_stream=True)
     made_ready(shop, lambda: shop.run_once(spark))
     return shop
-
-
-def command(shop: Shop, *more: str, fault: str = "") -> subprocess.CompletedProcess[str]:
-    """`strandline pipeline rebuild`, with a Spark of its own."""
-    words = [sys.executable, "-m", "strandline", "pipeline", "rebuild", shop.name, "--bootstrap", shop.bootstrap]
-    words += ["--checkpoints", str(shop.home / "checkpoints"), "--master", "local[2]", "--yes", *more]
-    environ = {**os.environ, fault_points.VARIABLE: fault}
-    return subprocess.run(words, cwd=shop.home, env=environ, text=True, capture_output=True, timeout=TIMEOUT_S)
 
 
 def test_a_rebuild_that_fails_at_every_point_goes_on_each_time(
@@ -73,16 +70,6 @@ def test_a_finish_that_fails_at_every_point_goes_on_each_time(
     shop = ready(spark, broker, tmp_path)
     chains.finish_that_fails_at_every_point(shop, lambda: spark, monkeypatch)
     goes_on(shop, lambda: shop.run_once(spark), is_new=True)
-
-
-def killed_at(shop: Shop, points: Sequence[str], *more: str) -> Iterator[str]:
-    """The command, said as often as there are points, and killed at each in turn."""
-    faults = planned(points, shop.home, "kill")
-    for number, point in enumerate(points, 1):
-        ended = command(shop, *more, fault=faults)
-        assert ended.returncode == -9, f"{point}: {ended.stderr}"
-        assert [each for each in points if (shop.home / each).exists()] == list(points[:number])
-        yield point
 
 
 def test_a_command_that_is_killed_at_every_point_is_said_again(
