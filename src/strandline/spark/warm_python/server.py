@@ -46,6 +46,17 @@ WARM: Final = (
     "pyarrow.compute",
     "pyspark_strandline",
     "strandline.spark.data_source",
+    # What these import when they are first used, which is in each child.
+    "strandline.spark.source.batch",
+    "strandline.spark.source.options",
+    "strandline.spark.source.stream",
+    "strandline.spark.sink.writers",
+    "strandline.spark.sink.task_writer",
+    "strandline.spark.sink.driver",
+    "strandline.codec.schema.decoder",
+    "strandline.codec.schema.encoder",
+    "encodings.idna",
+    "pyarrow.pandas_compat",
 )
 
 
