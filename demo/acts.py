@@ -28,7 +28,7 @@ KILL_DRIVER_AT = 0.15
 WAITS_AT = 0.65
 KILL_NODE_AT = 0.7
 """Parts of the afternoon. It waits at one of them if the driver has not come back by then."""
-WAIT_S_MAX = 300.0
+WAIT_S_MAX = 600.0
 STARTING = re.compile(r"  (node|Java|Spark|planning|first batch) ")
 ASKED = "SELECT article, sold, cents // 100 AS euros FROM article_sales ORDER BY sold DESC, article LIMIT 4"
 
@@ -171,9 +171,11 @@ class Story:
             return streams_are and self.dashboard.orders_counted >= orders
 
         self._wait(is_done, self._how_it_goes)
+        self.stage.say(f"The pipeline has read everything: {self._how_it_goes()}. It is asked to stop.")
+        asked = time.monotonic()
         ended = self.driver.stop()
         if ended:
-            self.stage.say("The pipeline has read everything and is stopped.")
+            self.stage.say(f"It has, {time.monotonic() - asked:.0f} s later.")
         else:
             self.stage.verbatim(self.driver.last_words())
             self.stage.shown("The pipeline ended well when it was asked to.", holds=False)

@@ -174,7 +174,12 @@ def test_nothing_is_started_for_a_file_that_is_wrong(cli: CommandLine, home: Pat
     assert ended.status == 3
     assert "there is no file nowhere.py" in ended.stderr
     assert cli.run("pipeline", "run", "shop.py", "-b", "127.0.0.1:9").status == 4
+    ended = cli.run("pipeline", "run", "shop.py", "--master", "spark://127.0.0.1:9")
+    assert ended.status == 1
+    assert ended.stderr.startswith("error: no Spark master answers at spark://127.0.0.1:9 ")
     assert cli.run("pipeline", "run", "shop.py", "--set", "x").status == 2
+    ended = cli.run("pipeline", "run", "shop.py", "--every", "often")
+    assert (ended.status, ended.stderr.splitlines()[0]) == (2, "error: --every 'often' is no time")
 
 
 def test_explain_says_what_a_file_declares_without_java(home: Path) -> None:

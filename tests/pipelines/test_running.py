@@ -113,6 +113,21 @@ def test_topics_are_like_what_they_are_made_from(ground: Ground) -> None:
         assert told["cleanup.policy"].value == policy
 
 
+def test_a_topic_that_is_not_there_is_told_with_a_guess_and_can_be_made_later(ground: Ground) -> None:
+    file = ground.write(STEPS)
+    ground.broker.create_topic(ground.topic("order"))
+    runner = ground.runner(file)
+    words = rf"shop.py:6: the topic {ground.word}.orders of the source orders does not exist \(did you mean "
+    with pytest.raises(PipelineRefused, match=rf"{words}{ground.word}.order\?\): create it with `strandline topic"):
+        runner.claim()
+    runner.give_up("no topic")
+    ground.broker.create_topic(ground.topic("orders"))
+    again = ground.runner(file)
+    again.claim()
+    again.give_up(None)
+    assert again.version == 1
+
+
 def test_rows_that_come_too_late_are_counted_over_all_runs(ground: Ground) -> None:
     ground.broker.create_topic(ground.topic("orders"))
     file = ground.write(WINDOWS)

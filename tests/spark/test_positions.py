@@ -6,16 +6,27 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from tests.interop.kafka_tools import Tools
 
-from strandline.spark.positions import GroupPositions, Refused, group_of, positions_of, settle, watch_positions
+from strandline.spark.positions import (
+    GroupPositions,
+    PositionsListener,
+    Refused,
+    Watched,
+    group_of,
+    positions_of,
+    settle,
+    watch_positions,
+)
+from strandline.testing import embedded
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
@@ -50,6 +61,42 @@ def stream(spark: SparkSession, broker: EmbeddedBroker, topic: str, **options: s
     reader = spark.readStream.format("strandline").option("kafka.bootstrap.servers", broker.bootstrap)
     reader = reader.option("subscribe", topic).option("startingOffsets", "earliest").options(**options)
     return reader.load().writeStream.format("noop")
+
+
+def test_positions_go_on_when_a_broker_was_killed_and_is_back() -> None:
+    """A client of librdkafka's never speaks with a coordinator again that it has lost."""
+    with embedded() as broker:
+        broker.create_topic("orders")
+        group = GroupPositions(broker.bootstrap, "spark.orders")
+        listener = PositionsListener(cast("SparkSession", None))
+        watched = Watched(None, "orders", "1", {"orders": group})
+        for offset in (1, 2):
+            group.reach({("orders", 0): offset})
+            until = time.monotonic() + DEADLINE_S
+            while group.committed != group.wanted:
+                assert time.monotonic() < until, "it is never committed"
+                listener._commit(watched)
+                time.sleep(0.05)
+            assert committed(broker, "spark.orders") == {("orders", 0): offset}
+            broker.kill()
+            broker.start()
+
+
+def test_a_cluster_that_is_gone_is_asked_now_and_then_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def commit(group: GroupPositions, admin: object) -> None:
+        asked.append(group.group_id)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    monkeypatch.setattr(GroupPositions, "commit", commit)
+    listener = PositionsListener(cast("SparkSession", None))
+    watched = Watched(None, "orders", "1", {"orders": GroupPositions("127.0.0.1:9", "spark.orders")})
+    for _ in range(5):
+        listener._commit(watched)
+    assert asked == ["spark.orders"]
+    listener._commit(watched, is_last=True)
+    assert asked == ["spark.orders"] * 2
 
 
 @pytest.mark.parametrize(

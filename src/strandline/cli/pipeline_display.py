@@ -35,7 +35,7 @@ class RunDisplay(Display):
                 self._first(batch_of)
             is_quiet = bool(views) and all(view.doing.startswith("waiting") for view in views)
             if is_quiet and time.monotonic() - self._began_s > QUIET_S:
-                self._end_wait("nothing to read yet")
+                self._end_wait("it runs; nothing to read yet")
             if self._waiting is not None:
                 return
             if self._stream.isatty():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline.cli.client import TIMEOUT_S_DEFAULT, connect
-from strandline.cli.failures import CommandFailed, Interrupted
+from strandline.cli.failures import CommandFailed, Interrupted, UsageFailed
 from strandline.cli.options import AsJson, GroundBootstrap, key_values
 from strandline.cli.output import Output
 from strandline.cli.pipeline_failures import check_file, plain_failures
@@ -65,6 +65,7 @@ def run(
     """
     spark_settings = key_values(settings, option="--set")
     check_file(file)
+    _check_every(every)
     if bootstrap is not None:
         connect(bootstrap, None, TIMEOUT_S_DEFAULT)
     output = Output(as_json=as_json)
@@ -87,6 +88,13 @@ def run(
                 recovers=recover,
             )
             _run(pipeline, launch, replace(options, every=every) if every else options, output, stopping)
+
+
+def _check_every(every: str | None) -> None:
+    from strandline.pipelines.checks import is_time
+
+    if every is not None and not is_time(every):
+        raise UsageFailed(f"--every {every!r} is no time", hint="say one like '10 seconds' or '500 milliseconds'")
 
 
 def _run(pipeline: Pipeline, launch: Launch, options: RunOptions, output: Output, stopping: Stopping) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from strandline.pipelines.ground import HOME, Ground, checkpoints_of, find_groun
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.stages import Stages, in_background
 from strandline.spark.explain import SparkFailed
+from strandline.spark.masters import check_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +51,9 @@ class Launch:
         self._spark: SparkSession | None = None
         self._registry: Registry | None = None
         self._session_ended = threading.Event()
+        if place.master is not None:
+            # Before anything is started or made for one that does not answer.
+            check_master(place.master, os.environ)
         self.ground: Ground = find_ground(place.bootstrap, home=place.home)
         self._node_is_ready = in_background(self._await_node, "node")
         try:

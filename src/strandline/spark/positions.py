@@ -16,13 +16,15 @@ import atexit
 import json
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from strandline.spark.explain import SparkFailed
+from strandline.spark import shared_environment
+from strandline.spark.explain import SparkFailed, explain_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +42,8 @@ PREFIX_OPTION: Final = "groupidprefix"
 BOOTSTRAP_OPTION: Final = "kafka.bootstrap.servers"
 COMMIT_TIMEOUT_S: Final = 5.0
 SETTLE_TIMEOUT_S: Final = 10.0
+REST_S: Final = 5.0
+"""After a commit that failed. Spark waits for its listeners when it stops: a dead cluster is not asked every time."""
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -122,12 +126,15 @@ class PositionsListener(StreamingQueryListener):
         self._lock = threading.Lock()
         self._running: dict[str, Watched] = {}
         self._admins: dict[str, Any] = {}
+        self._rests_until_s = 0.0
         self.refusals: dict[str, str] = {}
         """By query id, why its positions are not shown."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         query = self._session.streams.get(str(event.id))
         with self._lock:
+            # Told by the query's own thread, which goes on to its sources when this has returned.
+            shared_environment.fill(self._session)
             if query is not None:
                 self._running[str(event.runId)] = Watched(query, event.name, str(event.id))
 
@@ -146,7 +153,7 @@ class PositionsListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         with self._lock:
             if (watched := self._running.pop(str(event.runId), None)) is not None:
-                self._commit(watched)
+                self._commit(watched, is_last=True)
 
     def _take(self, watched: Watched, progress: StreamingQueryProgress) -> None:
         if watched.sources is None:
@@ -170,20 +177,41 @@ class PositionsListener(StreamingQueryListener):
             if options.get(BOOTSTRAP_OPTION)
         }
 
-    def _commit(self, watched: Watched) -> None:
+    def _commit(self, watched: Watched, *, is_last: bool = False) -> None:
         from confluent_kafka import KafkaException
 
+        if time.monotonic() < self._rests_until_s and not is_last:
+            return
         for group in (watched.sources or {}).values():
             if watched.refusal is not None:
                 return
             try:
-                group.commit(self._admin(group.bootstrap))
+                self._commit_group(group)
             except Refused as refusal:
                 # Asked once: who has members now will have them again, and a query is not to say so with every batch.
                 watched.refusal = self.refusals[watched.query_id] = str(refusal)
                 logger.warning("query %s: %s", watched.name or watched.query_id, refusal)
             except KafkaException as error:
+                self._rests_until_s = time.monotonic() + REST_S
                 logger.warning("positions of group %s are not committed: %s", group.group_id, error.args[0].str())
+                return
+
+    def _commit_group(self, group: GroupPositions) -> None:
+        """Once more with a client that is new if the one we have was there before.
+
+        librdkafka's does not connect anew to a coordinator that it has lost: from the restart of a broker on each of
+        its requests would take all of its time, and Spark, which tells listeners one thing after the other, with it.
+        """
+        from confluent_kafka import KafkaException
+
+        was_there = group.bootstrap in self._admins
+        try:
+            group.commit(self._admin(group.bootstrap))
+        except KafkaException:
+            self._admins.pop(group.bootstrap)
+            if not was_there:
+                raise
+            self._commit_group(group)
 
     def _admin(self, bootstrap: str) -> Any:
         if bootstrap not in self._admins:
@@ -245,4 +273,4 @@ def settle(spark: SparkSession) -> None:
     try:
         context._jsc.sc().listenerBus().waitUntilEmpty(int(SETTLE_TIMEOUT_S * 1000))
     except (Py4JError, OSError) as error:
-        logger.warning("positions may be behind what was read: %s", error)
+        logger.warning("positions may be behind what was read: %s", explain_failure(error))
