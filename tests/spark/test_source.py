@@ -160,7 +160,7 @@ def test_batches_by_offset_and_time(spark: SparkSession, broker: EmbeddedBroker,
 def test_filters_are_pushed_down(spark: SparkSession, broker: EmbeddedBroker, topic: str) -> None:
     broker.create_topic(topic, 4)
     produce(broker, topic, range(400), partitions=4)
-    frame = batch(spark, broker, topic)
+    frame = batch(spark, broker, topic, pushFilters="true")
     assert frame.rdd.getNumPartitions() == 4
     few = frame.where("partition = 2 and offset between 10 and 12")
     assert few.rdd.getNumPartitions() == 1
@@ -170,6 +170,19 @@ def test_filters_are_pushed_down(spark: SparkSession, broker: EmbeddedBroker, to
     assert sorted(int(row.key) for row in later.collect()) == [392, 393, 396, 397]
     nothing = frame.where(f"timestamp > timestamp_millis({FIRST_MS + 9999})")
     assert nothing.collect() == []
+
+
+def test_a_frame_is_whole_whatever_filters_it_was_used_with(
+    spark: SparkSession, broker: EmbeddedBroker, topic: str
+) -> None:
+    """Spark 4.3 plans a frame of a Python source once for all its uses, and the last filter that was pushed counts."""
+    broker.create_topic(topic, 2)
+    produce(broker, topic, range(20), partitions=2)
+    frame = batch(spark, broker, topic)
+    assert frame.where("partition = 1 and offset >= 8").count() == 2
+    assert frame.where("offset > 8 or partition = 0").count() == 11
+    assert frame.count() == 20
+    assert frame.where("partition = 0").unionByName(frame.where("partition = 1")).count() == 20
 
 
 def test_a_session_that_pushes_nothing_down_reads_all_the_same(

@@ -53,7 +53,7 @@ def orders(broker: EmbeddedBroker, topic: str) -> str:
 @pytest.fixture
 def reader(broker: EmbeddedBroker, orders: str) -> Callable[..., FilteringBatchReader]:
     def reader(**options: str) -> FilteringBatchReader:
-        said = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": orders} | options
+        said = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": orders, "pushFilters": "true"} | options
         return FilteringBatchReader(parse_options(said, streaming=False), OFFSET_ONLY)
 
     return reader
@@ -188,9 +188,17 @@ def test_filters_narrow_down_what_is_planned(reader: Callable[..., FilteringBatc
     assert ranges_of(late) == []
 
 
+def test_filters_leave_nothing_out_unless_the_user_says_so(reader: Callable[..., FilteringBatchReader]) -> None:
+    """Spark uses what was planned for one filter for all others on the same frame."""
+    whole = reader(pushFilters="false")
+    filters = [EqualTo(("partition",), 0)]
+    assert list(whole.pushFilters(filters)) == filters
+    assert ranges_of(whole) == [(0, 0, 10), (1, 3, 10)]
+
+
 def test_filters_on_columns_of_the_value_leave_offsets_alone(broker: EmbeddedBroker, orders: str) -> None:
     options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": orders, "valueSchema": "offset BIGINT"}
-    options["columns"] = "partition"
+    options |= {"columns": "partition", "pushFilters": "true"}
     schema = StructType([StructField("offset", LongType()), StructField("partition", IntegerType())])
     reader = FilteringBatchReader(parse_options(options, streaming=False), schema)
     reader.pushFilters([EqualTo(("offset",), 5000), EqualTo(("partition",), 0)])

@@ -47,6 +47,10 @@ class BatchReader(DataSourceReader):
 
 class FilteringBatchReader(BatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        # Spark 4.3 keeps one plan for all uses of a frame, the last that was made: what one filter leaves out, another
+        # that reads the same frame, or none, would lose without a word. So nothing is left out unless the user says so.
+        if not self._options.pushes_filters:
+            return filters
         # A column of the value may have a name of the record's: what is said of it says nothing about offsets.
         self._bounds = bounds_of(each for each in filters if self._options.shape.is_of_record(column_of(each)))
         # All of them are handed back: what is left out here is left out by Spark too, and it alone is exact.

@@ -1,9 +1,9 @@
 """The options of the source: those of Spark's own Kafka source by the same names, and a few of ours (pure).
 
-Ours: `columns`, `includeLeaderEpoch`, `maxBytesPerTrigger`, `stopAt`, `valueSchema` with `mode`. Settings of a Kafka
-consumer come as `kafka.<name>`; they are done, or without meaning for a reader without threads and groups, or refused
-in words. What differs from Spark's source: `kafka.isolation.level` is read_committed unless said otherwise, and a name
-that nobody knows is an error and not passed over.
+Ours: `columns`, `includeLeaderEpoch`, `maxBytesPerTrigger`, `pushFilters`, `stopAt`, `valueSchema` with `mode`.
+Settings of a Kafka consumer come as `kafka.<name>`; they are done, or without meaning for a reader without threads and
+groups, or refused in words. What differs from Spark's source: `kafka.isolation.level` is read_committed unless said
+otherwise, and a name that nobody knows is an error and not passed over.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ _OPTIONS: Final = (
     "includeLeaderEpoch",
     "groupIdPrefix",
     "columns",
+    "pushFilters",
     "valueSchema",
     "mode",
     "fetchOffset.numRetries",
@@ -62,6 +63,8 @@ _OPTIONS: Final = (
 _OF_SINKS: Final = ("topic", "acks", "transactiontimeoutms", "checkpointlocation", "queryname", "querylogdir")
 """Some programs give the same options to both ends, and Spark's own source does not mind."""
 _NAMES: Final = {name.lower(): name for name in _OPTIONS}
+_LOCATION: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+"""A `path` that Spark adds by itself for a table of its catalog: CREATE TABLE orders USING strandline OPTIONS (...)."""
 _MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STREAM_DELAY: Final = "15m"
 
@@ -92,6 +95,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions
         no_match_is_latest=_word(options, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
         fails_on_data_loss=_flag(options, "failOnDataLoss", default=True),
         shape=_shape(options),
+        pushes_filters=_flag(options, "pushFilters", default=False),
         partitions_min=_maybe_number(options, "minPartitions"),
         records_per_partition_max=_maybe_number(options, "maxRecordsPerPartition"),
         partition_bytes_max=min(
@@ -108,6 +112,8 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions
 def _checked_names(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """The options by their names in lower case, and those that begin with `kafka.` without it."""
     options = {name.lower(): str(value) for name, value in given.items()}
+    if _LOCATION.match(options.get("path", "")):
+        del options["path"]
     for name in options:
         if name == "path":
             raise OptionRefused("load() takes no path: name topics with the option subscribe, and say load()")

@@ -108,6 +108,8 @@ class SourceOptions:
     no_match_is_latest: bool = False
     fails_on_data_loss: bool = True
     shape: Shape = Shape()
+    pushes_filters: bool = False
+    """Filters narrow down what is planned: right only for a frame that is used with one filter."""
     partitions_min: int | None = None
     records_per_partition_max: int | None = None
     partition_bytes_max: int = kafka_settings.PARTITION_BYTES
