@@ -120,21 +120,6 @@ def kill_coordinator_at_marker(story: Story) -> None:
     story.in_sync()
 
 
-def hang_coordinator(story: Story, after_s: float) -> None:
-    """The sink's coordinator stands still behind CommitBatch until another took over, then goes on where it was."""
-    story.go_on(1)
-    coordinator = coordinator_of(story.cluster.bootstrap, story.sink_id)
-    paused_at(story, "before-commit")
-    story.faults.let_go("before-commit")
-    time.sleep(after_s)
-    story.cluster.pause(coordinator)
-    story.go_on(2)
-    story.cluster.resume(coordinator)
-    story.go_on(2)
-    story.faults.disarm("before-commit")
-    story.in_sync()
-
-
 def watch_until(story: Story, condition: Callable[[], bool]) -> None:
     if not watch_for(condition, BATCH_TIMEOUT_S):
         raise DriverFailed(f"CommitBatch left no trace: {story.driver.last_words() if story.driver else ''}")
@@ -320,9 +305,6 @@ def named_steps() -> dict[str, Step]:
     for after_ms in (1, 3, 8, 20):
         name = f"coordinator killed {after_ms} ms after CommitBatch left"
         steps[name] = lambda story, after_ms=after_ms: kill_coordinator(story, "before-commit", after_ms / 1000)
-    for after_ms in (3, 10):
-        name = f"coordinator stands still {after_ms} ms after CommitBatch left"
-        steps[name] = lambda story, after_ms=after_ms: hang_coordinator(story, after_ms / 1000)
     steps["coordinator killed with the decision in its log only"] = lambda story: kill_coordinator_with_decision(
         story, alone=True
     )
