@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 import tempfile
 import uuid
@@ -31,6 +32,9 @@ BROKER_PROPERTIES = {
     # Some tests write records of years ago, which would be deleted when the broker first looks.
     "log.retention.ms": "-1",
 }
+
+# Many short queries: code that Java compiles for the long run would not live to pay for it. Children inherit it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 _kept = contextlib.ExitStack()
 
