@@ -1,6 +1,6 @@
 """`python -m tests.lanes`: all tests that must pass, in lanes side by side, for a machine with two cores.
 
-Most tests wait for something, brokers, disks or Spark, and three lanes fill the gaps of each other. Each is a pytest of
+Most tests wait for something, brokers, disks or Spark, and four lanes fill the gaps of each other. Each is a pytest of
 its own, so what is shared within a run (a broker, a Spark session) is shared as ever. The first lane is shown as it
 runs, the others when they have ended; the last line is the sum of all closing lines. Options go to every lane.
 """
@@ -18,11 +18,13 @@ from typing import IO, Final
 
 TESTS: Final = Path(__file__).parent
 NAMED: Final = (
-    ("spark", "pipelines", "views"),
+    ("pipelines", "views"),
+    ("spark",),
     ("unit", "simulation", "fuzz", "differential", "tidy", "clients", "crash", "hostile"),
 )
-"""Directories of the lanes behind the first: all that need Spark, for they share its session; and so many others that
-all take about as long. The first lane has the rest, also what is yet to be made."""
+"""Directories of the lanes behind the first: those that need Spark, each with one session that its tests share, which
+wait for it more than they work; and so many others that all take about as long. The first lane has the rest, also what
+is yet to be made."""
 _COUNT: Final = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?)")
 
 

@@ -57,7 +57,7 @@ def fails_at(shop: PlainShop, point: str, wish: Wish, monkeypatch: pytest.Monkey
 
 
 def test_the_command_is_killed_wherever_it_needs_no_spark(shop: PlainShop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`kill -9` of the whole command, there and back, at all points but the three at which Spark has just run."""
+    """`kill -9` of the whole command, there and back, at all points but the four at which Spark has just run."""
     there, back = Wish.REBUILD, Wish.ROLL_BACK
     decided = chains.THERE[chains.THERE.index("switch-ends-noted") + 1 :]
     for _ in killed_at(shop, ["rebuild-begun", "rebuild-topics-made"]):

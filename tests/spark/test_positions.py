@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -82,7 +83,9 @@ def test_positions_go_on_when_a_broker_was_killed_and_is_back() -> None:
             broker.start()
 
 
-def test_a_cluster_that_is_gone_is_asked_now_and_then_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_is_silent_is_asked_now_and_then_and_at_the_end_if_it_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[str] = []
 
     def commit(group: GroupPositions, admin: object) -> None:
@@ -91,10 +94,14 @@ def test_a_cluster_that_is_gone_is_asked_now_and_then_and_at_the_end(monkeypatch
 
     monkeypatch.setattr(GroupPositions, "commit", commit)
     listener = PositionsListener(cast("SparkSession", None))
-    watched = Watched(None, "orders", "1", {"orders": GroupPositions("127.0.0.1:9", "spark.orders")})
-    for _ in range(5):
-        listener._commit(watched)
-    assert asked == ["spark.orders"]
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        bootstrap = f"127.0.0.1:{there.getsockname()[1]}"
+        watched = Watched(None, "orders", "1", {"orders": GroupPositions(bootstrap, "spark.orders")})
+        for _ in range(5):
+            listener._commit(watched)
+        assert asked == ["spark.orders"]
+        listener._commit(watched, is_last=True)
+        assert asked == ["spark.orders"] * 2
     listener._commit(watched, is_last=True)
     assert asked == ["spark.orders"] * 2
 

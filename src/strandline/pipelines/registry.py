@@ -33,6 +33,9 @@ TOPIC: Final = "__strandline_pipelines"
 TRANSACTIONAL_ID: Final = "strandline-pipelines"
 REPLICAS: Final = 3
 TIMEOUT_S: Final = 30.0
+ANSWER_S_MAX: Final = 5.0
+"""How long one broker is waited for. A client that waits for a leader which has died may wait for ever; a new one finds
+out who leads now."""
 TRANSACTION_TIMEOUT_MS: Final = 5000
 """How long one who dies in the middle of a change hides what is written after it."""
 ATTEMPTS_MAX: Final = 20
@@ -41,6 +44,7 @@ ATTEMPTS_MAX: Final = 20
 _POLL_S: Final = 0.2
 _SETTINGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024), "segment.ms": "3600000"}
 _LEADERLESS: Final = ("_NOENT", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "UNKNOWN_TOPIC_OR_PART")
+_SILENT: Final = ("_TIMED_OUT", "_TRANSPORT", "REQUEST_TIMED_OUT", "_ALL_BROKERS_DOWN", "BROKER_NOT_AVAILABLE")
 _FENCED: Final = ("_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "_STATE", "CONCURRENT_TRANSACTIONS")
 
 logger = logging.getLogger("strandline.pipelines.registry")
@@ -262,27 +266,33 @@ class Registry:
         kafka, admin_api = import_module("confluent_kafka"), import_module("confluent_kafka.admin")
         level = kafka.IsolationLevel.READ_COMMITTED if committed else kafka.IsolationLevel.READ_UNCOMMITTED
         place, until = kafka.TopicPartition(TOPIC, 0), time.monotonic() + self._timeout_s
-        while self._topic_is_there or self._topic_exists():
-            asked = self._admin().list_offsets(
-                {place: admin_api.OffsetSpec.latest()},
-                isolation_level=level,
-                request_timeout=self._timeout_s,
-            )
+        while True:
             try:
-                return int(asked[place].result().offset)
+                if not (self._topic_is_there or self._topic_exists()):
+                    return None
+                asked = self._admin().list_offsets(
+                    {place: admin_api.OffsetSpec.latest()}, isolation_level=level, request_timeout=self._answer_s
+                )
+                return int(_answer(asked[place], self._answer_s).offset)
             except kafka.KafkaException as error:
-                if error.args[0].name() not in _LEADERLESS or time.monotonic() > until:
+                name = error.args[0].name()
+                if name not in _LEADERLESS + _SILENT or time.monotonic() > until:
                     raise
+                if name in _SILENT:
+                    self._kept_admin = None
             # It was made a moment ago, or its leader has just gone.
             self._topic_is_there = False
             time.sleep(_POLL_S)
-        return None
+
+    @property
+    def _answer_s(self) -> float:
+        return min(ANSWER_S_MAX, self._timeout_s)
 
     def _topic_exists(self) -> bool:
         kafka = import_module("confluent_kafka")
-        asked = self._admin().describe_topics(kafka.TopicCollection([TOPIC]), request_timeout=self._timeout_s)
+        asked = self._admin().describe_topics(kafka.TopicCollection([TOPIC]), request_timeout=self._answer_s)
         try:
-            asked[TOPIC].result()
+            _answer(asked[TOPIC], self._answer_s)
         except kafka.KafkaException as error:
             if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
                 return False
@@ -343,3 +353,12 @@ class Registry:
             f"cannot {verb} what {self.bootstrap} knows of pipelines ({error.args[0].str()}): is the cluster well? "
             "`strandline doctor` says more"
         )
+
+
+def _answer(asked: Any, answer_s: float) -> Any:
+    """What a request of librdkafka brought; a client that has lost its broker may forget even its own time limit."""
+    kafka = import_module("confluent_kafka")
+    try:
+        return asked.result(timeout=2 * answer_s)
+    except TimeoutError:
+        raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT)) from None

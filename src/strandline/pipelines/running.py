@@ -313,6 +313,8 @@ class Runner:
                 self._end_if_asked(stop)
                 stop.wait(LOOK_S)
                 self._look()
+            # Spark's report of the last batch may still be under way when a query has ended.
+            self._look()
 
     def _start(self, level: list[CompiledQuery], stop: threading.Event) -> None:
         for each in level:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import json
 import logging
+import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from strandline.spark import shared_environment
 from strandline.spark.explain import SparkFailed, explain_failure
+from strandline.spark.raw_client import host_and_port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +44,7 @@ PREFIX_OPTION: Final = "groupidprefix"
 BOOTSTRAP_OPTION: Final = "kafka.bootstrap.servers"
 COMMIT_TIMEOUT_S: Final = 5.0
 SETTLE_TIMEOUT_S: Final = 10.0
+REACH_TIMEOUT_S: Final = 1.0
 REST_S: Final = 5.0
 """After a commit that failed. Spark waits for its listeners when it stops: a dead cluster is not asked every time."""
 
@@ -126,7 +129,8 @@ class PositionsListener(StreamingQueryListener):
         self._lock = threading.Lock()
         self._running: dict[str, Watched] = {}
         self._admins: dict[str, Any] = {}
-        self._rests_until_s = 0.0
+        self._rests_until_s: dict[str, float] = {}
+        """By cluster: one that did not answer is left alone for a while."""
         self.refusals: dict[str, str] = {}
         """By query id, why its positions are not shown."""
 
@@ -180,11 +184,12 @@ class PositionsListener(StreamingQueryListener):
     def _commit(self, watched: Watched, *, is_last: bool = False) -> None:
         from confluent_kafka import KafkaException
 
-        if time.monotonic() < self._rests_until_s and not is_last:
-            return
         for group in (watched.sources or {}).values():
             if watched.refusal is not None:
                 return
+            is_resting = time.monotonic() < self._rests_until_s.get(group.bootstrap, 0.0)
+            if is_resting and not (is_last and _is_reachable(group.bootstrap)):
+                continue
             try:
                 self._commit_group(group)
             except Refused as refusal:
@@ -192,9 +197,8 @@ class PositionsListener(StreamingQueryListener):
                 watched.refusal = self.refusals[watched.query_id] = str(refusal)
                 logger.warning("query %s: %s", watched.name or watched.query_id, refusal)
             except KafkaException as error:
-                self._rests_until_s = time.monotonic() + REST_S
+                self._rests_until_s[group.bootstrap] = time.monotonic() + REST_S
                 logger.warning("positions of group %s are not committed: %s", group.group_id, error.args[0].str())
-                return
 
     def _commit_group(self, group: GroupPositions) -> None:
         """Once more with a client that is new if the one we have was there before.
@@ -209,7 +213,7 @@ class PositionsListener(StreamingQueryListener):
             group.commit(self._admin(group.bootstrap))
         except KafkaException:
             self._admins.pop(group.bootstrap)
-            if not was_there:
+            if not was_there or not _is_reachable(group.bootstrap):
                 raise
             self._commit_group(group)
 
@@ -261,6 +265,17 @@ def watch_positions(spark: SparkSession) -> PositionsListener:
     # A script that ends with its query would otherwise be gone before Spark has told of the last batch.
     atexit.register(settle, spark)
     return listener
+
+
+def _is_reachable(bootstrap: str) -> bool:
+    """Whether a new client would find anybody: one that does not waits for all of its time to say so."""
+    for server in bootstrap.split(","):
+        try:
+            socket.create_connection(host_and_port(server), REACH_TIMEOUT_S).close()
+        except OSError:
+            continue
+        return True
+    return False
 
 
 def settle(spark: SparkSession) -> None:
