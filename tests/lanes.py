@@ -19,12 +19,12 @@ from typing import IO, Final
 TESTS: Final = Path(__file__).parent
 NAMED: Final = (
     ("pipelines", "views"),
-    ("spark",),
-    ("unit", "simulation", "fuzz", "differential", "tidy", "clients", "crash", "hostile"),
+    ("spark", "clients", "crash", "hostile"),
+    ("unit", "simulation", "fuzz", "differential", "tidy"),
 )
-"""Directories of the lanes behind the first: those that need Spark, each with one session that its tests share, which
-wait for it more than they work; and so many others that all take about as long. The first lane has the rest, also what
-is yet to be made."""
+"""Directories of the lanes behind the first. Two have tests that need Spark, and wait for it more than they work: each
+has one session that they share. The others are dealt out so that all lanes take about as long; the first has the rest,
+also what is yet to be made."""
 _COUNT: Final = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?)")
 
 
