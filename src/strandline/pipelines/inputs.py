@@ -49,8 +49,8 @@ class Reader:
         said = {**self._options, **(options or {})}
         client = {name: value for name, value in said.items() if name.lower().startswith("kafka.")}
         reader = self._spark.read.format("strandline").options(**client).option("subscribe", topic)
-        # Spark plans a frame of a Python source once for all its uses, but anew where it can push a filter down: without
-        # this one a table would stay what it was when the query began.
+        # Spark plans a frame of a Python source once for all its uses, but anew where it can push a filter down:
+        # without this one a table would stay what it was when the query began.
         records = reader.option("columns", "key,value,offset").load().where("key IS NOT NULL")
         newest = records.groupBy("key").agg(F.max_by(F.struct("value"), "offset").alias("newest"))
         return newest.select("key", F.col("newest.value").alias("value")).where("value IS NOT NULL")
