@@ -41,20 +41,24 @@ EVERY_STEP = [
     (Phase.BUILDING, Wish.ROLL_BACK, False, Step.TURN_BACK),
     (Phase.BUILDING, Wish.FINISH, False, "is not public yet"),
     (Phase.SWITCHING, Wish.REBUILD, False, Step.SWITCH),
-    (Phase.SWITCHING, Wish.REBUILD, True, Step.SWITCH),
-    (Phase.SWITCHING, Wish.ROLL_BACK, False, Step.TURN_BACK),
+    # By a rollback that was killed.
+    (Phase.SWITCHING, Wish.REBUILD, True, Step.TURN_BACK),
+    (Phase.SWITCHING, Wish.ROLL_BACK, True, Step.TURN_BACK),
     # What the broker has committed is public: the switch is completed, and then made in the other direction.
-    (Phase.SWITCHING, Wish.ROLL_BACK, True, Step.SWITCH),
-    (Phase.SWITCHING, Wish.FINISH, True, "is not public yet"),
+    (Phase.SWITCHING, Wish.ROLL_BACK, False, Step.SWITCH),
+    (Phase.SWITCHING, Wish.FINISH, False, "is not public yet"),
+    (Phase.SWITCHING, Wish.FINISH, True, Step.TURN_BACK),
     (Phase.SWITCHED, Wish.REBUILD, False, Step.DONE),
     (Phase.SWITCHED, Wish.ROLL_BACK, False, Step.RETURN),
     (Phase.SWITCHED, Wish.FINISH, False, Step.REMOVE),
     (Phase.RETURNING, Wish.REBUILD, False, Step.BUILD),
     (Phase.RETURNING, Wish.ROLL_BACK, False, Step.BUILD),
-    (Phase.RETURNING, Wish.FINISH, False, "on its way back to version 1"),
+    (Phase.RETURNING, Wish.FINISH, False, Step.TURN_BACK),
     (Phase.SWITCHING_BACK, Wish.REBUILD, False, Step.SWITCH),
-    (Phase.SWITCHING_BACK, Wish.ROLL_BACK, True, Step.SWITCH),
-    (Phase.SWITCHING_BACK, Wish.FINISH, False, "on its way back to version 1"),
+    (Phase.SWITCHING_BACK, Wish.ROLL_BACK, False, Step.SWITCH),
+    (Phase.SWITCHING_BACK, Wish.ROLL_BACK, True, Step.TURN_BACK),
+    (Phase.SWITCHING_BACK, Wish.FINISH, True, Step.TURN_BACK),
+    (Phase.SWITCHING_BACK, Wish.FINISH, False, "on its way back to version 1, which is decided"),
     (Phase.DROPPING, Wish.REBUILD, False, Step.REMOVE),
     (Phase.DROPPING, Wish.ROLL_BACK, False, Step.REMOVE),
     (Phase.DROPPING, Wish.FINISH, False, Step.REMOVE),
@@ -64,13 +68,13 @@ EVERY_STEP = [
 ]
 
 
-@pytest.mark.parametrize(("phase", "wish", "is_decided", "expected"), EVERY_STEP)
-def test_what_comes_next(phase: Phase | None, wish: Wish, is_decided: bool, expected: Step | str) -> None:
+@pytest.mark.parametrize(("phase", "wish", "is_given_up", "expected"), EVERY_STEP)
+def test_what_comes_next(phase: Phase | None, wish: Wish, is_given_up: bool, expected: Step | str) -> None:
     if isinstance(expected, Step):
-        assert phases.next_step(pipeline(phase), wish, is_decided=is_decided) is expected
+        assert phases.next_step(pipeline(phase), wish, is_given_up=is_given_up) is expected
     else:
         with pytest.raises(RebuildRefused, match=expected):
-            phases.next_step(pipeline(phase), wish, is_decided=is_decided)
+            phases.next_step(pipeline(phase), wish, is_given_up=is_given_up)
 
 
 def test_every_phase_is_in_the_table() -> None:
@@ -122,6 +126,19 @@ def test_turned_back_after_the_copy_the_name_means_the_public_topics_again() -> 
     assert state.active == 1
     assert state.rebuild is not None
     assert state.rebuild.phase == "dropping"
+
+
+def test_a_way_back_that_is_given_up_leaves_the_new_version_public() -> None:
+    state = phases.switched(phases.letting_go(pipeline(Phase.BUILDING)))
+    state = phases.copied(phases.letting_go(phases.with_phase(state, Phase.RETURNING)))
+    assert topics(state, 2) == {"totals": "totals.v2", "more": "more", "all": "all.v2"}
+    assert state.rebuild is not None
+    assert phases.how_to_end("shop", state.rebuild).endswith("rebuild shop --rollback`, or give it up with --finish")
+    state = phases.turned_back(state)
+    assert topics(state, 2) == {"totals": "totals", "more": "more", "all": "all.v2"}
+    assert (state.active, state.rebuild and state.rebuild.phase) == (2, "finishing")
+    assert state.rebuild is not None
+    assert phases.doomed_version(state.rebuild) == 1
 
 
 def test_a_rebuild_of_another_process_is_left_alone_while_it_is_heard_of() -> None:

@@ -160,13 +160,13 @@ def _may_switch(output: Output, comparisons: list[Comparison], *, yes: bool) -> 
 
 
 def _confirm_finish(output: Output, registry: Registry, state: PipelineState, *, yes: bool) -> None:
-    from strandline.pipelines.rebuild_phases import Phase, Step, Wish, next_step, phase_of, with_phase
+    from strandline.pipelines.rebuild_phases import Phase, Wish, is_unwanted, next_step, phase_of, with_phase
     from strandline.pipelines.removing import doomed
 
-    if next_step(state, Wish.FINISH) is not Step.REMOVE:
-        return
+    # What can only be refused is refused before anybody is asked; a way back is taken for one that can be given up.
+    next_step(state, Wish.FINISH, is_given_up=state.rebuild is not None and is_unwanted(state.rebuild, Wish.FINISH))
     assert state.rebuild is not None
-    if phase_of(state.rebuild) is Phase.SWITCHED:
+    if phase_of(state.rebuild) is not Phase.DROPPING:
         state = with_phase(state, Phase.FINISHING)
     others = {name: each for name, each in registry.pipelines.items() if name != state.name}
     what = doomed(state, others)

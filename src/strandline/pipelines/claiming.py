@@ -11,7 +11,7 @@ from typing import Any
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.model import Pipeline
 from strandline.pipelines.outputs import public_topics_of
-from strandline.pipelines.rebuild_phases import is_switching
+from strandline.pipelines.rebuild_phases import how_to_end, is_switching
 from strandline.pipelines.state import PipelineState, RunState, VersionState, checkpoint_of, text_of
 
 
@@ -42,10 +42,10 @@ def claimed(claim: Claim, entries: Mapping[str, dict[str, Any]]) -> tuple[RunSta
         if key.startswith("pipeline/")
     }
     state = pipelines.get(name, PipelineState(name))
-    if is_switching(state.rebuild) and not claim.rebuilds:
+    if state.rebuild is not None and is_switching(state.rebuild) and not claim.rebuilds:
         raise PipelineRefused(
-            f"{name} is being switched from one version to another, so nobody may run it now: complete that with "
-            f"`strandline pipeline rebuild {name}`, or give it up with --rollback"
+            f"{name} is being switched from one version to another, so nobody may run it now: "
+            f"{how_to_end(name, state.rebuild)}"
         )
     number = claim.version or state.active
     _check_writers(claim.pipeline, pipelines)

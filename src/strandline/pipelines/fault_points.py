@@ -31,6 +31,7 @@ POINTS: Final = (
     "switch-moved",
     "switch-made",
     "return-begun",
+    "turn-decided",
     "remove-begun",
     "remove-half",
     "remove-done",

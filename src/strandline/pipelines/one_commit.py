@@ -5,7 +5,7 @@ coordinator, and is made once: who asks again hears that it was made, and what i
 does not know whether it was heard, writes all of it again and asks again.
 
 Batches are numbered. To give one up is to decide it with nothing in it: then it is the other, if it comes at all, that
-hears "already committed", and its records are aborted.
+hears "already committed", and its records are aborted. A note that is kept with the decision tells the two apart.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from strandline.spark.sink.row_writer import RowWriter
 
 SETTLE_TIMEOUT_S: Final = 120.0
 _LOOK_EVERY_S: Final = 0.05
+_GIVEN_UP: Final = b"given up"
+"""The note of a batch that is never written."""
 
 
 class OneCommit:
@@ -92,7 +94,16 @@ class OneCommit:
         """See to it that the batch is never written; False if it was."""
         if self.last_batch() > batch_id:
             return False
-        return not self._decide(batch_id, [])
+        # That it was decided before may be our own doing: the answer was lost, or who gave it up was killed.
+        self._decide(batch_id, [], note=_GIVEN_UP)
+        return self.is_given_up(batch_id)
+
+    def is_given_up(self, batch_id: int) -> bool:
+        """Whether it was decided that the batch is never written."""
+        sinks = driver.ask_about(self._cluster, self.sink_id, include_notes=True).sinks
+        return (self.sink_id, batch_id, _GIVEN_UP) in [
+            (each.sink_id, each.last_batch_id, bytes(each.note)) for each in sinks
+        ]
 
     def last_batch(self) -> int:
         """-1: none was decided."""
@@ -111,13 +122,14 @@ class OneCommit:
             with contextlib.suppress(SparkFailed):
                 producer.end(committed=False)
 
-    def _decide(self, batch_id: int, transactions: list[SinkTransaction]) -> bool:
+    def _decide(self, batch_id: int, transactions: list[SinkTransaction], *, note: bytes = b"") -> bool:
         """Whether it was decided before."""
         request = CommitBatchRequest(
             sink_id=self.sink_id,
             batch_id=batch_id,
             transactions=transactions,
             timeout_ms=self._options.request_timeout_ms // 2,
+            note=note,
         )
         answer = self._cluster.ask_coordinator(
             "commit the differences",

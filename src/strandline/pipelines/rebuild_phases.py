@@ -3,7 +3,9 @@
     (none) ──begin──▶ building ──caught up──▶ switching ──committed──▶ switched ──finish──▶ finishing ──▶ (none)
                           │                      │                        │
                           │                      │ undecided              └──rollback──▶ returning ──▶ switching back
-                          └──────rollback────────┴──▶ dropping ──▶ (none)                                  │
+                          └──────rollback────────┴──▶ dropping ──▶ (none)                    │             │
+                                                                                             │             │
+                                                 (none) ◀── finishing ◀─────────finish───────┴─undecided───┤
                                                                         (none) ◀── dropping ◀──committed──┘
 
 The phase lies in the registry, in the one record of the pipeline. A process that takes a rebuild up reads it and does
@@ -11,7 +13,8 @@ the next step; each step may have been done before, in part or whole, and is har
 
 `switching` begins when the old version is asked to let go, so nobody runs either version in this phase. It has one
 point of no return, the decision of the broker on the batch with the differences: before it a rollback drops the new
-version, after it the switch is completed first. Which of the two holds is asked of the broker, not of the registry.
+version, after it the switch is completed first. Which of the two holds is asked of the broker, not of the registry. The
+way back is the same with the versions exchanged, and it is `--finish` that gives it up.
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ class Step(Enum):
     """Run the version that comes beside the one that is, until it has caught up."""
     SWITCH = "switch"
     TURN_BACK = "turn back"
-    """The user wants the old version, and the new one is not public: from here on it is removed."""
+    """The user wants the version that is public, and not the one that comes: from here on that is removed."""
     RETURN = "return"
     """The user wants the old version, and the new one is public."""
     REMOVE = "remove"
@@ -94,10 +97,11 @@ def doomed_version(rebuild: RebuildState) -> int:
     return rebuild.old_version if phase_of(rebuild) is Phase.FINISHING else rebuild.new_version
 
 
-def next_step(pipeline: PipelineState, wish: Wish, *, is_decided: bool = False) -> Step:
+def next_step(pipeline: PipelineState, wish: Wish, *, is_given_up: bool = False) -> Step:
     """What brings the wish nearer; RebuildRefused if nothing can.
 
-    `is_decided` says whether the broker has committed the batch of the switch; it is asked where that can be given up.
+    `is_given_up` says that the switch under way is never made: the broker has decided so, for this process or for one
+    that was killed.
     """
     name = pipeline.name
     rebuild = pipeline.rebuild
@@ -111,23 +115,25 @@ def next_step(pipeline: PipelineState, wish: Wish, *, is_decided: bool = False) 
     phase = phase_of(rebuild)
     if phase in (Phase.DROPPING, Phase.FINISHING):
         return Step.REMOVE
-    if wish is Wish.FINISH and phase is not Phase.SWITCHED:
+    if is_given_up:
+        return Step.TURN_BACK
+    if wish is Wish.FINISH and phase not in (Phase.SWITCHED, Phase.RETURNING):
         raise RebuildRefused(_not_yet(name, rebuild, phase))
     if phase is Phase.BUILDING:
         return Step.TURN_BACK if wish is Wish.ROLL_BACK else Step.BUILD
-    if phase is Phase.SWITCHING:
-        return Step.TURN_BACK if wish is Wish.ROLL_BACK and not is_decided else Step.SWITCH
     if phase is Phase.SWITCHED:
         return {Wish.REBUILD: Step.DONE, Wish.ROLL_BACK: Step.RETURN, Wish.FINISH: Step.REMOVE}[wish]
-    # On the way back there is one direction: a rebuild that is wanted after all begins anew.
-    return Step.BUILD if phase is Phase.RETURNING else Step.SWITCH
+    if phase is Phase.RETURNING:
+        # Who says only "rebuild" has the way back completed; to stay with the new version is to finish.
+        return Step.TURN_BACK if wish is Wish.FINISH else Step.BUILD
+    return Step.SWITCH
 
 
 def _not_yet(name: str, rebuild: RebuildState, phase: Phase) -> str:
-    if phase in (Phase.RETURNING, Phase.SWITCHING_BACK):
+    if phase is Phase.SWITCHING_BACK:
         return (
-            f"Pipeline {name} is on its way back to version {rebuild.old_version}: complete that with "
-            f"`strandline pipeline rebuild {name} --rollback`."
+            f"Pipeline {name} is on its way back to version {rebuild.old_version}, which is decided: complete that "
+            f"with `strandline pipeline rebuild {name} --rollback`."
         )
     return (
         f"Version {rebuild.new_version} of pipeline {name} is not public yet, so version {rebuild.old_version} is "
@@ -182,10 +188,11 @@ def switched(pipeline: PipelineState) -> PipelineState:
 
 
 def turned_back(pipeline: PipelineState) -> PipelineState:
-    """Nothing was switched: the public topics are the old version's, as they were."""
+    """Nothing was switched: the public topics are those of the version that was to leave, as they were."""
     assert pipeline.rebuild is not None
-    pipeline = _all_public(pipeline, pipeline.rebuild.old_version)
-    return with_phase(pipeline, Phase.DROPPING, public_ends={}, version_ends={})
+    stays = switch_of(pipeline.rebuild).leaving
+    phase = Phase.DROPPING if stays == pipeline.rebuild.old_version else Phase.FINISHING
+    return with_phase(_all_public(pipeline, stays), phase, public_ends={}, version_ends={})
 
 
 def tables(pipeline: PipelineState, version: int) -> list[DatasetState]:
@@ -225,9 +232,15 @@ def is_switching(rebuild: RebuildState | None) -> bool:
     return rebuild is not None and phase_of(rebuild) in (Phase.SWITCHING, Phase.SWITCHING_BACK)
 
 
-def can_be_given_up(rebuild: RebuildState) -> bool:
-    """Whether a switch is under way that a rollback undoes; the switch back is what a rollback wants."""
-    return phase_of(rebuild) is Phase.SWITCHING
+def is_unwanted(rebuild: RebuildState, wish: Wish) -> bool:
+    """Whether a switch is under way to the version that is not wished for."""
+    return (phase_of(rebuild), wish) in ((Phase.SWITCHING, Wish.ROLL_BACK), (Phase.SWITCHING_BACK, Wish.FINISH))
+
+
+def how_to_end(name: str, rebuild: RebuildState) -> str:
+    """What the user can say while a switch is under way."""
+    complete, give_up = ("", "--rollback") if phase_of(rebuild) is Phase.SWITCHING else (" --rollback", "--finish")
+    return f"complete that with `strandline pipeline rebuild {name}{complete}`, or give it up with {give_up}"
 
 
 def check_free(pipeline: PipelineState, owner: str, heartbeat_ms: int, now_ms: int) -> None:

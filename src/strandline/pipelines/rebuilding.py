@@ -28,7 +28,7 @@ from strandline.pipelines.rebuild_phases import Phase, RebuildRefused, Step, Wis
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.running import Outcome, Runner, RunOptions
 from strandline.pipelines.state import PipelineState, RebuildState, VersionState
-from strandline.pipelines.switching import Switching, Tell, give_up
+from strandline.pipelines.switching import Switching, Tell, give_up, was_given_up
 from strandline.pipelines.version_files import digest_of, file_of, forget_file, with_file
 from strandline.spark.display import Display
 from strandline.spark.raw_client import ClientSettings, RawClient
@@ -107,10 +107,7 @@ class Rebuilding:
     def _steps(self, wish: Wish, file: str | None, compares: bool) -> Ended:
         while True:
             state = self._state()
-            is_decided = False
-            if wish is Wish.ROLL_BACK and state.rebuild is not None and phases.can_be_given_up(state.rebuild):
-                is_decided = not give_up(self._registry, state)
-            step = phases.next_step(state, wish, is_decided=is_decided)
+            step = phases.next_step(state, wish, is_given_up=self._is_given_up(state, wish))
             if step is Step.BEGIN:
                 self._begin(state, file)
             elif step is Step.BUILD:
@@ -134,6 +131,17 @@ class Rebuilding:
                 return self._remove(state)
             else:
                 return self._ended(self._already(state, file))
+
+    def _is_given_up(self, state: PipelineState, wish: Wish) -> bool:
+        """Whether the switch under way is never made. If it is not wished for, that is decided here."""
+        if state.rebuild is None or not phases.is_switching(state.rebuild):
+            return False
+        phases.check_owned(state, self._owned.owner)
+        ask = give_up if phases.is_unwanted(state.rebuild, wish) else was_given_up
+        found = ask(self._registry, state)
+        if found:
+            fault_point("turn-decided")
+        return found
 
     # Steps
 

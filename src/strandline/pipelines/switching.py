@@ -28,6 +28,7 @@ from strandline.pipelines.checkpoint_moves import Moves, drop_moves, stage_moves
 from strandline.pipelines.fault_points import fault_point
 from strandline.pipelines.newest_records import Ends, committed_ends, difference, newest_records
 from strandline.pipelines.one_commit import OneCommit, silence
+from strandline.pipelines.rebuild_phases import RebuildRefused
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.state import DatasetState, Offsets, PipelineState, RebuildState
 from strandline.pipelines.topic_copies import make_like
@@ -75,6 +76,8 @@ class Switching:
                 self._tell("writing the differences to the public topics")
                 commit.write(DIFFERENCES, self._differences(client, state, rebuild), point="switch-differences-written")
                 fault_point("switch-committed")
+            if commit.is_given_up(DIFFERENCES):
+                raise RebuildRefused(f"The switch of {self._name} was given up by another process meanwhile.")
             commit.settle()
             fault_point("switch-settled")
             self._stage_coming(client, state)
@@ -175,7 +178,7 @@ class Switching:
 def give_up(registry: Registry, state: PipelineState) -> bool:
     """See to it that the differences are never written, not even by a process that sleeps; False if they were."""
     rebuild = _rebuild(state)
-    assert phases.can_be_given_up(rebuild), rebuild.phase
+    assert phases.is_switching(rebuild), rebuild.phase
     if rebuild.sink_id:
         with OneCommit(registry.bootstrap, rebuild.sink_id) as commit:
             given_up = commit.give_up(DIFFERENCES)
@@ -184,6 +187,15 @@ def give_up(registry: Registry, state: PipelineState) -> bool:
             return False
     drop_moves(state, phases.switch_of(rebuild).leaving)
     return True
+
+
+def was_given_up(registry: Registry, state: PipelineState) -> bool:
+    """Whether somebody has done that, and was killed before the registry said so."""
+    sink_id = _rebuild(state).sink_id
+    if not sink_id:
+        return False
+    with OneCommit(registry.bootstrap, sink_id) as commit:
+        return commit.is_given_up(DIFFERENCES)
 
 
 def pairs(state: PipelineState) -> list[tuple[DatasetState | None, DatasetState]]:
