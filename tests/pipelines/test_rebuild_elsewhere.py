@@ -31,7 +31,7 @@ from strandline.coordinators.partitioning import TRANSACTION_STATE_TOPIC, partit
 from strandline.pipelines import one_commit, switching
 from strandline.pipelines.loading import load
 from strandline.pipelines.rebuild_phases import Wish
-from strandline.pipelines.registry import TOPIC as REGISTRY_TOPIC
+from strandline.pipelines.registry_log import TOPIC as REGISTRY_TOPIC
 from strandline.pipelines.running import Runner, RunOptions
 from strandline.spark.sink.cluster import SinkCluster, coordinator_key
 from strandline.spark.sink.failures import SinkRefused
@@ -43,9 +43,6 @@ from strandline.testing.embedded_cluster import EmbeddedCluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-UNSOLVED = pytest.mark.xfail(
-    strict=False, reason="goes on, but after minutes or with a count of nothing: a known gap in docs/rebuild.md"
-)
 REFUSED = "nothing can be rebuilt on this cluster, which cannot commit the differences of all tables at once"
 
 
@@ -152,7 +149,6 @@ def rebuilt_while_a_node_dies(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@UNSOLVED
 @pytest.mark.parametrize(
     ("point", "victim_of"),
     [

@@ -8,9 +8,12 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka import Producer
+from tests.spark_fixtures import BROKER_PROPERTIES
 
+from strandline.pipelines.ground import admin_of
 from strandline.pipelines.model import Kind
-from strandline.pipelines.registry import TOPIC, Registry, RegistryFailed
+from strandline.pipelines.registry import Registry, RegistryFailed
+from strandline.pipelines.registry_log import TOPIC
 from strandline.pipelines.state import (
     Command,
     DatasetState,
@@ -23,6 +26,7 @@ from strandline.pipelines.state import (
     known_datasets,
     text_of,
 )
+from strandline.testing import embedded
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 TOTALS = DatasetState(
@@ -107,7 +111,7 @@ def test_nothing_is_known_of_a_new_cluster_and_nothing_is_made_by_looking(lonely
     with Registry(lonely.bootstrap) as registry:
         assert registry.refresh().pipelines == {}
         assert registry.run("shop", 1) is None
-        assert TOPIC not in registry._admin().list_topics(timeout=30).topics
+        assert TOPIC not in admin_of(lonely.bootstrap).list_topics(timeout=30).topics
 
 
 def test_one_process_reads_what_another_wrote(broker: EmbeddedBroker, topic: str) -> None:
@@ -190,6 +194,16 @@ def test_a_strange_record_is_passed_over(broker: EmbeddedBroker, topic: str) -> 
         producer.produce(TOPIC, key=b"\xff", value=b"[]", partition=0)
         assert producer.flush(30) == 0
         assert registry.refresh().pipeline(topic) == PipelineState(topic)
+
+
+def test_a_change_is_known_to_who_made_it_when_the_leader_has_just_died() -> None:
+    with embedded(nodes=3, properties=BROKER_PROPERTIES) as cluster, Registry(cluster.bootstrap_servers) as registry:
+        registry.change("shop", lambda state: PipelineState("shop"))
+        cluster.kill(cluster.leader_of(TOPIC))
+        assert registry.change("shop", lambda state: replace(state or PipelineState(""), active=7)) is not None
+        assert registry.pipeline("shop") == PipelineState("shop", 7)
+        with Registry(cluster.bootstrap_servers) as reader:
+            assert reader.refresh().pipeline("shop") == PipelineState("shop", 7)
 
 
 def test_a_cluster_that_is_gone_is_told_in_a_sentence() -> None:

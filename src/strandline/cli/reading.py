@@ -9,6 +9,7 @@ from strandline.cli.client import Cluster, admin_api, kafka_api
 from strandline.cli.failures import CommandFailed, Unreachable, from_kafka_error
 from strandline.cli.positions import AtTime, Position, start_offset
 from strandline.cli.record import ReadRecord
+from strandline.cli.topics import told_offset
 
 # By partition: the log start offset, where to begin, and where to stop: the end as it was when we looked, or --to.
 Ranges = dict[int, tuple[int, int, int]]
@@ -75,7 +76,7 @@ def _list_offsets(cluster: Cluster, admin: Any, topic: str, partitions: list[int
     options = {"isolation_level": kafka.IsolationLevel.READ_COMMITTED, "request_timeout": cluster.timeout_s}
     with cluster.errors(f"cannot read the offsets of {topic!r}"):
         answers = admin.list_offsets(wanted, **options)
-        return {place.partition: future.result().offset for place, future in answers.items()}
+        return {place.partition: told_offset(future) for place, future in answers.items()}
 
 
 class Patience:

@@ -78,12 +78,21 @@ def look_up_offsets(
     with cluster.errors("cannot read offsets"):
         for place, future in admin.list_offsets(wanted, request_timeout=cluster.timeout_s, **options).items():
             try:
-                found[place.topic, place.partition] = future.result().offset
+                found[place.topic, place.partition] = told_offset(future)
             except kafka.KafkaException as error:
                 if error.args[0].name() not in _NOT_SERVED:
                     raise
                 found[place.topic, place.partition] = None
     return found
+
+
+def told_offset(future: Any) -> int:
+    """What an AdminClient was told. One whose leader has died under it says an offset that is none, and no error."""
+    offset: int = future.result().offset
+    kafka = kafka_api()
+    if offset == kafka.OFFSET_INVALID:
+        raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT))
+    return offset
 
 
 def records_between(ranges: Iterable[OffsetRange]) -> int:

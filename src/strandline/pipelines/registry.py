@@ -20,31 +20,25 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Final, Self
 
 from strandline.errors import WorldError
 from strandline.pipelines.model import KnownDataset
+from strandline.pipelines.registry_log import TOPIC, RegistryLog
 from strandline.pipelines.state import Command, PipelineState, RunState, known_datasets, text_of
+from strandline.spark.explain import SparkFailed
 
-TOPIC: Final = "__strandline_pipelines"
 TRANSACTIONAL_ID: Final = "strandline-pipelines"
-REPLICAS: Final = 3
 TIMEOUT_S: Final = 30.0
-ANSWER_S_MAX: Final = 5.0
-"""How long one broker is waited for. A client that waits for a leader which has died may wait for ever; a new one finds
-out who leads now."""
 TRANSACTION_TIMEOUT_MS: Final = 5000
 """How long one who dies in the middle of a change hides what is written after it."""
 ATTEMPTS_MAX: Final = 20
 """Of a change that others fence again and again."""
 
-_POLL_S: Final = 0.2
-_SETTINGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024), "segment.ms": "3600000"}
-_LEADERLESS: Final = ("_NOENT", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "UNKNOWN_TOPIC_OR_PART")
-_SILENT: Final = ("_TIMED_OUT", "_TRANSPORT", "REQUEST_TIMED_OUT", "_ALL_BROKERS_DOWN", "BROKER_NOT_AVAILABLE")
 _FENCED: Final = ("_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "_STATE", "CONCURRENT_TRANSACTIONS")
 
 logger = logging.getLogger("strandline.pipelines.registry")
@@ -66,10 +60,8 @@ class Registry:
         self._lock = threading.RLock()
         self._entries: dict[str, dict[str, Any]] = {}
         self._next_offset = 0
-        self._consumer: Any = None
+        self._log = RegistryLog(bootstrap, timeout_s)
         self._producer: Any = None
-        self._kept_admin: Any = None
-        self._topic_is_there = False
 
     def __enter__(self) -> Self:
         return self
@@ -79,22 +71,15 @@ class Registry:
 
     def close(self) -> None:
         with self._lock:
-            if self._consumer is not None:
-                self._consumer.close()
-                self._consumer = None
+            self._log.close()
             self._producer = None
 
     # Reading
 
     def refresh(self) -> Self:
         """Everything that was committed when this was called is known when it returns."""
-        from confluent_kafka import KafkaException
-
-        with self._lock:
-            try:
-                self._read_on()
-            except KafkaException as error:
-                raise self._failure("read", error) from error
+        with self._lock, self._reading():
+            self._read_on()
         return self
 
     def entries(self, prefix: str) -> dict[str, dict[str, Any]]:
@@ -153,11 +138,11 @@ class Registry:
             for _ in range(ATTEMPTS_MAX):
                 try:
                     self._make_topic()
-                    if self._change_once(change):
-                        return
+                    self._change_once(change)
+                    return
                 except KafkaException as error:
                     if error.args[0].name() not in _FENCED:
-                        raise self._failure("write", error) from error
+                        raise self._failure("write", error.args[0].str()) from error
                 # Two that fence one another must not go on in step.
                 time.sleep(random.uniform(0.05, 0.5))
         raise RegistryFailed(
@@ -177,7 +162,7 @@ class Registry:
             except KafkaException as error:
                 # A producer that has failed once for good fails for ever.
                 self._producer = None
-                raise self._failure("write", error) from error
+                raise self._failure("write", error.args[0].str()) from error
 
     def put_run(self, run: RunState) -> None:
         self.put(f"run/{run.pipeline}/{run.version}", text_of(run))
@@ -185,23 +170,24 @@ class Registry:
     def put_command(self, command: Command) -> None:
         self.put(f"command/{command.pipeline}", text_of(command))
 
-    def _change_once(self, change: Callable[[Mapping[str, dict[str, Any]]], Mapping[str, str | None]]) -> bool:
+    def _change_once(self, change: Callable[[Mapping[str, dict[str, Any]]], Mapping[str, str | None]]) -> None:
         producer = self._new_producer(
             {"transactional.id": TRANSACTIONAL_ID, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
         )
         # From here on nobody who read before can commit, so what is read now is what the change is made upon.
         producer.init_transactions(self._timeout_s)
-        self._read_on()
+        with self._reading():
+            self._read_on()
         changes = change(dict(self._entries))
         if not changes:
-            return True
+            return
         producer.begin_transaction()
         for key, text in changes.items():
             producer.produce(TOPIC, key=key.encode(), value=None if text is None else text.encode(), partition=0)
         producer.commit_transaction(self._timeout_s)
         # The answer comes with the decision, its marker a moment later.
-        self._read_up_to(self._end(committed=False))
-        return True
+        with self._reading():
+            self._read_up_to(self._log.end(committed=False))
 
     def _send(self, key: str, text: str | None) -> None:
         failed: list[Any] = []
@@ -219,32 +205,20 @@ class Registry:
 
     # The topic
 
+    def _make_topic(self) -> None:
+        with self._reading():
+            self._log.make()
+
     def _read_on(self) -> None:
         """Read what is committed now."""
-        self._read_up_to(self._end(committed=True))
+        self._read_up_to(self._log.end(committed=True))
 
-    def _read_up_to(self, end: int | None) -> None:
-        from confluent_kafka import KafkaError, KafkaException, TopicPartition
-
-        if end is None:
-            return
-        if self._consumer is None:
-            self._consumer = self._new_consumer()
-            self._consumer.assign([TopicPartition(TOPIC, 0, self._next_offset)])
-        until = time.monotonic() + self._timeout_s
-        while self._next_offset < end:
-            message = self._consumer.poll(_POLL_S)
-            if message is None:
-                if time.monotonic() > until:
-                    raise RegistryFailed(f"{self.bootstrap} does not tell what it knows of pipelines: is it well?")
-            elif message.error() is None:
-                self._take(message.key(), message.value())
-                self._next_offset = message.offset() + 1
-            elif message.error().code() == KafkaError._PARTITION_EOF:
-                # The end may be a marker of a transaction, which is no message.
-                self._next_offset = max(self._next_offset, message.offset())
-            elif not message.error().retriable():
-                raise KafkaException(message.error())
+    def _read_up_to(self, end: int) -> None:
+        if self._next_offset < end:
+            # All or nothing, so that whoever looks meanwhile or after a failure sees no state that never was.
+            for key, value in list(self._log.read(self._next_offset, end)):
+                self._take(key, value)
+            self._next_offset = end
 
     def _take(self, key: bytes | None, value: bytes | None) -> None:
         name = (key or b"").decode(errors="replace")
@@ -261,104 +235,23 @@ class Registry:
             # Somebody else wrote here. One strange record must not be the end of all pipelines.
             logger.warning("a record of %s with the key %r is not ours and is passed over", TOPIC, name)
 
-    def _end(self, *, committed: bool) -> int | None:
-        """The last stable offset, or where the log ends; None if there is no such topic yet."""
-        kafka, admin_api = import_module("confluent_kafka"), import_module("confluent_kafka.admin")
-        level = kafka.IsolationLevel.READ_COMMITTED if committed else kafka.IsolationLevel.READ_UNCOMMITTED
-        place, until = kafka.TopicPartition(TOPIC, 0), time.monotonic() + self._timeout_s
-        while True:
-            try:
-                if not (self._topic_is_there or self._topic_exists()):
-                    return None
-                asked = self._admin().list_offsets(
-                    {place: admin_api.OffsetSpec.latest()}, isolation_level=level, request_timeout=self._answer_s
-                )
-                return int(_answer(asked[place], self._answer_s).offset)
-            except kafka.KafkaException as error:
-                name = error.args[0].name()
-                if name not in _LEADERLESS + _SILENT or time.monotonic() > until:
-                    raise
-                if name in _SILENT:
-                    self._kept_admin = None
-            # It was made a moment ago, or its leader has just gone.
-            self._topic_is_there = False
-            time.sleep(_POLL_S)
-
-    @property
-    def _answer_s(self) -> float:
-        return min(ANSWER_S_MAX, self._timeout_s)
-
-    def _topic_exists(self) -> bool:
-        kafka = import_module("confluent_kafka")
-        asked = self._admin().describe_topics(kafka.TopicCollection([TOPIC]), request_timeout=self._answer_s)
-        try:
-            _answer(asked[TOPIC], self._answer_s)
-        except kafka.KafkaException as error:
-            if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
-                return False
-            raise
-        self._topic_is_there = True
-        return True
-
-    def _make_topic(self) -> None:
-        if self._topic_is_there or self._topic_exists():
-            return
-        kafka, admin_api = import_module("confluent_kafka"), import_module("confluent_kafka.admin")
-        brokers = len(self._admin().list_topics(timeout=self._timeout_s).brokers)
-        replicas = min(REPLICAS, max(1, brokers))
-        new = admin_api.NewTopic(TOPIC, num_partitions=1, replication_factor=replicas, config=_SETTINGS)
-        try:
-            self._admin().create_topics([new], operation_timeout=self._timeout_s)[TOPIC].result()
-        except kafka.KafkaException as error:
-            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
-                raise
-        until = time.monotonic() + self._timeout_s
-        while self._end(committed=True) is None:
-            if time.monotonic() > until:
-                raise RegistryFailed(f"the topic {TOPIC} was made on {self.bootstrap} but cannot be used")
-            time.sleep(_POLL_S)
-
     # Clients
-
-    def _admin(self) -> Any:
-        from confluent_kafka.admin import AdminClient
-
-        if self._kept_admin is None:
-            self._kept_admin = AdminClient(self._settings({}), logger=_quiet)
-        return self._kept_admin
 
     def _new_producer(self, more: Mapping[str, Any]) -> Any:
         from confluent_kafka import Producer
 
-        return Producer(self._settings({"acks": "all", "linger.ms": 0, **more}), logger=_quiet)
+        settings = {"bootstrap.servers": self.bootstrap, "client.id": "strandline-pipelines", "log_level": 0}
+        return Producer({**settings, "acks": "all", "linger.ms": 0, **more}, logger=_quiet)
 
-    def _new_consumer(self) -> Any:
-        from confluent_kafka import Consumer
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except SparkFailed as error:
+            raise self._failure("read", str(error)) from error
 
-        settings = {
-            "group.id": "strandline-pipelines-reader",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "fetch.wait.max.ms": 50,
-        }
-        return Consumer(self._settings(settings), logger=_quiet)
-
-    def _settings(self, more: Mapping[str, Any]) -> dict[str, Any]:
-        return {"bootstrap.servers": self.bootstrap, "client.id": "strandline-pipelines", "log_level": 0, **more}
-
-    def _failure(self, verb: str, error: Any) -> RegistryFailed:
+    def _failure(self, verb: str, heard: str) -> RegistryFailed:
         return RegistryFailed(
-            f"cannot {verb} what {self.bootstrap} knows of pipelines ({error.args[0].str()}): is the cluster well? "
+            f"cannot {verb} what {self.bootstrap} knows of pipelines ({heard}): is the cluster well? "
             "`strandline doctor` says more"
         )
-
-
-def _answer(asked: Any, answer_s: float) -> Any:
-    """What a request of librdkafka brought; a client that has lost its broker may forget even its own time limit."""
-    kafka = import_module("confluent_kafka")
-    try:
-        return asked.result(timeout=2 * answer_s)
-    except TimeoutError:
-        raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT)) from None
