@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.pipelines.recovery_ground import Orders, RunProcess, Shop
-from tests.spark.sink_ground import options_for, rows, sinks, transactions
+from tests.spark.sink_ground import fresh_sink, options_for, rows, sinks, transactions
 
 from strandline.pipelines import recovery
 from strandline.pipelines.checkpoint_files import LocalCheckpoint, Note
@@ -147,6 +147,22 @@ def test_positions_in_a_topic_that_is_not_read_any_more_are_refused(
     with pytest.raises(PipelineRefused, match=r"ranks has read totals\.v2 and does not read it any more"):
         recovery._Query(of, notes, ranks, "id", checkpoint).recover()
     assert not checkpoint.directory.exists(), "Spark would begin the topic that it reads now at its first record"
+
+
+@pytest.mark.parametrize("stateful", [[], ["aggregate"]])
+def test_a_query_that_never_wrote_begins_at_the_beginning_however_often_that_is_said(
+    stateful: list[str], broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of dead letters where there are none: killed before it has started anew, its seal is all there is."""
+    monkeypatch.setattr(recovery.queries, "stateful_operators", lambda _: stateful)
+    told: list[str] = []
+    of: Any = SimpleNamespace(pipeline=SimpleNamespace(name="shop"), tell=told.append)
+    letters: Any = SimpleNamespace(name="letters", frame=None, reads=("orders",))
+    sink_id = fresh_sink()
+    with SinkNotes(broker.bootstrap) as notes:
+        for _ in range(3):
+            recovery._Query(of, notes, letters, sink_id, LocalCheckpoint(tmp_path / "letters")).recover()
+    assert told == ["letters: no batch of it was ever committed, so it begins at the beginning"] * 3
 
 
 @pytest.mark.slow

@@ -37,6 +37,8 @@ class Note:
     before: str | None = None
     seal: str | None = None
     """Of whoever took the sink over."""
+    wrote_nothing: bool = False
+    """Whether no batch was ever committed when that was done: then the seal is the only decision there is."""
 
     @classmethod
     def parse(cls, content: bytes) -> Self | None:
@@ -47,11 +49,11 @@ class Note:
             return None
         if not isinstance(told, dict) or not isinstance(told.get("offsets"), str):
             return None
-        return cls(told["offsets"], told.get("before"), told.get("seal"))
+        return cls(told["offsets"], told.get("before"), told.get("seal"), told.get("wrote_nothing", False))
 
     def to_bytes(self) -> bytes:
-        told = {"offsets": self.offsets, "before": self.before, "seal": self.seal}
-        return json.dumps({name: value for name, value in told.items() if value is not None}).encode()
+        told = {"before": self.before, "seal": self.seal, "wrote_nothing": self.wrote_nothing}
+        return json.dumps({"offsets": self.offsets} | {name: value for name, value in told.items() if value}).encode()
 
     @property
     def is_empty(self) -> bool:

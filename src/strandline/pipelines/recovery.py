@@ -35,7 +35,7 @@ from strandline.pipelines.compiling import CompiledQuery, Wiring
 from strandline.pipelines.failures import refused
 from strandline.pipelines.ground import admin_of
 from strandline.pipelines.model import Kind, KnownDataset, Pipeline, Source
-from strandline.pipelines.sink_notes import NO_BATCH, LastBatch, SinkNotes
+from strandline.pipelines.sink_notes import LastBatch, SinkNotes
 from strandline.pipelines.state import DatasetState
 from strandline.spark.explain import plainly
 from strandline.spark.raw_client import EARLIEST, ClientSettings, RawClient
@@ -101,8 +101,9 @@ class _Query:
             self._from_group("this broker keeps no notes of what a batch read, and the old driver cannot be locked out")
             return
         found, sealed = self._notes.seal(self._query_id)
-        if found.batch_id == NO_BATCH:
+        if found.wrote_nothing:
             self._put_aside()
+            self._checkpoint.complete()
             self._tell("no batch of it was ever committed, so it begins at the beginning")
         elif found.note is None or found.note.is_empty:
             self._from_group("nothing was kept with its last batch")

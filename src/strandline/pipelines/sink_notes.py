@@ -32,6 +32,11 @@ class LastBatch:
     batch_id: int = NO_BATCH
     note: Note | None = None
 
+    @property
+    def wrote_nothing(self) -> bool:
+        """Whether no batch was ever committed; a seal is none."""
+        return self.batch_id == NO_BATCH or (self.note is not None and self.note.wrote_nothing)
+
 
 class SinkNotes:
     """Of one cluster; `close` it, or use it in a `with`."""
@@ -63,8 +68,8 @@ class SinkNotes:
         for _ in range(SEALINGS_MAX):
             found = self.last(sink_id)
             batch_id = found.batch_id + SEAL_STEP
-            note = (found.note or Note("")).sealed_by(seal)
-            if self._decide(sink_id, batch_id, note, expected=found.batch_id):
+            note = found.note or Note("", wrote_nothing=found.batch_id == NO_BATCH)
+            if self._decide(sink_id, batch_id, note.sealed_by(seal), expected=found.batch_id):
                 # An answer that says it was there before may mean our own, which was lost, or another's.
                 now = self.last(sink_id)
                 if now.batch_id == batch_id and (now.note is None or now.note.seal == seal):
