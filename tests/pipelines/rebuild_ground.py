@@ -76,14 +76,16 @@ def topic_id(bootstrap: str, topic: str) -> str:
 class TwoVersions:
     """A pipeline with tables by hand: version 1 is public, version 2 is built and has read everything."""
 
-    def __init__(self, broker: EmbeddedBroker, tables: list[str], checkpoints: Path | None = None) -> None:
+    def __init__(
+        self, broker: EmbeddedBroker, tables: list[str], checkpoints: Path | None = None, *, new_partitions: int = 3
+    ) -> None:
         self.bootstrap = broker.bootstrap
         self.name = f"shop-{uuid.uuid4().hex[:8]}"
         self.tables = [f"{self.name}-{table}" for table in tables]
         self.registry = Registry(broker.bootstrap)
         for table in self.tables:
             broker.create_topic(table, partitions=3, cleanup_policy="compact")
-            broker.create_topic(f"{table}.v2", partitions=3, cleanup_policy="compact")
+            broker.create_topic(f"{table}.v2", partitions=new_partitions, cleanup_policy="compact")
         where = "" if checkpoints is None else str(checkpoints)
         versions = {
             1: VersionState(1, checkpoints=where, datasets={each: self._table(each, each) for each in self.tables}),

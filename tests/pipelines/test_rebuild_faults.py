@@ -5,6 +5,7 @@ Spark takes seconds for each run of a version, so one rebuild is taken through m
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,9 @@ from tests.pipelines.rebuild_chains import (
 )
 from tests.pipelines.shop_ground import HasTopics, Shop
 
+from strandline.pipelines import fault_points
+from strandline.pipelines.fault_points import PlantedFault
+from strandline.pipelines.rebuild_phases import Wish
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
@@ -102,6 +106,26 @@ def test_a_command_that_was_killed_is_undone(spark: SparkSession, broker: Embedd
         ended = command(shop, "--rollback")
         assert ended.returncode == 0, f"{point}: {ended.stderr}"
         check_old(shop)
+    goes_on(shop, lambda: shop.run_once(spark), is_new=False)
+
+
+def test_a_version_whose_checkpoints_are_gone_goes_on_and_comes_back(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are made anew from the log, as by `pipeline run --recover`; nothing is lost, and nothing is there twice."""
+    shop = ready(spark, broker, tmp_path)
+    checkpoints = tmp_path / "checkpoints" / shop.name
+    monkeypatch.setenv(fault_points.VARIABLE, chains.planned(["rebuild-caught-up"], tmp_path))
+    with pytest.raises(PlantedFault):
+        shop.rebuild(lambda: spark)
+    shutil.rmtree(checkpoints / "v2")
+    shop.order(("ana", 12), ("gus", 31))
+    shop.rebuild(lambda: spark)
+    check_new(shop)
+    shutil.rmtree(checkpoints / "v1")
+    shop.order(("bo", 200))
+    shop.rebuild(lambda: spark, Wish.ROLL_BACK)
+    check_old(shop)
     goes_on(shop, lambda: shop.run_once(spark), is_new=False)
 
 

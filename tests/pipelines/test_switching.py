@@ -13,12 +13,15 @@ from tests.pipelines.rebuild_ground import TwoVersions, ends_of, put_rows, table
 from strandline.pipelines import fault_points
 from strandline.pipelines import rebuild_phases as phases
 from strandline.pipelines.fault_points import PlantedFault
+from strandline.pipelines.newest_records import newest_records
 from strandline.pipelines.one_commit import OneCommit
+from strandline.pipelines.rebuild_ownership import Ownership
 from strandline.pipelines.rebuild_phases import Phase, RebuildRefused, Wish
 from strandline.pipelines.rebuilding import Means, Rebuilding
 from strandline.pipelines.state import PipelineState
 from strandline.pipelines.switching import Switching, give_up
 from strandline.spark.display import Display
+from strandline.spark.raw_client import ClientSettings, RawClient
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 OLD = {"a": "1", "b": "2", "c": "3", **{f"same-{each}": "x" for each in range(20)}}
@@ -27,9 +30,9 @@ SWITCH_POINTS = [each for each in fault_points.POINTS if each.startswith("switch
 INNER_POINTS = SWITCH_POINTS[SWITCH_POINTS.index("switch-ends-noted") :]
 
 
-def built(broker: EmbeddedBroker, *tables: str) -> TwoVersions:
+def built(broker: EmbeddedBroker, *tables: str, new_partitions: int = 3) -> TwoVersions:
     """Tables whose versions differ in an upsert, a new key and one that is gone."""
-    two = TwoVersions(broker, list(tables or ("totals",)))
+    two = TwoVersions(broker, list(tables or ("totals",)), new_partitions=new_partitions)
     for table in two.tables:
         put_rows(broker.bootstrap, table, {"a": "0", "gone": "before"})
         put_rows(broker.bootstrap, table, {**OLD, "gone": None})
@@ -138,6 +141,38 @@ def test_a_way_back_that_failed_is_completed_and_never_given_up(
     assert (two.state.active, sorted(two.state.versions), two.state.rebuild) == (1, [1], None)
 
 
+@pytest.mark.parametrize("new_partitions", [2, 5])
+def test_on_the_way_back_a_version_with_other_partitions_is_read_whole(
+    new_partitions: int, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own topic has as many as its input had when it was made, the public one as many as that of the first."""
+    two = built(broker, new_partitions=new_partitions)
+    switch(two)
+    changed = {key: "y" for key in NEW if key.startswith("same")}
+    put_rows(broker.bootstrap, two.tables[0], changed)
+    two.become(Phase.RETURNING)
+    two.become(Phase.SWITCHING_BACK)
+    monkeypatch.setenv(fault_points.VARIABLE, f"switch-copy-named:fail:{tmp_path / 'fault'}")
+    with pytest.raises(PlantedFault):
+        switch(two)
+    assert sorted(rows_of(broker.bootstrap, f"{two.tables[0]}.v2")) == sorted(({**NEW, **changed}).items())
+    switch(two)
+    assert table_of(broker.bootstrap, two.tables[0]) == OLD == two.named(two.tables[0])
+
+
+def rows_of(bootstrap: str, topic: str) -> list[tuple[str, str]]:
+    """As a reader by name folds it: each partition for itself."""
+    client = RawClient(ClientSettings(bootstrap))
+    try:
+        rows = newest_records(client, topic)
+    finally:
+        client.close()
+    return [
+        (key.decode(), value.decode())
+        for key, value in zip(*(rows[name].to_pylist() for name in ("key", "value")), strict=True)
+    ]
+
+
 @pytest.mark.parametrize("point", in_part_slow(INNER_POINTS[:-1]))
 def test_a_way_back_is_given_up_by_a_finish_until_it_is_decided(
     point: str, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -200,6 +235,13 @@ def without_spark(home: Path) -> Means:
         may_switch=lambda _: True,
         home=home,
     )
+
+
+def test_a_rebuild_that_ends_while_another_process_wants_it_is_over(broker: EmbeddedBroker) -> None:
+    two = built(broker)
+    two.registry.change(two.name, lambda told: told and replace(told, rebuild=None))
+    Ownership(two.registry, two.name).take()
+    assert two.state.rebuild is None
 
 
 def test_a_process_that_lost_the_rebuild_changes_nothing(broker: EmbeddedBroker) -> None:

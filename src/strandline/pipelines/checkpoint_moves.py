@@ -75,11 +75,22 @@ def stage_moves(state: PipelineState, version: int, moves: Callable[[], Iterable
 
 def take_moves(state: PipelineState, version: int) -> None:
     """What was staged takes its place."""
-    for path in _offset_files(state, version):
-        if _staged(path).exists():
-            # Spark compares a file with the checksum beside it, if there is one; so that goes first.
-            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-            os.replace(_staged(path), path)
+    taken = [path for path in _offset_files(state, version) if _staged(path).exists()]
+    for path in taken:
+        # Spark compares a file with the checksum beside it, if there is one; so that goes first.
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        os.replace(_staged(path), path)
+    for directory in {path.parent for path in taken}:
+        # On disk before the registry says that the switch is made: after that nobody takes them again.
+        _sync_directory(directory)
+
+
+def _sync_directory(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def drop_moves(state: PipelineState, version: int) -> None:

@@ -41,10 +41,12 @@ class Ownership:
         return state
 
     def take(self) -> None:
-        """Become the owner; RebuildRefused if another is alive."""
+        """Become the owner, unless the rebuild has come to its end meanwhile; RebuildRefused if another is alive."""
 
         def taken(told: PipelineState | None) -> PipelineState:
             assert told is not None
+            if told.rebuild is None:
+                return told
             self._check_free(told)
             return self._owned(told)
 

@@ -192,6 +192,8 @@ class Rebuilding:
             # Who ran it before is not its owner any more.
             takeover=True,
             source_options={"maxOffsetsPerTrigger": str(BATCH_OFFSETS)},
+            # Without them a version that is on its way could neither go on nor come back.
+            recovers=True,
             rebuilds=True,
         )
         runner = Runner(pipeline, self._registry, options, owner=self._owned.owner, tell=self._means.tell)

@@ -120,7 +120,8 @@ class Switching:
             if old is not None:
                 copy = phases.own_topic(old, leaving)
                 rows = self._copy(client, rebuild, old.public_topic, copy)
-                yield copy, rows.select(["key", "value", "headers", "partition"])
+                where = ["partition"] if _are_alike(rebuild, old.public_topic, copy) else []
+                yield copy, rows.select(["key", "value", "headers", *where])
         self._state()
 
     def _copy(self, client: RawClient, rebuild: RebuildState, public: str, copy: str) -> pa.Table:
@@ -147,7 +148,7 @@ class Switching:
 
         def moves() -> Iterator[tuple[str, Moves]]:
             for old, _ in pairs(state):
-                if old is not None:
+                if old is not None and _are_alike(rebuild, old.public_topic, phases.own_topic(old, leaving)):
                     copy = phases.own_topic(old, leaving)
                     rows = self._copy(client, rebuild, old.public_topic, copy)
                     yield old.public_topic, Moves.along(copy, rows, _read(rebuild.version_ends, copy))
@@ -203,6 +204,15 @@ def pairs(state: PipelineState) -> list[tuple[DatasetState | None, DatasetState]
     switch = phases.switch_of(_rebuild(state))
     leaving = {each.public_topic: each for each in phases.tables(state, switch.leaving)}
     return [(leaving.get(each.public_topic), each) for each in phases.tables(state, switch.coming)]
+
+
+def _are_alike(rebuild: RebuildState, public: str, copy: str) -> bool:
+    """Whether a partition of one is that partition of the other, so that positions can follow.
+
+    A copy is made like the public topic. Only on a way back it was there before, with as many partitions as the inputs
+    of its version had then; that version is removed, and its positions with it.
+    """
+    return rebuild.public_ends[public].keys() == rebuild.version_ends[copy].keys()
 
 
 def _rebuild(state: PipelineState) -> RebuildState:
