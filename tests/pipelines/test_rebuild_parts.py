@@ -14,6 +14,7 @@ from strandline.pipelines import rebuild_phases as phases
 from strandline.pipelines.checkpoint_moves import Moves, drop_moves, stage_moves, take_moves
 from strandline.pipelines.comparing import compare_tables, words_of
 from strandline.pipelines.failures import PipelineRefused
+from strandline.pipelines.loading import load, modules_of
 from strandline.pipelines.model import Kind, KnownDataset
 from strandline.pipelines.newest_records import difference
 from strandline.pipelines.rebuild_phases import Phase
@@ -167,6 +168,21 @@ def test_a_stream_is_read_on_where_it_was_begun() -> None:
         "totals": "totals",
     }
     assert pinned(known, None) == known
+
+
+def test_a_file_that_was_edited_finds_what_it_imports_from_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "shop_rules.py").write_text("TOPIC = 'rules-of-the-shop'")
+    file = tmp_path / "shop.py"
+    file.write_text(
+        "import shop_rules\nfrom strandline import pipeline\n"
+        "orders = pipeline.source('orders', topic=shop_rules.TOPIC, schema='id INT')\n"
+        "@pipeline.stream\ndef all(orders):\n    return orders\n"
+    )
+    version = with_file(VersionState(1), str(file))
+    file.write_text("edited")
+    loaded = load(file_of(version, "shop", home=tmp_path / "home"))
+    assert loaded.sources["orders"].topic == "rules-of-the-shop"
+    assert [each.__name__ for each in modules_of(loaded)] == ["strandline_pipeline_shop", "shop_rules"], "for workers"
 
 
 def test_the_file_of_a_version_is_as_it_was(tmp_path: Path) -> None:

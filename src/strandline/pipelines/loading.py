@@ -1,8 +1,8 @@
 """A file becomes a pipeline: it is executed (Python) or read (SQL), and checked. No Java is started.
 
 A Python file is a module while it is loaded and afterwards, under a name of its own, with its directory first on the
-path for what it imports. `modules_of` are the modules that came with it: Spark's workers cannot import them by name, so
-whoever runs the pipeline sends them by value.
+path for what it imports; a copy, as a version keeps one, has that of the file it was made from. `modules_of` are the
+modules that came with it: Spark's workers cannot import them by name, so whoever runs the pipeline sends them by value.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 from strandline.pipelines import checks, declaring, graph
 from strandline.pipelines.declaring import Declarations
 from strandline.pipelines.failures import PipelineRefused, refused
 from strandline.pipelines.model import Pipeline, Place
+
+BESIDE: Final = ".beside"
+"""In the directory of a copy, a file that says where the modules are that it imports."""
 
 _modules: dict[str, list[ModuleType]] = {}
 
@@ -74,7 +78,8 @@ def _execute(file: Path, text: str, declared: Declarations) -> None:
     # What came with it before may have been edited since.
     for each in _modules.pop(declared.file, []):
         sys.modules.pop(each.__name__, None)
-    with _importable(file.parent):
+    home = _home(file)
+    with _importable(home):
         sys.modules[module.__name__] = module
         try:
             exec(code, module.__dict__)
@@ -84,7 +89,12 @@ def _execute(file: Path, text: str, declared: Declarations) -> None:
             raise refused(
                 f"{_said(error)}: the file must load without an error", _raised_at(error, declared)
             ) from error
-    _modules[declared.file] = [module, *_came_with(file.parent)]
+    _modules[declared.file] = [module, *_came_with(home)]
+
+
+def _home(file: Path) -> Path:
+    beside = file.parent / BESIDE
+    return Path(beside.read_text()) if beside.is_file() else file.parent
 
 
 @contextmanager

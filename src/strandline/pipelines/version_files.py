@@ -1,7 +1,8 @@
 """The file of a version, as it was: a version that is kept must still run when its file has been edited.
 
 The registry has the text. While the file on disk is the same, that one is used; else the text is written to
-`.strandline/versions/<pipeline>/v<n>/` under the file's own name, from which a pipeline may take its own.
+`.strandline/versions/<pipeline>/v<n>/` under the file's own name, from which a pipeline may take its own. Modules that
+it imports from beside it are not kept: the copy imports those that lie beside the file now.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.ground import HOME
+from strandline.pipelines.loading import BESIDE
 from strandline.pipelines.state import VersionState
 
 TEXT_BYTES_MAX: Final = 512 * 1024
@@ -46,6 +48,7 @@ def file_of(version: VersionState, pipeline: str, *, home: Path = HOME) -> str:
     copy = _copies(pipeline, version.number, home) / original.name
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_text(version.text)
+    (copy.parent / BESIDE).write_text(str(original.parent))
     return str(copy.resolve())
 
 
