@@ -6,8 +6,8 @@ The sink keeps with each batch what the batch read, so the log knows where the l
     with state       a new query reads the input again, into nothing, up to where the last batch began; then that batch
                      itself, with the watermark that it had; then it goes on with a sink of its own
 
-In both cases the sink of the lost checkpoint is sealed before anything else: a driver that is still alive is refused.
-Everything can be begun again after a crash: a seal has the note, and a checkpoint that is half made is marked.
+In both cases the sink of the lost checkpoint is sealed before anything is made: a driver that is still alive is locked
+out. Everything can be begun again after a crash: a seal has the note, and a checkpoint that is half made is marked.
 
 Where no note is kept, positions come from the consumer group that shows them, which may be a batch behind.
 
@@ -47,6 +47,7 @@ GROUP_TIMEOUT_S: Final = 30.0
 SUFFIX: Final = ".recovering"
 """Of the consumer group of a replay, which must not move the query's own."""
 
+_NO_NOTE: Final = "nothing was kept with its last batch"
 _NO_DATA_BATCHES: Final = "spark.sql.streaming.noDataMicroBatches.enabled"
 _BY_LATE_ROWS: Final = ("join of two streams", "transformWithState", "applyInPandasWithState", "mapGroupsWithState")
 _BY_LATE_ROWS_IN_PLANS: Final = {
@@ -100,13 +101,14 @@ class _Query:
         if not self._notes.are_kept:
             self._from_group("this broker keeps no notes of what a batch read, and the old driver cannot be locked out")
             return
+        self._check(self._notes.last(self._query_id))
         found, sealed = self._notes.seal(self._query_id)
         if found.wrote_nothing:
             self._put_aside()
             self._checkpoint.complete()
             self._tell("no batch of it was ever committed, so it begins at the beginning")
         elif found.note is None or found.note.is_empty:
-            self._from_group("nothing was kept with its last batch")
+            self._from_group(_NO_NOTE)
         elif not self._stateful:
             at = positions(found.note.offsets)
             self._check_read(at or {})
@@ -117,6 +119,18 @@ class _Query:
             self._tell(f"batch {found.batch_id} is the last one in the log; it goes on behind it, {where}")
         else:
             self._replay(found, found.note)
+
+    def _check(self, last: LastBatch) -> None:
+        """Refuse what cannot be made anew before the sink is sealed: until then a checkpoint can be put back."""
+        if last.wrote_nothing:
+            return
+        if last.note is None or last.note.is_empty:
+            self._group_positions(_NO_NOTE)
+        elif not self._stateful:
+            self._check_read(positions(last.note.offsets) or {})
+        else:
+            for text in (last.note.offsets, last.note.before):
+                self._own_positions(text or "")
 
     # With state
 
@@ -223,6 +237,16 @@ class _Query:
     # Without a note
 
     def _from_group(self, because: str) -> None:
+        group, at = self._group_positions(because)
+        self._tell(f"{because}: its positions are those of the group {group}, {in_words(at)}")
+        amount = self._amount(at)
+        query_id = self._begin()
+        with _with_settings(self._of.spark, {_NO_DATA_BATCHES: "false"}):
+            self._read(at)
+        self._complete(query_id)
+        self._tell(f"{amount:,} records were read again; up to one batch behind that may be written a second time")
+
+    def _group_positions(self, because: str) -> tuple[str, Offsets]:
         group = compiling.group_of(self._of.pipeline, self._name, self._of.wiring.suffix)
         at = _committed(self._of.wiring.bootstrap, group)
         at = {topic: each for topic, each in at.items() if topic in self._compiled.reads}
@@ -231,13 +255,7 @@ class _Query:
                 f"nobody knows how far {self._name} was: {because}, and the group {group} has no positions; put its "
                 f"checkpoint back, or `strandline pipeline rebuild {self._of.pipeline.name}`"
             )
-        self._tell(f"{because}: its positions are those of the group {group}, {in_words(at)}")
-        amount = self._amount(at)
-        query_id = self._begin()
-        with _with_settings(self._of.spark, {_NO_DATA_BATCHES: "false"}):
-            self._read(at)
-        self._complete(query_id)
-        self._tell(f"{amount:,} records were read again; up to one batch behind that may be written a second time")
+        return group, at
 
     # The checkpoint
 
