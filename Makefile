@@ -17,6 +17,7 @@ COLUMNS := src/strandline/codec/columns
 COMPILED := $(COLUMNS)/_scan.py $(COLUMNS)/_scan.pxd $(COLUMNS)/_clean.py $(COLUMNS)/_clean.pxd
 
 $(READY): pyproject.toml hatch_build.py $(COMPILED)
+	@echo "Making $(VENV) with PySpark, a Java and the tools for tests: some minutes, once."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[spark]' --group dev

@@ -103,7 +103,7 @@ class Story:
         self.stage.act("A pipeline in one file: a window, a join and a table")
         for word, of in (
             ("sales", "orders by country and quarter of an hour (a window, with a watermark)"),
-            ("attributed", "each order with the clicks that led to it (two streams joined within half an hour)"),
+            ("attributed", "each order with the clicks before it (two streams, joined within half an hour)"),
             ("article_sales", "what is sold of each article (a table that can be queried: a view)"),
         ):
             self.stage.say(f"{word:<14} {of}")

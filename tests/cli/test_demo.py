@@ -73,7 +73,7 @@ def test_an_offset_given_twice_is_a_fault() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        pytest.param(["--no-spark"], id="without Spark"),
+        pytest.param(["--no-spark"], id="without Spark", marks=pytest.mark.timeout(700)),
         pytest.param([], id="with Spark", marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
     ],
 )
@@ -83,7 +83,7 @@ def test_the_story_ends_well(arguments: list[str], tmp_path: Path) -> None:
         [sys.executable, "-m", "demo", "7", "--picture", str(picture), *arguments],
         capture_output=True,
         text=True,
-        timeout=120 if arguments else 800,
+        timeout=600 if arguments else 800,
         check=False,
     )
     assert played.returncode == 0, played.stdout + played.stderr

@@ -27,6 +27,7 @@ from strandline.pipelines.registry import Registry
 from strandline.pipelines.running import Outcome, Runner, RunOptions
 from strandline.pipelines.state import (
     RUNNING,
+    STARTING,
     STOPPED,
     DatasetState,
     PipelineState,
@@ -119,6 +120,24 @@ def test_a_run_that_says_nothing_any_more_is_lost(cli: CommandLine, registry: Re
     assert listed[topic]["datasets"] == ["totals"]
     assert any(line.split()[:3] == [topic, "1", "lost"] for line in cli.ok("pipeline", "list").lines)
     assert "does not run" in cli.ok("pipeline", "stop", topic).lines[0]
+
+
+def test_who_was_killed_on_this_machine_is_lost_at_once(cli: CommandLine, registry: Registry, topic: str) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    known(registry, topic, pid=ended.pid, host=platform.node())
+    assert cli.ok("pipeline", "status", topic).lines[0].startswith(f"{topic}, version 1: lost, last heard of")
+    assert cli.ok("pipeline", "stop", topic).lines == [f"{topic} does not run"]
+    known(registry, topic, pid=os.getpid(), host=platform.node())
+    assert cli.ok("pipeline", "status", topic, "--json").objects[0]["state"] == "running"
+
+
+def test_a_run_that_starts_has_a_process_and_no_datasets_yet(cli: CommandLine, registry: Registry, topic: str) -> None:
+    known(registry, topic, state=STARTING)
+    registry.change(topic, lambda state: PipelineState(topic, 1, {1: VersionState(1, "shop.py", checkpoints="here")}))
+    head, where = cli.ok("pipeline", "status", topic).lines
+    assert head.startswith(f"{topic}, version 1: starting, process 4711 on anna, for ")
+    assert where == "  file shop.py, checkpoints in here"
 
 
 def test_a_failure_is_told_again(cli: CommandLine, registry: Registry, topic: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
@@ -57,21 +55,13 @@ def admin_api() -> Any:
 
 
 def connect(bootstrap: str, properties: list[str] | None, timeout_s: float) -> Cluster:
-    """A cluster of which at least one bootstrap server accepts connections.
+    """A cluster of which at least one bootstrap server answers."""
+    from strandline.cli.knocking import knock
 
-    librdkafka keeps trying a refused connection until the timeout, which is right for a service and wrong for a
-    person at a prompt. So we knock first.
-    """
-    deadline = time.monotonic() + timeout_s
-    reasons = []
-    for server in bootstrap.split(","):
-        host, port = host_and_port(server.strip())
-        try:
-            with socket.create_connection((host, port), timeout=max(0.1, deadline - time.monotonic())):
-                return Cluster(bootstrap, key_values(properties, option="-X"), timeout_s)
-        except OSError as error:
-            reasons.append((error.strerror or str(error)).lower())
-    raise cannot_reach(bootstrap, ", ".join(dict.fromkeys(reasons)))
+    cluster = Cluster(bootstrap, key_values(properties, option="-X"), timeout_s)
+    if reasons := knock([host_and_port(each.strip()) for each in bootstrap.split(",")], timeout_s):
+        raise cannot_reach(bootstrap, ", ".join(dict.fromkeys(reasons)))
+    return cluster
 
 
 def host_and_port(server: str) -> tuple[str, int]:

@@ -32,7 +32,7 @@ def failure_of(error: Exception, bootstrap: str) -> CommandFailed | None:
     from confluent_kafka import KafkaException
 
     from strandline.errors import StrandlineError, WorldError
-    from strandline.spark.explain import SparkFailed, explain_failure
+    from strandline.spark.explain import SparkFailed, explain_failure, is_of_spark
 
     if isinstance(error, KafkaException):
         return from_kafka_error(error.args[0], bootstrap=bootstrap, doing="the cluster did not do it")
@@ -40,7 +40,7 @@ def failure_of(error: Exception, bootstrap: str) -> CommandFailed | None:
         return CommandFailed(str(error), code=ExitCode.UNREACHABLE)
     if isinstance(error, SparkFailed | StrandlineError):
         return CommandFailed(str(error))
-    if any(each.__module__.split(".")[0] in {"pyspark", "py4j"} for each in type(error).__mro__):
+    if is_of_spark(error):
         return CommandFailed(explain_failure(error))
     return None
 

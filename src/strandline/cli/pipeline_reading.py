@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -49,6 +50,13 @@ def state_in_words(run: RunState | None, now_ms: int) -> str:
     """`running`, `stopped`, `failed`; or that it ended without a word."""
     if run is None:
         return "never run"
-    if run.state in ("starting", "running") and not run.is_alive(now_ms):
+    if run.state in ("starting", "running") and not is_there(run, now_ms):
         return "lost"
     return run.state
+
+
+def is_there(run: RunState, now_ms: int) -> bool:
+    """Whether a run goes on, as far as can be told from here."""
+    from strandline.pipelines import claiming
+
+    return claiming.is_there(run, now_ms, here=platform.node())

@@ -166,7 +166,9 @@ def _given_up(runner: Runner) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        runner.give_up(str(error) if isinstance(error, Exception) else None)
+        from strandline.spark.explain import in_a_sentence
+
+        runner.give_up(in_a_sentence(error) if isinstance(error, Exception) else None)
         raise
 
 

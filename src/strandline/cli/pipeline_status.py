@@ -72,7 +72,7 @@ def version_object(state: PipelineState, version: VersionState, run: RunState | 
 def _show(output: Output, state: PipelineState, version: VersionState, run: RunState | None, now_ms: int) -> None:
     words = state_in_words(run, now_ms)
     head = f"{state.name}, version {version.number}: {words}"
-    if run is not None and words == "running":
+    if run is not None and words in ("starting", "running"):
         head += f", process {run.pid} on {run.host}, for {span((now_ms - run.started_ms) / 1000)}"
     elif run is not None and run.heartbeat_ms:
         head += f", last heard of {span(max(0, now_ms - run.heartbeat_ms) / 1000)} ago"
@@ -89,7 +89,8 @@ def _show(output: Output, state: PipelineState, version: VersionState, run: RunS
         progress = None if run is None else run.queries.get(name)
         rows.append((name, each.kind.value, each.topic, *_figures(progress, is_running=words == "running")))
     columns = ["dataset", "kind", "topic", "state", "batch", "rows", "late", "behind", "rows/s"]
-    output.table(columns, rows)
+    if rows:
+        output.table(columns, rows)
 
 
 def _figures(progress: QueryProgress | None, *, is_running: bool) -> tuple[str, str, str, str, str, str]:

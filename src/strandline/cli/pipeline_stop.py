@@ -11,7 +11,7 @@ import typer
 from strandline.cli.failures import CommandFailed, Unreachable
 from strandline.cli.options import AsJson, GroundBootstrap
 from strandline.cli.output import Output
-from strandline.cli.pipeline_reading import PipelineName, known_pipeline, registry_of
+from strandline.cli.pipeline_reading import PipelineName, is_there, known_pipeline, registry_of
 
 LOOK_S = 0.25
 TIMEOUT_S_DEFAULT = 60.0
@@ -34,13 +34,13 @@ def stop(
         from strandline.pipelines.state import STOP, Command
 
         known_pipeline(registry, name)
-        alive = [number for number, run in registry.runs(name).items() if run.is_alive(_now_ms())]
+        alive = [number for number, run in registry.runs(name).items() if is_there(run, _now_ms())]
         if not alive:
             _tell(output, name, None, f"{name} does not run")
             return
         registry.put_command(Command(name, STOP, uuid.uuid4().hex, _now_ms()))
         until = time.monotonic() + timeout
-        while runs := [run for run in registry.refresh().runs(name).values() if run.is_alive(_now_ms())]:
+        while runs := [run for run in registry.refresh().runs(name).values() if is_there(run, _now_ms())]:
             if time.monotonic() > until:
                 who = f"process {runs[0].pid} on {runs[0].host}"
                 raise Unreachable(

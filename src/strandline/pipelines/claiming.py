@@ -73,9 +73,9 @@ def claimed(claim: Claim, entries: Mapping[str, dict[str, Any]]) -> tuple[RunSta
 
 
 def _check_free(claim: Claim, before: RunState | None) -> None:
-    if before is None or before.owner == claim.owner or claim.takeover or not before.is_alive(claim.now_ms):
+    if before is None or before.owner == claim.owner or claim.takeover:
         return
-    if before.host == claim.host and not is_process(before.pid):
+    if not is_there(before, claim.now_ms, here=claim.host):
         return
     name = claim.pipeline.name
     raise PipelineRefused(
@@ -84,8 +84,15 @@ def _check_free(claim: Claim, before: RunState | None) -> None:
     )
 
 
+def is_there(run: RunState, now_ms: int, *, here: str) -> bool:
+    """Whether a run goes on, as far as can be told from the host `here`.
+
+    Who was killed on this machine need not be waited for until the heartbeat is old.
+    """
+    return run.is_alive(now_ms) and (run.host != here or is_process(run.pid))
+
+
 def is_process(pid: int) -> bool:
-    """Who was killed on this machine need not be waited for until the heartbeat is old."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

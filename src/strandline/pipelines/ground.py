@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
 from strandline.errors import WorldError
+from strandline.pipelines.stages import in_background
 from strandline.testing.embedded_broker import EmbeddedBroker
 from strandline.testing.node_process import BrokerFailed
 
@@ -29,6 +30,7 @@ HOME: Final = Path(".strandline")
 PORT_DEFAULT: Final = 9092
 READY_TIMEOUT_S: Final = 120.0
 ANSWER_TIMEOUT_S: Final = 5.0
+ID_TIMEOUT_S: Final = 15.0
 
 PROPERTIES: Final = {
     "offsets.topic.num.partitions": "4",
@@ -152,11 +154,14 @@ def running_node(home: Path = HOME) -> str | None:
 def cluster_id_of(bootstrap: str) -> str:
     """The id of a cluster, which parts its checkpoints from those of another in the same directory."""
     kafka = import_module("confluent_kafka")
+    found: list[Any] = []
+    # In a thread: no signal is heard while librdkafka waits.
+    wait = in_background(lambda: found.append(admin_of(bootstrap).list_topics(timeout=ID_TIMEOUT_S)), "cluster-id")
     try:
-        found = admin_of(bootstrap).list_topics(timeout=READY_TIMEOUT_S / 4)
+        wait()
     except kafka.KafkaException as error:
         raise GroundFailed(f"{bootstrap} does not answer ({error.args[0].str()}): is the cluster well?") from error
-    return str(found.cluster_id)
+    return str(found[0].cluster_id)
 
 
 def checkpoints_of(bootstrap: str, *, home: Path = HOME) -> str:

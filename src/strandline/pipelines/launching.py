@@ -15,6 +15,7 @@ from strandline.pipelines.ground import HOME, Ground, checkpoints_of, find_groun
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.stages import Stages, in_background
 from strandline.spark.explain import SparkFailed
+from strandline.spark.lost_java import is_java_gone, keep_py4j_quiet
 from strandline.spark.masters import check_master
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Launch:
         self._spark: SparkSession | None = None
         self._registry: Registry | None = None
         self._session_ended = threading.Event()
+        if not place.verbose:
+            keep_py4j_quiet()
         if place.master is not None:
             # Before anything is started or made for one that does not answer.
             check_master(place.master, os.environ)
@@ -109,7 +112,7 @@ class Launch:
 
     def close(self) -> None:
         try:
-            if self._spark is not None:
+            if self._spark is not None and not is_java_gone():
                 from strandline.spark.explain import plainly
                 from strandline.spark.positions import settle
 

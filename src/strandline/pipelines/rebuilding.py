@@ -31,6 +31,7 @@ from strandline.pipelines.state import PipelineState, RebuildState, VersionState
 from strandline.pipelines.switching import Switching, Tell, give_up, was_given_up
 from strandline.pipelines.version_files import digest_of, file_of, forget_file, with_file
 from strandline.spark.display import Display
+from strandline.spark.explain import in_a_sentence
 from strandline.spark.raw_client import ClientSettings, RawClient
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ class Rebuilding:
             fault_point("rebuild-topics-made")
             runner.plan(self._means.spark())
         except BaseException as error:
-            runner.give_up(str(error) if isinstance(error, Exception) else None)
+            runner.give_up(in_a_sentence(error) if isinstance(error, Exception) else None)
             raise
         runner.display = self._means.display(runner)
         if runner.run(self._means.stop) is not Outcome.DONE:
@@ -238,6 +239,7 @@ class Rebuilding:
     def _await_stop(self, version: int) -> None:
         """Whoever runs a version sees that it is switched and lets go; who is dead is not waited for."""
         is_told = False
+        # Also one that was killed on this machine: its Java may outlive it by a batch.
         while (run := self._registry.refresh().run(self._name, version)) is not None and run.is_alive(_now_ms()):
             if run.owner == self._owned.owner:
                 return

@@ -11,6 +11,7 @@ alive, the sink decides: of two drivers one commits a batch, and the other fails
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import threading
@@ -46,7 +47,7 @@ from strandline.pipelines.state import (
 )
 from strandline.pipelines.version_files import digest_of, with_file
 from strandline.spark.display import Display
-from strandline.spark.explain import SparkFailed
+from strandline.spark.explain import SparkFailed, in_a_sentence, plainly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -260,12 +261,16 @@ class Runner:
         try:
             self._record.say(RUNNING)
             outcome = self._until_the_end(stop)
+            self._spark.streams.removeListener(self._followed)
         except BaseException as error:
-            self._stop_all(within_s=0.0)
-            self._record.end(FAILED, str(error) if isinstance(error, Exception) else "interrupted")
+            # What ended the run may be the end of Java, and a Java that is gone stops no query. That must not keep
+            # anybody from being told.
+            with contextlib.suppress(SparkFailed), plainly():
+                self._stop_all(within_s=0.0)
+                self._spark.streams.removeListener(self._followed)
+            self._record.end(FAILED, in_a_sentence(error))
             raise
         finally:
-            self._spark.streams.removeListener(self._followed)
             self.display.close(self._followed.views)
         self._record.end(STOPPED)
         return outcome

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline.spark.lost_java import is_of_lost_java
 from strandline.spark.spark_log import where_to_read_more
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def explain_failure(error: BaseException) -> str:
     for pattern, sentence in _KNOWN:
         if found := re.search(pattern, text):
             return sentence.format(*(group for group in found.groups(default="") if group or found.re.groups == 1))
-    if _is_lost_java(error):
+    if is_of_lost_java(error):
         return _lost_java()
     words = _of_python(text) or _of_spark(text) or _of_java(text) or _first_words(text) or type(error).__name__
     return f"{words}{_root_cause(error)}{where_to_read_more()}" if words in _SAYS_NOTHING else words
@@ -121,13 +122,20 @@ def _root_cause(error: BaseException) -> str:
     return f" ({_one_line(f'{name}: {message}' if message else name)})"
 
 
+def in_a_sentence(error: BaseException) -> str:
+    """What ended something, for those who were not there: Spark's failures explained, others in their own words."""
+    if not isinstance(error, Exception):
+        return "interrupted"
+    return explain_failure(error) if is_of_spark(error) else str(error) or type(error).__name__
+
+
 @contextmanager
 def plainly(*, verbose: bool = False) -> Iterator[None]:
     """Whatever Spark raises in the block becomes `SparkFailed` with a sentence; `verbose` leaves it as it is."""
     try:
         yield
     except Exception as error:
-        if verbose or not _is_of_spark(error):
+        if verbose or not is_of_spark(error):
             raise
         # The context stays for those who look; printed would be a page of Java before the sentence.
         raise SparkFailed(explain_failure(error)) from None
@@ -142,18 +150,17 @@ def await_end(query: StreamingQuery, *, timeout_s: float | None = None, verbose:
         return bool(query.awaitTermination(timeout_s))  # type: ignore[arg-type]  # Spark takes parts of a second.
 
 
-def _is_of_spark(error: BaseException) -> bool:
-    return any(each.__module__.split(".")[0] in {"pyspark", "py4j"} for each in type(error).__mro__)
-
-
-def _is_lost_java(error: BaseException) -> bool:
-    return any(each.__name__ == "Py4JNetworkError" for each in type(error).__mro__)
+def is_of_spark(error: BaseException) -> bool:
+    """Whether Spark raised it, or what PySpark speaks to Java with."""
+    return is_of_lost_java(error) or any(
+        each.__module__.split(".")[0] in {"pyspark", "py4j"} for each in type(error).__mro__
+    )
 
 
 def _lost_java() -> str:
     return (
-        "Spark's Java process is gone (it ended, or the system killed it to get memory back): start a new session, "
-        f"with more spark_driver_memory if it was memory{where_to_read_more()}"
+        "Spark's Java process is gone (it ended, or the system killed it to get memory back): start again, with more "
+        f"spark.driver.memory if it was memory{where_to_read_more()}"
     )
 
 
@@ -162,7 +169,7 @@ def _text_of(error: Any) -> str:
         return str(error)
     except Exception as unreadable:
         # PySpark asks the Java process for the words of an exception, and that process may be what was lost.
-        if not _is_of_spark(unreadable):
+        if not is_of_spark(unreadable):
             raise
         return str(getattr(error, "_desc", None) or getattr(error, "errmsg", None) or _lost_java())
 

@@ -26,6 +26,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from strandline.spark import shared_environment
 from strandline.spark.explain import SparkFailed, explain_failure
+from strandline.spark.lost_java import is_java_gone
 from strandline.spark.raw_client import host_and_port
 
 if TYPE_CHECKING:
@@ -285,6 +286,8 @@ def settle(spark: SparkSession) -> None:
     context = spark.sparkContext
     if context._jsc is None or context._gateway is None:
         return  # It was stopped, which waits for all listeners by itself.
+    if is_java_gone():
+        return  # Whoever asked it something was told.
     try:
         context._jsc.sc().listenerBus().waitUntilEmpty(int(SETTLE_TIMEOUT_S * 1000))
     except (Py4JError, OSError) as error:
