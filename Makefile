@@ -23,6 +23,8 @@ $(READY): pyproject.toml hatch_build.py $(COMPILED)
 	$(BIN)/python -m pip install --quiet --editable '.[spark]' --group dev
 	@# An editable install compiles nothing by itself, and a node should start in a fraction of a second.
 	$(BIN)/python -m compileall -q src
+	@# Demo and tests start Spark some thirty times.
+	$(BIN)/strandline spark prepare
 	@touch $(READY)
 
 demo: setup ## the whole story in two minutes: a shop, a Spark pipeline, a view, kill -9 twice; a picture in build/demo

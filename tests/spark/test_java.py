@@ -78,6 +78,12 @@ def test_the_wrapper_hands_everything_else_on(tmp_path: Path) -> None:
     assert said == "-Xmx1g\na b\n\n--add-modules=java.sql\n*\n"
 
 
+def test_a_process_that_inherits_the_wrapper_keeps_it(tmp_path: Path) -> None:
+    """The Java behind it names another home, where Spark would not start."""
+    home = find_java_home(environ(tmp_path))
+    assert find_java_home(environ(tmp_path, JAVA_HOME=str(home))) == home
+
+
 def test_the_wrapper_is_made_once_and_mended(tmp_path: Path) -> None:
     home = wrapped_home(Path("/some/java"), cache=tmp_path)
     wrapper = home / "bin" / "java"

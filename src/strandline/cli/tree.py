@@ -124,6 +124,10 @@ COMMANDS: dict[str, Entry] = {
             ("create", "view_create:create", "Make a compacted topic a view, by hand."),
         ),
     ),
+    "spark": Entry(
+        "Prepare this machine for Spark.",
+        verbs=(("prepare", "spark_prepare:prepare", "Let Spark start in about half the time; once."),),
+    ),
     "doctor": Entry("Say what is wrong with a node or this machine, and what to do.", "doctor:doctor"),
     "log": Entry(
         "Look into log files.", verbs=(("dump", "log_dump:dump", "Print segments, indexes and checkpoints."),)

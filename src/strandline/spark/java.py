@@ -27,14 +27,16 @@ ANSWER_S_MAX: Final = 60.0
 """How long a Java may take to say its version: seconds on a machine that is very busy."""
 
 _MISSING_MODULE: Final = "jdk.incubator.vector"
-_WRAPPER: Final = """\
+_WRAPPER_BEGINS: Final = """\
 #!/bin/sh
 # Spark asks for a module that this runtime does not have and does not need: everything else is handed on.
-for argument do
+"""
+_WRAPPER: Final = f"""\
+{_WRAPPER_BEGINS}for argument do
     shift
-    [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+    [ "$argument" = "--add-modules={_MISSING_MODULE}" ] || set -- "$@" "$argument"
 done
-exec '{java}' "$@"
+exec '{{java}}' "$@"
 """
 
 
@@ -48,7 +50,8 @@ def find_java_home(environ: Mapping[str, str]) -> Path:
         elif found[0] < JAVA_VERSION_MIN:
             refused.append(f"{place} ({executable}) is Java {found[0]}")
         else:
-            return found[1]
+            # A process that we started has the script for its JAVA_HOME, and the Java behind it names its own home.
+            return executable.parent.parent if _is_wrapper(executable) else found[1]
     home = _packaged_home(environ)
     if home is not None:
         return home
@@ -101,7 +104,7 @@ def _packaged_home(environ: Mapping[str, str]) -> Path | None:
 
 def wrapped_home(java: Path, *, cache: Path) -> Path:
     """A JAVA_HOME whose `bin/java` is `java` without the flag it cannot follow; made once, then found again."""
-    text = _WRAPPER.format(module=_MISSING_MODULE, java=str(java).replace("'", "'\\''"))
+    text = _WRAPPER.format(java=str(java).replace("'", "'\\''"))
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     wrapper = cache / f"java-{digest}" / "bin" / "java"
     with contextlib.suppress(OSError):
@@ -115,6 +118,11 @@ def wrapped_home(java: Path, *, cache: Path) -> Path:
     os.chmod(temporary, 0o755)
     os.replace(temporary, wrapper)
     return wrapper.parent.parent
+
+
+def _is_wrapper(executable: Path) -> bool:
+    with executable.open("rb") as file:
+        return file.read(len(_WRAPPER_BEGINS)) == _WRAPPER_BEGINS.encode()
 
 
 def cache_directory(environ: Mapping[str, str]) -> Path:

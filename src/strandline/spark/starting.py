@@ -18,7 +18,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
-from strandline.spark import local_files
+from strandline.spark import class_archive, local_files
 from strandline.spark.explain import SparkFailed, explain_failure
 from strandline.spark.masters import check_master, is_local, local_cores
 from strandline.spark.spark_log import SparkLog, where_to_read_more
@@ -31,6 +31,7 @@ REGISTERED_S_MAX: Final = 20.0
 
 END_S_MAX: Final = 10.0
 
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 # What Spark writes to its log, by the class that logs it.
 _ASKING: Final = "Connecting to master"
 _ACCEPTED: Final = "Connected to Spark cluster"
@@ -102,9 +103,10 @@ def _running_gateway() -> Any:
 def _launch(explicit: Mapping[str, str], log: SparkLog | None) -> Any:
     # Only what must be known when Java starts goes on its command line: our defaults yield to Spark's own files.
     settings = dict(explicit)
-    if log is not None:
-        options = "spark.driver.extraJavaOptions"
-        settings[options] = f"{settings.get(options, '')} {log.java_options}".strip()
+    options = settings.get(_JAVA_OPTIONS, "")
+    more = [options, class_archive.java_options(os.environ, options), "" if log is None else log.java_options]
+    if any(more):
+        settings[_JAVA_OPTIONS] = " ".join(filter(None, more))
     if is_local(settings.get("spark.master", "local")) and "SPARK_DRIVER_MEMORY" not in os.environ:
         # The driver does all the work then, and Spark's default of 1 GiB is little for state beside a join.
         settings.setdefault("spark.driver.memory", "2g")
