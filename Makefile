@@ -6,7 +6,7 @@ HOURS ?= 1
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-all check format crash chaos spark-chaos sim mutations clients interop bench bench-quick run generate docs clean
+.PHONY: help setup demo test test-spark test-all check format crash chaos spark-chaos sim mutations clients interop bench bench-quick run generate docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -32,6 +32,9 @@ demo: setup ## the whole story in two minutes: a shop, a Spark pipeline, a view,
 
 test: setup ## everything that must pass before a change lands (under 15 minutes on two cores)
 	$(BIN)/python -m tests.lanes -m "not slow"
+
+test-spark: setup ## those of them that need Spark, in two lanes
+	$(BIN)/python -m tests.lanes --spark -m "not slow"
 
 test-all: setup ## also the heavy sets: 50+ kills, long fuzzing
 	$(BIN)/python -m pytest -q

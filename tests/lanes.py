@@ -2,7 +2,8 @@
 
 Most tests wait for something, brokers, disks or Spark, and four lanes fill the gaps of each other. Each is a pytest of
 its own, so what is shared within a run (a broker, a Spark session) is shared as ever. The first lane is shown as it
-runs, the others when they have ended; the last line is the sum of all closing lines. Options go to every lane.
+runs, the others when they have ended; the last line is the sum of all closing lines. `--spark` leaves only the lanes
+with tests that need Spark; other options go to every lane.
 """
 
 from __future__ import annotations
@@ -13,25 +14,36 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
 
 TESTS: Final = Path(__file__).parent
-NAMED: Final = (
+SPARK: Final = (
     ("pipelines", "views"),
-    ("spark", "clients", "crash", "hostile"),
-    ("unit", "simulation", "fuzz", "differential", "tidy"),
+    ("spark", "pipelines/examples"),
 )
-"""Directories of the lanes behind the first. Two have tests that need Spark, and wait for it more than they work: each
-has one session that they share. The others are dealt out so that all lanes take about as long; the first has the rest,
-also what is yet to be made."""
+"""Directories with tests that need Spark, and wait for it more than they work: each lane has one session."""
+NAMED: Final = (
+    SPARK[0],
+    SPARK[1],
+    ("unit", "simulation", "fuzz", "differential", "clients", "crash", "hostile", "tidy"),
+)
+"""The lanes behind the first, dealt out so that all take about as long; the first has the rest, also what is yet to be
+made."""
 _COUNT: Final = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?)")
 
 
-def lanes() -> list[list[str]]:
+def lanes(named: Sequence[Sequence[str]] = NAMED) -> list[list[str]]:
+    """What pytest is told in each lane: its directories, less those below them that are another's."""
+    everywhere = [name for lane in NAMED for name in lane]
     there = sorted(each.name for each in TESTS.iterdir() if each.is_dir() and any(each.rglob("test_*.py")))
-    others = [name for name in there if not any(name in lane for lane in NAMED)]
-    return [[f"tests/{name}" for name in lane] for lane in (others, *NAMED)]
+    others = [name for name in there if name not in everywhere]
+    return [
+        [f"tests/{name}" for name in lane]
+        + [f"--ignore=tests/{each}" for each in everywhere if each not in lane and each.rpartition("/")[0] in lane]
+        for lane in (*([others] if named is NAMED else []), *named)
+    ]
 
 
 def start(number: int, paths: list[str], options: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -62,11 +74,12 @@ def closing_counts(text: str) -> Counter[str]:
 
 def main() -> int:
     began = time.monotonic()
-    options = sys.argv[1:]
+    options = [each for each in sys.argv[1:] if each != "--spark"]
+    wanted = lanes(NAMED if len(options) == len(sys.argv[1:]) else SPARK)
     with tempfile.TemporaryDirectory(prefix="strandline-tests-") as directory:
         running: list[tuple[subprocess.Popen[bytes], Path]] = []
         try:
-            for number, paths in enumerate(lanes(), 1):
+            for number, paths in enumerate(wanted, 1):
                 print(f"lane {number}: {' '.join(paths)}", flush=True)
                 written = Path(directory) / f"lane-{number}"
                 with written.open("wb") as output:

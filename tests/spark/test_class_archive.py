@@ -48,6 +48,14 @@ def test_java_is_told_of_an_archive_that_is_there(place: class_archive.Place, tm
     assert options(STRANDLINE_SPARK_CLASS_ARCHIVE="0") == ""
 
 
+def test_who_has_none_is_told_how_to_make_one(place: class_archive.Place, tmp_path: Path) -> None:
+    environ = {"JAVA_HOME": str(find_java_home(os.environ))}
+    assert "`strandline spark prepare`" in class_archive.advice(environ)
+    assert class_archive.advice({**environ, "STRANDLINE_SPARK_CLASS_ARCHIVE": "0"}) == ""
+    kept(place, tmp_path, b"classes")
+    assert class_archive.advice(environ) == ""
+
+
 @pytest.mark.parametrize("own", ["-XX:SharedArchiveFile=/mine", "-ea -XX:ArchiveClassesAtExit=/mine"])
 def test_an_archive_of_the_users_is_not_replaced(place: class_archive.Place, tmp_path: Path, own: str) -> None:
     kept(place, tmp_path, b"classes")

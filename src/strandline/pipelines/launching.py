@@ -144,12 +144,15 @@ class Launch:
     def _watch_java(self) -> None:
         from pyspark import SparkContext
 
-        with self.stages.stage("Java"):
+        from strandline.spark.class_archive import advice
+
+        with self.stages.stage("Java") as stage:
             # PySpark notes the process when it has answered.
             while SparkContext._gateway is None and not self._session_ended.wait(LOOK_S):
                 pass
             if SparkContext._gateway is None:
                 raise SparkFailed("Java did not start")
+            stage.detail = advice(os.environ)
         with self.stages.stage("Spark") as stage:
             self._session_ended.wait()
             if self._spark is None:

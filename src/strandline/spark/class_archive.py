@@ -40,6 +40,14 @@ def java_options(environ: Mapping[str, str], options: str) -> str:
     return "" if archive is None or " " in str(archive) else f"{_OPTION}{archive} {_QUIET}"
 
 
+def advice(environ: Mapping[str, str]) -> str:
+    """What a user should know of a Java that was started with this environment; nothing if there is an archive."""
+    is_wanted = environ.get(SWITCH, "1") != "0" and "JAVA_HOME" in environ
+    if not is_wanted or Place(Path(environ["JAVA_HOME"])).archive() is not None:
+        return ""
+    return "`strandline spark prepare`, said once, halves the time of this and of Spark"
+
+
 class Place:
     """Where the archive for one Java and this Spark lies.
 
