@@ -216,6 +216,25 @@ def test_explain_says_what_a_file_declares_without_java(home: Path) -> None:
     assert (told["rich"]["key"], told["rich"]["mode"], told["rich"]["changes"]) == (["customer"], "append", ["totals"])
 
 
+def test_explain_says_first_that_a_name_is_not_there(home: Path) -> None:
+    """Only a cluster knows of other pipelines; that none answers is not what is wrong with a mistyped name."""
+    (home / "mistyped.py").write_text(SHOP.replace("def paid(orders)", "def paid(order)"))
+    ended = CommandLine().run("pipeline", "explain", "mistyped.py", "--no-state", "-b", "127.0.0.1:9")
+    assert ended.status == 1
+    refused, hint = ended.stderr.splitlines()
+    assert refused.startswith("error: mistyped.py:7: paid reads order, which is neither declared")
+    assert "did you mean orders?" in refused
+    assert hint.startswith("next:  or name the cluster of that pipeline with --bootstrap: cannot reach 127.0.0.1:9 (")
+
+
+def test_where_there_is_no_pipeline_it_is_said_what_makes_one(lonely: EmbeddedBroker) -> None:
+    ended = CommandLine(lonely.bootstrap).run("pipeline", "status")
+    assert (ended.status, ended.stderr.splitlines()) == (
+        3,
+        ["error: there is no pipeline yet", "next:  `strandline pipeline run FILE` makes one"],
+    )
+
+
 @pytest.mark.slow
 def test_explain_asks_spark_for_columns_and_state(home: Path) -> None:
     ended = subprocess.run([*COMMAND, "pipeline", "explain", "shop.py", "--json"], capture_output=True, text=True)
@@ -267,6 +286,14 @@ class Run:
             stderr=self._said,
         )
 
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._said.close()
+
     @property
     def said(self) -> str:
         self._said.seek(0)
@@ -295,8 +322,7 @@ def test_from_nothing_to_output_through_a_kill_and_a_stop(home: Path) -> None:
     """With no option: a node of its own, three steps, a `kill -9`, and `pipeline stop` from the same directory."""
     lonely = CommandLine()
     lonely.environ.pop("STRANDLINE_BOOTSTRAP", None)
-    run = Run(home)
-    try:
+    with Run(home) as run:
         bootstrap = where(home)
         feed(bootstrap, 200)
         eventually(lambda: "first batch" in run.said)
@@ -304,11 +330,7 @@ def test_from_nothing_to_output_through_a_kill_and_a_stop(home: Path) -> None:
         for stage in ("node", "file", "Java", "Spark", "planning"):
             assert f"\n  {stage} " in f"\n{run.said}"
         assert lonely.run("pipeline", "run", "shop.py").status == 1, "one process at a time"
-    finally:
-        run.process.kill()
-        run.process.wait()
-    run = Run(home)
-    try:
+    with Run(home) as run:
         eventually(lambda: (home / ".strandline" / "node.json").exists() and "planning" in run.said)
         bootstrap = where(home)
         feed(bootstrap, 400)
@@ -318,9 +340,6 @@ def test_from_nothing_to_output_through_a_kill_and_a_stop(home: Path) -> None:
         assert lonely.ok("pipeline", "stop", "shop").lines == ["stopped shop, version 1"]
         assert run.wait() == 0
         assert "shop, version 1: asked to stop" in run.said
-    finally:
-        run.process.kill()
-        run.process.wait()
     # The node is gone with the run, and is started for a look.
     assert not (home / ".strandline" / "node.json").exists()
     assert lonely.ok("pipeline", "list", "--json").objects[0]["state"] == "stopped"
@@ -341,10 +360,10 @@ def test_once_and_a_signal(home: Path, lonely: EmbeddedBroker) -> None:
     told = {each["dataset"]: each for each in map(json.loads, ended.stdout.splitlines())}
     assert told["large"]["rows"] == 2
     assert read_all(lonely.bootstrap, "rich") == [("ann", {"total": 900})]
-    run = Run(home, "-b", lonely.bootstrap)
-    eventually(lambda: "planning" in run.said)
-    run.process.send_signal(signal.SIGTERM)
-    assert run.wait() == 0, run.said
+    with Run(home, "-b", lonely.bootstrap) as run:
+        eventually(lambda: "planning" in run.said)
+        run.process.send_signal(signal.SIGTERM)
+        assert run.wait() == 0, run.said
     with Registry(lonely.bootstrap) as registry:
         ran = registry.refresh().run("shop", 1)
         assert ran is not None

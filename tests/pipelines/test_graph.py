@@ -64,6 +64,7 @@ def test_an_unknown_input_is_told_with_a_guess() -> None:
     assert words.startswith("shop.py:7: large reads odrers, which is neither declared in this file nor a dataset")
     assert "(did you mean orders?)" in words
     assert "did you mean" not in refusal(source("orders"), dataset("large", "weather"))
+    assert words.endswith("correct the name, or declare pipeline.source('odrers', ...)")
 
 
 def test_datasets_of_other_pipelines_may_be_read() -> None:

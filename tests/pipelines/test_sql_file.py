@@ -127,6 +127,7 @@ REFUSED = [
     ("CREATE STREAM a AS SELECT 'x FROM orders", 1, "the quote ' is not closed"),
     ("/* CREATE STREAM a AS SELECT * FROM orders", 1, "the comment is not closed"),
     ("CREATE STREAM a AS\n SELECT * FROM odrers", 1, "a reads odrers, which is neither declared"),
+    ("CREATE STREAM a AS SELECT * FROM odrers", 1, "correct the name, or declare CREATE SOURCE odrers (...)"),
     ("CREATE STREAM a AS SELECT * FROM b; CREATE STREAM b AS\nSELECT * FROM a", 1, "is a cycle"),
     ("CREATE STREAM a AS SELECT * FROM orders;\nCREATE STREAM b TO TOPIC 'a' AS SELECT * FROM orders", 2, "both write"),
     ("CREATE STREAM orders AS SELECT 1", 1, "orders is declared already at"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from strandline.cli.failures import CommandFailed, Unreachable
 from strandline.cli.options import AsJson, GroundBootstrap, key_values
 from strandline.cli.output import Output
 from strandline.cli.pipeline_failures import check_file, plain_failures
@@ -47,8 +48,7 @@ def explain(
         pipeline = load(file, known=None)
         known: dict[str, KnownDataset] = {}
         if graph.outside_inputs(pipeline):
-            with registry_of(bootstrap) as registry:
-                known = registry.known_datasets()
+            known = _of_other_pipelines(pipeline, bootstrap)
             graph.check_inputs(pipeline, known)
         if not as_json:
             _show(output, pipeline, known)
@@ -59,6 +59,24 @@ def explain(
             output.json_line(each)
     elif compiled:
         _show_state(output, compiled)
+
+
+def _of_other_pipelines(pipeline: Pipeline, bootstrap: str | None) -> dict[str, KnownDataset]:
+    from strandline.pipelines import graph
+    from strandline.pipelines.failures import PipelineRefused
+
+    try:
+        with registry_of(bootstrap) as registry:
+            return registry.known_datasets()
+    except Unreachable as unreachable:
+        # More often than not a name is only mistyped, and then a cluster is not what is missing.
+        try:
+            graph.check_inputs(pipeline, {})
+        except PipelineRefused as refused:
+            raise CommandFailed(
+                str(refused), hint=f"or name the cluster of that pipeline with --bootstrap: {unreachable.message}"
+            ) from unreachable
+        raise
 
 
 def _compiled(

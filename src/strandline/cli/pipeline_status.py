@@ -30,9 +30,10 @@ def status(
         if name is None:
             known = list(registry.pipelines)
             if len(known) != 1:
+                if not known:
+                    raise NotFound("there is no pipeline yet", hint="`strandline pipeline run FILE` makes one")
                 raise NotFound(
-                    "there is no pipeline yet" if not known else f"there are {len(known)} pipelines: name one",
-                    hint="see them with `strandline pipeline list`",
+                    f"there are {len(known)} pipelines: name one", hint="see them with `strandline pipeline list`"
                 )
             name = known[0]
         state = known_pipeline(registry, name)

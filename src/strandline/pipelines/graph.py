@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from strandline.pipelines.declaring import Declarations
 from strandline.pipelines.failures import guess, refused
 from strandline.pipelines.model import Dataset, Pipeline, Place, Source
+
+_DECORATE: Final = "decorate a function with @pipeline.stream"
 
 
 def arranged(declared: Declarations, name: str, *, known: Collection[str] | None = ()) -> Pipeline:
@@ -17,7 +20,7 @@ def arranged(declared: Declarations, name: str, *, known: Collection[str] | None
     if not any(each.kind.has_topic for each in declared.datasets.values()):
         raise refused(
             f"{declared.file} declares no stream, table or view, so there is nothing to run: "
-            "decorate a function with @pipeline.stream"
+            f"{'say CREATE STREAM name AS SELECT ...' if _is_sql(declared.file) else _DECORATE}"
         )
     _check_changes(declared)
     if known is not None:
@@ -42,11 +45,21 @@ def _check_inputs(sources: Mapping[str, Source], datasets: Mapping[str, Dataset]
     for dataset in datasets.values():
         for each in dataset.inputs:
             if each not in names:
+                source = (
+                    f"CREATE SOURCE {each} (...)"
+                    if dataset.at and _is_sql(dataset.at.file)
+                    else f"pipeline.source({each!r}, ...)"
+                )
                 raise refused(
                     f"{dataset.name} reads {each}, which is neither declared in this file nor a dataset of another "
-                    f"pipeline{guess(each, names)}: correct the name, or declare pipeline.source({each!r}, ...)",
+                    f"pipeline{guess(each, names)}: correct the name, or declare {source}",
                     dataset.at,
                 )
+
+
+def _is_sql(file: str) -> bool:
+    """Whether what to do is said in words of SQL."""
+    return file.endswith(".sql")
 
 
 def _check_changes(declared: Declarations) -> None:

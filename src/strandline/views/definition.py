@@ -145,5 +145,6 @@ def unknown_words(name: str, entries: Mapping[str, Mapping[str, Any]], known: Ma
     return (
         f"there is no view {name}{more}"
         if known
-        else f"there is no view {name}: make one with `strandline view create`"
+        else f"there is no view {name}: a table or view of a pipeline is one once that has run, and any compacted "
+        "topic with `strandline view create`"
     )
