@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -170,6 +171,25 @@ def test_filters_are_pushed_down(spark: SparkSession, broker: EmbeddedBroker, to
     assert sorted(int(row.key) for row in later.collect()) == [392, 393, 396, 397]
     nothing = frame.where(f"timestamp > timestamp_millis({FIRST_MS + 9999})")
     assert nothing.collect() == []
+
+
+def test_sql_reads_what_was_there_when_it_was_planned(spark: SparkSession, broker: EmbeddedBroker, topic: str) -> None:
+    """Spark plans a view once, and anew for a query with a filter, as docs/spark.md says."""
+    view = "orders_" + uuid.uuid4().hex
+    broker.create_topic(topic, 1)
+    produce(broker, topic, range(3))
+    using = f"USING strandline OPTIONS ('kafka.bootstrap.servers' = '{broker.bootstrap}', subscribe = '{topic}')"
+    spark.sql(f"CREATE TEMPORARY VIEW {view} {using}")
+    count = f"SELECT count(*) FROM {view}"
+    assert spark.sql(count).collect()[0][0] == 3
+    produce(broker, topic, range(3, 5))
+    assert spark.sql(count).collect()[0][0] == 3
+    assert spark.sql(f"{count} WHERE offset >= 0").collect()[0][0] == 5
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} {using}")
+    assert spark.sql(count).collect()[0][0] == 5
+    with pytest.raises(Exception, match="say CREATE TEMPORARY VIEW") as refused:
+        spark.sql(f"CREATE TABLE {view}_table {using}")
+    assert explain(refused.value).startswith("Spark does not hand the options of a table")
 
 
 def test_a_frame_is_whole_whatever_filters_it_was_used_with(

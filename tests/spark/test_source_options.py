@@ -110,10 +110,7 @@ def test_options_of_the_other_end_are_passed_over() -> None:
     assert parse_options(LEAST | shared, streaming=True) == parse_options(LEAST, streaming=True)
 
 
-def test_the_place_of_a_table_in_sparks_catalog_is_no_path_of_ours() -> None:
-    """CREATE TABLE ... USING strandline gives every table one."""
-    table = LEAST | {"path": "file:/home/anna/spark-warehouse/orders"}
-    assert parse_options(table, streaming=False) == parse_options(LEAST, streaming=False)
+def test_a_path_is_no_topic() -> None:
     with pytest.raises(OptionRefused, match=r"load\(\) takes no path: name topics with the option subscribe"):
         parse_options(LEAST | {"path": "orders"}, streaming=False)
 

@@ -63,8 +63,6 @@ _OPTIONS: Final = (
 _OF_SINKS: Final = ("topic", "acks", "transactiontimeoutms", "checkpointlocation", "queryname", "querylogdir")
 """Some programs give the same options to both ends, and Spark's own source does not mind."""
 _NAMES: Final = {name.lower(): name for name in _OPTIONS}
-_LOCATION: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-"""A `path` that Spark adds by itself for a table of its catalog: CREATE TABLE orders USING strandline OPTIONS (...)."""
 _MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STREAM_DELAY: Final = "15m"
 
@@ -112,8 +110,11 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions
 def _checked_names(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """The options by their names in lower case, and those that begin with `kafka.` without it."""
     options = {name.lower(): str(value) for name, value in given.items()}
-    if _LOCATION.match(options.get("path", "")):
-        del options["path"]
+    if options.get("provider") == "strandline":
+        raise OptionRefused(
+            "Spark does not hand the options of a table in its catalog to a source in Python: say CREATE TEMPORARY "
+            "VIEW ... USING strandline OPTIONS (...)"
+        )
     for name in options:
         if name == "path":
             raise OptionRefused("load() takes no path: name topics with the option subscribe, and say load()")
