@@ -21,7 +21,7 @@ def prepare(as_json: AsJson = False) -> None:
     with plain_failures():
         from strandline.spark import class_archive
 
-        output.talk("running a small stream, so that Java can keep Spark's classes: half a minute, once")
+        output.talk("running a small stream, so that Java can keep Spark's classes: up to a minute, once")
         began = time.monotonic()
         archive = class_archive.make(os.environ, [sys.executable, "-m", "strandline.cli.spark_training"])
     took_s, size = time.monotonic() - began, archive.stat().st_size

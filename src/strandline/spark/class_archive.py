@@ -30,6 +30,9 @@ _OPTION: Final = "-XX:SharedArchiveFile="
 # Java says on its standard output, which is the user's, that an archive does not fit.
 _QUIET: Final = "-Xlog:cds*=off"
 
+# Classes are the same however little of them is compiled.
+_SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1"
+
 
 def java_options(environ: Mapping[str, str], options: str) -> str:
     """What Java is started with beside `options`, so that it uses the archive; nothing if there is none."""
@@ -96,7 +99,7 @@ def make(environ: Mapping[str, str], training: Sequence[str]) -> Path:
         place.directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.directory, prefix=".making-") as directory:
             made = Path(directory, "made.jsa")
-            options = f"{_base_options(java_home, place.base)}-XX:ArchiveClassesAtExit={made} {_QUIET}"
+            options = f"{_base_options(java_home, place.base)}-XX:ArchiveClassesAtExit={made} {_QUIET} {_SHORT_LIVED}"
             ended = _run([*training, options], {**environ, "JAVA_HOME": str(java_home)}, TRAINING_S_MAX)
             if ended.returncode != 0 or not made.is_file():
                 raise SparkFailed(f"Spark did not run, or Java did not keep its classes: {_last_line(ended)}")
