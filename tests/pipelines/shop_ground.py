@@ -107,6 +107,7 @@ class Shop:
         compares: bool = False,
         may_switch: Callable[[list[Comparison]], bool] = lambda _: True,
         stop: threading.Event | None = None,
+        recovers: bool = False,
     ) -> Ended:
         means = Means(
             load=load,
@@ -117,6 +118,7 @@ class Shop:
             stop=stop or threading.Event(),
             may_switch=may_switch,
             home=self.home,
+            recovers=recovers,
         )
         registry = Registry(self.bootstrap)
         try:

@@ -1,17 +1,20 @@
 """A rebuild is killed, or fails, at every point that has a name: it goes on, or is undone, and nobody read nonsense.
 
-Spark takes seconds for each run of a version, so one rebuild is taken through many failures, one after the other.
+Spark takes seconds for each run of a version, so one rebuild is taken through many failures, one after the other. What
+fails within a process is tried twice: with Spark, and with a few lines of Python in its place.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.pipelines import rebuild_chains as chains
+from tests.pipelines.plain_shop import PlainShop
 from tests.pipelines.rebuild_chains import (
     THERE,
     check_by_name,
@@ -21,10 +24,13 @@ from tests.pipelines.rebuild_chains import (
     goes_on,
     killed_at,
     made_ready,
+    no_spark,
+    planned,
 )
 from tests.pipelines.shop_ground import HasTopics, Shop
 
 from strandline.pipelines import fault_points
+from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.fault_points import PlantedFault
 from strandline.pipelines.rebuild_phases import Wish
 from strandline.testing.embedded_broker import EmbeddedBroker
@@ -43,37 +49,51 @@ def ready(spark: SparkSession, broker: HasTopics, home: Path) -> Shop:
     return shop
 
 
-def test_a_rebuild_that_fails_at_every_point_goes_on_each_time(
-    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shop = ready(spark, broker, tmp_path)
-    chains.rebuild_that_fails_at_every_point(shop, lambda: spark, monkeypatch)
-    goes_on(shop, lambda: shop.run_once(spark), is_new=True)
+@dataclass(frozen=True)
+class Ground:
+    """A shop that is ready to be rebuilt, and what runs its versions."""
+
+    shop: Shop
+    spark: Callable[[], SparkSession]
+    run_once: Callable[[], None]
+
+
+@pytest.fixture(params=["plain", "spark"])
+def ground(
+    request: pytest.FixtureRequest, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Ground:
+    if request.param == "spark":
+        spark: SparkSession = request.getfixturevalue("spark")
+        shop = ready(spark, broker, tmp_path)
+        return Ground(shop, lambda: spark, lambda: shop.run_once(spark))
+    plain = PlainShop(broker, tmp_path, monkeypatch)
+    made_ready(plain, plain.run_active)
+    return Ground(plain, no_spark, plain.run_active)
+
+
+def test_a_rebuild_that_fails_at_every_point_goes_on_each_time(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    chains.rebuild_that_fails_at_every_point(ground.shop, ground.spark, monkeypatch)
+    goes_on(ground.shop, ground.run_once, is_new=True)
 
 
 @pytest.mark.parametrize("points", [chains.BUILDING, chains.UNDECIDED, chains.DECIDED], ids=lambda points: points[0])
 def test_a_rebuild_that_failed_is_undone(
-    points: Sequence[str], spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    points: Sequence[str], ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop = ready(spark, broker, tmp_path)
-    chains.rebuild_that_is_undone(shop, lambda: spark, monkeypatch, points)
-    goes_on(shop, lambda: shop.run_once(spark), is_new=False)
+    chains.rebuild_that_is_undone(ground.shop, ground.spark, monkeypatch, points)
+    goes_on(ground.shop, ground.run_once, is_new=False)
 
 
 def test_a_way_back_that_fails_at_every_point_goes_on_each_time(
-    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop = ready(spark, broker, tmp_path)
-    chains.way_back_that_fails_at_every_point(shop, lambda: spark, monkeypatch)
-    goes_on(shop, lambda: shop.run_once(spark), is_new=False)
+    chains.way_back_that_fails_at_every_point(ground.shop, ground.spark, monkeypatch)
+    goes_on(ground.shop, ground.run_once, is_new=False)
 
 
-def test_a_finish_that_fails_at_every_point_goes_on_each_time(
-    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shop = ready(spark, broker, tmp_path)
-    chains.finish_that_fails_at_every_point(shop, lambda: spark, monkeypatch)
-    goes_on(shop, lambda: shop.run_once(spark), is_new=True)
+def test_a_finish_that_fails_at_every_point_goes_on_each_time(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    chains.finish_that_fails_at_every_point(ground.shop, ground.spark, monkeypatch)
+    goes_on(ground.shop, ground.run_once, is_new=True)
 
 
 def test_a_command_that_is_killed_at_every_point_is_said_again(
@@ -98,6 +118,35 @@ def test_a_command_that_is_killed_at_every_point_is_said_again(
     goes_on(shop, lambda: shop.run_once(spark), is_new=False)
 
 
+def test_a_way_back_is_killed_wherever_it_needs_no_spark(
+    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`kill -9` of the whole command at all points but the four at which Spark has just run: to these it is brought in
+    this process."""
+    shop = PlainShop(broker, tmp_path, monkeypatch)
+    made_ready(shop, shop.run_active)
+    shop.rebuild(no_spark)
+
+    def fails_at(point: str) -> None:
+        with monkeypatch.context() as context:
+            context.setenv(fault_points.VARIABLE, planned([point], tmp_path))
+            with pytest.raises(PlantedFault, match=f"at {point}$"):
+                shop.rebuild(no_spark, Wish.ROLL_BACK)
+
+    for _ in killed_at(shop, ["return-begun", "rebuild-topics-made"], "--rollback"):
+        assert check_by_name(shop)
+    fails_at("switch-letting-go")
+    for _ in killed_at(shop, ["switch-let-go"], "--rollback"):
+        assert check_by_name(shop)
+    fails_at("switch-ends-noted")
+    switched = THERE[THERE.index("switch-ends-noted") + 1 :]
+    for point in killed_at(shop, [*switched, *chains.REMOVING], "--rollback"):
+        assert check_by_name(shop) is (point in switched[:-1]), point
+    assert command(shop, "--rollback").returncode == 0
+    check_old(shop)
+    goes_on(shop, shop.run_active, is_new=False)
+
+
 def test_a_command_that_was_killed_is_undone(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
     shop = ready(spark, broker, tmp_path)
     for point in ("rebuild-caught-up", "switch-differences-written", "switch-settled"):
@@ -112,19 +161,21 @@ def test_a_command_that_was_killed_is_undone(spark: SparkSession, broker: Embedd
 def test_a_version_whose_checkpoints_are_gone_goes_on_and_comes_back(
     spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are made anew from the log, as by `pipeline run --recover`; nothing is lost, and nothing is there twice."""
+    """They are made anew from the log, if the user says so; nothing is lost, and nothing is there twice."""
     shop = ready(spark, broker, tmp_path)
     checkpoints = tmp_path / "checkpoints" / shop.name
-    monkeypatch.setenv(fault_points.VARIABLE, chains.planned(["rebuild-caught-up"], tmp_path))
+    monkeypatch.setenv(fault_points.VARIABLE, planned(["rebuild-caught-up"], tmp_path))
     with pytest.raises(PlantedFault):
         shop.rebuild(lambda: spark)
     shutil.rmtree(checkpoints / "v2")
     shop.order(("ana", 12), ("gus", 31))
-    shop.rebuild(lambda: spark)
+    with pytest.raises(PipelineRefused, match=r"the checkpoint of .* is gone .* say --recover"):
+        shop.rebuild(lambda: spark)
+    shop.rebuild(lambda: spark, recovers=True)
     check_new(shop)
     shutil.rmtree(checkpoints / "v1")
     shop.order(("bo", 200))
-    shop.rebuild(lambda: spark, Wish.ROLL_BACK)
+    shop.rebuild(lambda: spark, Wish.ROLL_BACK, recovers=True)
     check_old(shop)
     goes_on(shop, lambda: shop.run_once(spark), is_new=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.pipelines.rebuild_ground import TwoVersions, ends_of, put_rows, table_of, topic_id
+from tests.spark.sink_ground import consume
 
 from strandline.pipelines import fault_points
 from strandline.pipelines import rebuild_phases as phases
@@ -18,7 +20,7 @@ from strandline.pipelines.one_commit import OneCommit
 from strandline.pipelines.rebuild_ownership import Ownership
 from strandline.pipelines.rebuild_phases import Phase, RebuildRefused, Wish
 from strandline.pipelines.rebuilding import Means, Rebuilding
-from strandline.pipelines.state import PipelineState
+from strandline.pipelines.state import PipelineState, checkpoint_of
 from strandline.pipelines.switching import Switching, give_up
 from strandline.spark.display import Display
 from strandline.spark.raw_client import ClientSettings, RawClient
@@ -30,9 +32,11 @@ SWITCH_POINTS = [each for each in fault_points.POINTS if each.startswith("switch
 INNER_POINTS = SWITCH_POINTS[SWITCH_POINTS.index("switch-ends-noted") :]
 
 
-def built(broker: EmbeddedBroker, *tables: str, new_partitions: int = 3) -> TwoVersions:
+def built(
+    broker: EmbeddedBroker, *tables: str, checkpoints: Path | None = None, new_partitions: int = 3
+) -> TwoVersions:
     """Tables whose versions differ in an upsert, a new key and one that is gone."""
-    two = TwoVersions(broker, list(tables or ("totals",)), new_partitions=new_partitions)
+    two = TwoVersions(broker, list(tables or ("totals",)), checkpoints, new_partitions=new_partitions)
     for table in two.tables:
         put_rows(broker.bootstrap, table, {"a": "0", "gone": "before"})
         put_rows(broker.bootstrap, table, {**OLD, "gone": None})
@@ -194,6 +198,16 @@ def test_a_way_back_is_given_up_by_a_finish_until_it_is_decided(
     assert (two.state.active, sorted(two.state.versions), two.state.rebuild) == (2, [2], None)
 
 
+def test_who_is_on_the_way_back_may_stay(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """As when the old version does not catch up, or cannot run any more."""
+    two = built(broker)
+    switch(two)
+    two.become(Phase.RETURNING)
+    command(two, tmp_path, Wish.FINISH)
+    assert table_of(broker.bootstrap, two.tables[0]) == NEW == two.named(two.tables[0])
+    assert (two.state.active, sorted(two.state.versions), two.state.rebuild) == (2, [2], None)
+
+
 @pytest.mark.parametrize("then", [Wish.ROLL_BACK, Wish.REBUILD])
 def test_a_rollback_that_was_killed_when_it_had_given_the_switch_up_is_completed(
     then: Wish, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -242,6 +256,30 @@ def test_a_rebuild_that_ends_while_another_process_wants_it_is_over(broker: Embe
     two.registry.change(two.name, lambda told: told and replace(told, rebuild=None))
     Ownership(two.registry, two.name).take()
     assert two.state.rebuild is None
+
+
+@pytest.mark.parametrize("points", [[], ["switch-copy-written"], ["switch-copy-written", "switch-copied"]])
+def test_positions_in_a_table_move_to_what_was_not_read_whatever_lies_before_it(
+    points: list[str], broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt that was killed has left records in the copy that nobody can read; they are no part of it."""
+    two = built(broker, checkpoints=tmp_path)
+    table, copy = two.tables[0], f"{two.tables[0]}.v1"
+    read_up_to = {"0": 6, "1": 3, "2": 0}
+    offsets = Path(checkpoint_of(str(tmp_path), two.name, 1, table)) / "offsets" / "0"
+    offsets.parent.mkdir(parents=True)
+    offsets.write_text("v1\n{}\n" + json.dumps({table: read_up_to}))
+    newest = {each.key(): (str(each.partition()), each.offset()) for each in consume(broker.bootstrap, table)}
+    unread = {key for key, (partition, offset) in newest.items() if offset >= read_up_to[partition]} - {b"gone"}
+    for point in points:
+        monkeypatch.setenv(fault_points.VARIABLE, f"{point}:fail:{tmp_path / point}")
+        with pytest.raises(PlantedFault):
+            switch(two)
+    switch(two)
+    moved = json.loads(offsets.read_text().split("\n")[2])[copy]
+    behind = [each.key() for each in consume(broker.bootstrap, copy) if each.offset() >= moved[str(each.partition())]]
+    assert 0 < len(unread) < len(OLD)
+    assert sorted(behind) == sorted(unread)
 
 
 def test_a_process_that_lost_the_rebuild_changes_nothing(broker: EmbeddedBroker) -> None:

@@ -14,7 +14,7 @@ from strandline.cli.options import AsJson, GroundBootstrap, key_values
 from strandline.cli.output import Output
 from strandline.cli.pipeline_failures import check_file, plain_failures
 from strandline.cli.pipeline_reading import PipelineName, known_pipeline, registry_of
-from strandline.cli.pipeline_run import Checkpoints, Master, SparkSettings, Stopping, Verbose
+from strandline.cli.pipeline_run import Checkpoints, Master, Recover, SparkSettings, Stopping, Verbose
 from strandline.cli.plans import confirm
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def rebuild(
     finish: Annotated[bool, typer.Option("--finish", help="Remove the old version, which was kept.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     checkpoints: Checkpoints = None,
+    recover: Recover = False,
     settings: SparkSettings = None,
     verbose: Verbose = False,
     as_json: AsJson = False,
@@ -78,13 +79,21 @@ def rebuild(
                 _confirm_finish(output, registry, state, yes=yes)
             stages = stack.enter_context(closing(Stages(sys.stderr)))
             place = Place(registry.bootstrap, master, checkpoints, spark_settings, verbose=verbose)
-            means = _means(stack, place, stages, name, stopping, output, yes=yes)
+            means = _means(stack, place, stages, name, stopping, output, yes=yes, recovers=recover)
             ended = Rebuilding(registry, name, means).carry_out(wish, file=file, compares=compare)
             _tell(output, name, ended)
 
 
 def _means(
-    stack: ExitStack, place: Place, stages: Stages, name: str, stopping: Stopping, output: Output, *, yes: bool
+    stack: ExitStack,
+    place: Place,
+    stages: Stages,
+    name: str,
+    stopping: Stopping,
+    output: Output,
+    *,
+    yes: bool,
+    recovers: bool,
 ) -> Means:
     from strandline.pipelines.ground import checkpoints_of
     from strandline.pipelines.launching import Launch
@@ -122,6 +131,7 @@ def _means(
         stop=stopping.event,
         may_switch=lambda comparisons: _may_switch(output, comparisons, yes=yes),
         home=place.home,
+        recovers=recovers,
     )
 
 

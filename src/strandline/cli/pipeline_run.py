@@ -38,6 +38,7 @@ Checkpoints = Annotated[
 SparkSettings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of Spark. May be repeated.")
 ]
+Recover = Annotated[bool, typer.Option("--recover", help="Make checkpoints that are lost anew, from the log.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Show Spark's log, and whole traces of failures.")]
 File = Annotated[str, typer.Argument(metavar="FILE", help="The pipeline: a Python or SQL file.")]
 
@@ -52,9 +53,7 @@ def run(
     ] = None,
     checkpoints: Checkpoints = None,
     takeover: Annotated[bool, typer.Option("--takeover", help="Go on although another process runs it.")] = False,
-    recover: Annotated[
-        bool, typer.Option("--recover", help="Make checkpoints that are lost anew, from the log.")
-    ] = False,
+    recover: Recover = False,
     settings: SparkSettings = None,
     verbose: Verbose = False,
     as_json: AsJson = False,

@@ -32,6 +32,17 @@ def committed_ends(client: RawClient, topic: str) -> dict[int, int]:
     return _offsets(client, topic, LATEST)
 
 
+def first_readable(client: RawClient, topic: str, since: Ends) -> dict[int, int]:
+    """Where the first record lies that readers get, at these offsets or behind; the end where there is none."""
+    ends = committed_ends(client, topic)
+    found = dict(ends)
+    for partition, start in since.items():
+        wanted = OffsetRange(topic, partition, min(start, ends[partition]), ends[partition])
+        batches = read_range(client, wanted, FetchSettings(), _COLUMNS)
+        found[partition] = next((each["offset"][0].as_py() for each in batches if each.num_rows), ends[partition])
+    return found
+
+
 def newest_records(client: RawClient, topic: str, ends: Ends | None = None) -> pa.Table:
     """The columns key, value, headers, partition and offset; keys whose newest record is a tombstone are left out."""
     connection = _connect()

@@ -73,6 +73,8 @@ class Means:
     may_switch: Callable[[list[Comparison]], bool]
     """Asked with what was compared, if the user wants that."""
     home: Path = HOME
+    recovers: bool = False
+    """Checkpoints of the version that comes are made anew from the log, if they are gone."""
 
 
 class Interrupted(PipelineRefused):
@@ -193,8 +195,7 @@ class Rebuilding:
             # Who ran it before is not its owner any more.
             takeover=True,
             source_options={"maxOffsetsPerTrigger": str(BATCH_OFFSETS)},
-            # Without them a version that is on its way could neither go on nor come back.
-            recovers=True,
+            recovers=self._means.recovers,
             rebuilds=True,
         )
         runner = Runner(pipeline, self._registry, options, owner=self._owned.owner, tell=self._means.tell)

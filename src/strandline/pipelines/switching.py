@@ -26,7 +26,7 @@ import pyarrow as pa
 from strandline.pipelines import rebuild_phases as phases
 from strandline.pipelines.checkpoint_moves import Moves, drop_moves, stage_moves, take_moves
 from strandline.pipelines.fault_points import fault_point
-from strandline.pipelines.newest_records import Ends, committed_ends, difference, newest_records
+from strandline.pipelines.newest_records import Ends, committed_ends, difference, first_readable, newest_records
 from strandline.pipelines.one_commit import OneCommit, silence
 from strandline.pipelines.rebuild_phases import RebuildRefused
 from strandline.pipelines.registry import Registry
@@ -151,7 +151,9 @@ class Switching:
                 if old is not None and _are_alike(rebuild, old.public_topic, phases.own_topic(old, leaving)):
                     copy = phases.own_topic(old, leaving)
                     rows = self._copy(client, rebuild, old.public_topic, copy)
-                    yield old.public_topic, Moves.along(copy, rows, _read(rebuild.version_ends, copy))
+                    # Attempts that were killed may have left records before it that were aborted.
+                    starts = first_readable(client, copy, _read(rebuild.version_ends, copy))
+                    yield old.public_topic, Moves.along(copy, rows, starts)
 
         stage_moves(state, leaving, moves)
 
