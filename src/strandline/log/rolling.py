@@ -12,7 +12,7 @@ from strandline.log.segment import Segment
 from strandline.topic_config import TopicConfig
 
 if TYPE_CHECKING:
-    from strandline.log.partition_log import PartitionLog
+    from strandline.log.growing_log import GrowingLog
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
@@ -39,7 +39,7 @@ def is_due_to_roll(segment: Segment, config: TopicConfig, last_offset: int, max_
     )
 
 
-def sync_cuts(log: PartitionLog) -> None:
+def sync_cuts(log: GrowingLog) -> None:
     """Have it on disk that the last segment was cut, before there is anything behind it.
 
     A power cut might take the cut back and not what came after: what was cut would stand in front of that again.
