@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
 from tests.interop.kafka_tools import Tools
 
+from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
 from strandline.spark.positions import (
     GroupPositions,
     PositionsListener,
@@ -27,6 +28,9 @@ from strandline.spark.positions import (
     settle,
     watch_positions,
 )
+from strandline.spark.raw_client import ClusterFailed
+from strandline.spark.sink.cluster import SinkCluster
+from strandline.spark.sink.options import SinkOptions
 from strandline.testing import embedded
 from strandline.testing.embedded_broker import EmbeddedBroker
 
@@ -64,23 +68,52 @@ def stream(spark: SparkSession, broker: EmbeddedBroker, topic: str, **options: s
     return reader.load().writeStream.format("noop")
 
 
+class Told:
+    """A listener that is told of batches of one query."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.group = GroupPositions(bootstrap, "spark.orders")
+        self._listener = PositionsListener(cast("SparkSession", None))
+        self._watched = Watched(None, "orders", "1", {"orders": self.group})
+
+    def __enter__(self) -> Told:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+    def batch(self, offset: int) -> None:
+        """Until its end is committed."""
+        self.group.reach({("orders", 0): offset})
+        until = time.monotonic() + DEADLINE_S
+        while self.group.committed != self.group.wanted:
+            assert time.monotonic() < until, "it is never committed"
+            self._listener._commit(self._watched)
+            time.sleep(0.05)
+
+
 def test_positions_go_on_when_a_broker_was_killed_and_is_back() -> None:
-    """A client of librdkafka's never speaks with a coordinator again that it has lost."""
-    with embedded() as broker:
+    with embedded() as broker, Told(broker.bootstrap) as told:
         broker.create_topic("orders")
-        group = GroupPositions(broker.bootstrap, "spark.orders")
-        listener = PositionsListener(cast("SparkSession", None))
-        watched = Watched(None, "orders", "1", {"orders": group})
         for offset in (1, 2):
-            group.reach({("orders", 0): offset})
-            until = time.monotonic() + DEADLINE_S
-            while group.committed != group.wanted:
-                assert time.monotonic() < until, "it is never committed"
-                listener._commit(watched)
-                time.sleep(0.05)
+            told.batch(offset)
             assert committed(broker, "spark.orders") == {("orders", 0): offset}
             broker.kill()
             broker.start()
+
+
+@pytest.mark.slow
+def test_positions_go_on_when_the_coordinator_of_their_group_has_died() -> None:
+    """librdkafka's client ended the process then, or hung when it was given up."""
+    with embedded(nodes=3) as cluster, Told(cluster.bootstrap) as told:
+        cluster.create_topic("orders")
+        told.batch(1)
+        count = len(cluster.partitions(CONSUMER_OFFSETS_TOPIC))
+        partition = partition_of_group("spark.orders", partition_count=count)
+        cluster.kill(cluster.leader_of(CONSUMER_OFFSETS_TOPIC, partition))
+        told.batch(2)
+        told.batch(3)
+        assert told.group.committed == {("orders", 0): 3}
 
 
 def test_a_cluster_that_is_silent_is_asked_now_and_then_and_at_the_end_if_it_is_there(
@@ -88,11 +121,12 @@ def test_a_cluster_that_is_silent_is_asked_now_and_then_and_at_the_end_if_it_is_
 ) -> None:
     asked: list[str] = []
 
-    def commit(group: GroupPositions, admin: object) -> None:
+    def commit(group: GroupPositions, cluster: object) -> None:
         asked.append(group.group_id)
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        raise ClusterFailed("nobody answers")
 
     monkeypatch.setattr(GroupPositions, "commit", commit)
+    monkeypatch.setattr(PositionsListener, "_cluster", lambda *_: None)
     listener = PositionsListener(cast("SparkSession", None))
     with socket.create_server(("127.0.0.1", 0)) as there:
         bootstrap = f"127.0.0.1:{there.getsockname()[1]}"
@@ -128,13 +162,14 @@ def test_only_what_moved_is_committed_and_a_group_with_members_is_left_alone(
     broker: EmbeddedBroker, topic: str
 ) -> None:
     broker.create_topic(topic, 2)
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    cluster = SinkCluster(SinkOptions(broker.bootstrap))
     group = GroupPositions(broker.bootstrap, f"spark.{topic}")
     group.reach({(topic, 0): 4, (topic, 1): 2, ("deleted", 0): 9})
-    group.commit(admin)
+    group.commit(cluster)
+    assert group.wanted == group.committed == {(topic, 0): 4, (topic, 1): 2}
     assert committed(broker, group.group_id) == {(topic, 0): 4, (topic, 1): 2}
     group.reach({(topic, 1): 3})
-    group.commit(admin)
+    group.commit(cluster)
     assert committed(broker, group.group_id) == {(topic, 0): 4, (topic, 1): 3}
 
     busy = GroupPositions(broker.bootstrap, f"busy.{topic}")
@@ -145,9 +180,10 @@ def test_only_what_moved_is_committed_and_a_group_with_members_is_left_alone(
         consumer.poll(0.1)
     busy.reach({(topic, 0): 4})
     with pytest.raises(Refused, match=re.escape(f"group '{busy.group_id}' has members of its own")):
-        busy.commit(admin)
+        busy.commit(cluster)
     assert committed(broker, busy.group_id) == {}
     consumer.close()
+    cluster.close()
 
 
 def test_after_available_now_nothing_lags(

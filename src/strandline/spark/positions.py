@@ -5,6 +5,9 @@ shows lag. A listener commits the end offsets of each batch once Spark has commi
 `spark.<query name, or its id>`; the source's option `kafka.group.id` names another. `strandline.spark.session` installs
 it; `watch_positions(spark)` does for a session made in another way. The checkpoint alone decides where a query goes on.
 
+They are committed by the client that sources and sinks have. librdkafka's is not up to it: if a coordinator dies with a
+request under way, the process ends by an assertion (`eonce->refcnt > 0`), or hangs when the client is given up.
+
 Why a listener: the Python process in which Spark plans a source is told neither the query's id nor its name, and the
 source's own `commit` comes only when the next batch is planned, so never for the last one.
 Known gap: a session of Spark Connect has no Java side here that knows a source's options; it is refused.
@@ -24,10 +27,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from strandline.codec.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from strandline.codec.messages.offset_commit_response import OffsetCommitResponse
+from strandline.errors import ErrorCode, named
 from strandline.spark import shared_environment
 from strandline.spark.explain import SparkFailed, explain_failure
 from strandline.spark.lost_java import is_java_gone
 from strandline.spark.raw_client import host_and_port
+from strandline.spark.sink.cluster import GROUP, SinkCluster
+from strandline.spark.sink.options import SinkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,10 +56,15 @@ GROUP_OPTION: Final = "kafka.group.id"
 PREFIX_OPTION: Final = "groupidprefix"
 BOOTSTRAP_OPTION: Final = "kafka.bootstrap.servers"
 COMMIT_TIMEOUT_S: Final = 5.0
+"""For all attempts of one commit, of which each has half of it."""
 SETTLE_TIMEOUT_S: Final = 10.0
 REACH_TIMEOUT_S: Final = 1.0
 REST_S: Final = 5.0
 """After a commit that failed. Spark waits for its listeners when it stops: a dead cluster is not asked every time."""
+
+_BY_NAME_VERSION_MAX: Final = 9
+"""From 10 on OffsetCommit names topics by their ids."""
+_OF_PARTITIONS: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -85,29 +102,49 @@ class GroupPositions:
     def reach(self, positions: Mapping[Place, int]) -> None:
         self.wanted.update(positions)
 
-    def commit(self, admin: Any) -> None:
+    def commit(self, cluster: SinkCluster) -> None:
         """Commit what is not committed yet, as a consumer without a membership does. What is refused stays wanted."""
-        from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, TopicPartition
-
         ahead = {place: offset for place, offset in self.wanted.items() if self.committed.get(place) != offset}
         if not ahead:
             return
-        partitions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in sorted(ahead.items())]
-        request = [ConsumerGroupTopicPartitions(self.group_id, partitions)]
-        answers = admin.alter_consumer_group_offsets(request, request_timeout=COMMIT_TIMEOUT_S)
-        for each in answers[self.group_id].result().topic_partitions:
-            place = each.topic, each.partition
-            if each.error is None:
+        topics: dict[str, OffsetCommitRequestTopic] = {}
+        for (topic, partition), offset in sorted(ahead.items()):
+            at = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+            topics.setdefault(topic, OffsetCommitRequestTopic(name=topic)).partitions.append(at)
+        answer = cluster.ask_coordinator(
+            "commit positions",
+            self.group_id,
+            OffsetCommitRequest(group_id=self.group_id, topics=list(topics.values())),
+            OffsetCommitResponse,
+            _code_of_all,
+            key_type=GROUP,
+            version_max=_BY_NAME_VERSION_MAX,
+        )
+        for place, code in _codes(answer):
+            if code == ErrorCode.NONE:
                 self.committed[place] = ahead[place]
-            elif each.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
+            elif code == ErrorCode.UNKNOWN_MEMBER_ID:
                 raise Refused(
                     f"the positions of this query are not shown: group {self.group_id!r} has members of its own, whose "
                     f"positions would be moved; stop them or name another group with the option {GROUP_OPTION!r}"
                 )
-            elif each.error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID):
+            elif code in _OF_PARTITIONS:
                 del self.wanted[place]  # The topic is deleted, and with it everything that could lag behind.
             else:
-                logger.warning("%s of %s-%d is not committed: %s", self.group_id, *place, each.error.str())
+                logger.warning("%s of %s-%d is not committed: %s", self.group_id, *place, code.name)
+
+
+def _codes(answer: OffsetCommitResponse) -> list[tuple[Place, ErrorCode]]:
+    return [
+        ((topic.name, each.partition_index), named(each.error_code))
+        for topic in answer.topics
+        for each in topic.partitions
+    ]
+
+
+def _code_of_all(answer: OffsetCommitResponse) -> int:
+    """What is wrong with the coordinator, or with the group; a topic that is gone is no matter of theirs."""
+    return next((code for _, code in _codes(answer) if code not in _OF_PARTITIONS), ErrorCode.NONE)
 
 
 @dataclass
@@ -129,7 +166,7 @@ class PositionsListener(StreamingQueryListener):
         # Spark tells a start from the query's own thread and all else from the listener bus.
         self._lock = threading.Lock()
         self._running: dict[str, Watched] = {}
-        self._admins: dict[str, Any] = {}
+        self._clusters: dict[str, SinkCluster] = {}
         self._rests_until_s: dict[str, float] = {}
         """By cluster: one that did not answer is left alone for a while."""
         self.refusals: dict[str, str] = {}
@@ -159,6 +196,13 @@ class PositionsListener(StreamingQueryListener):
         with self._lock:
             if (watched := self._running.pop(str(event.runId), None)) is not None:
                 self._commit(watched, is_last=True)
+            if not self._running:
+                self.close()
+
+    def close(self) -> None:
+        """Let go of connections; who commits next makes them anew."""
+        while self._clusters:
+            self._clusters.popitem()[1].close()
 
     def _take(self, watched: Watched, progress: StreamingQueryProgress) -> None:
         if watched.sources is None:
@@ -183,8 +227,6 @@ class PositionsListener(StreamingQueryListener):
         }
 
     def _commit(self, watched: Watched, *, is_last: bool = False) -> None:
-        from confluent_kafka import KafkaException
-
         for group in (watched.sources or {}).values():
             if watched.refusal is not None:
                 return
@@ -192,43 +234,26 @@ class PositionsListener(StreamingQueryListener):
             if is_resting and not (is_last and _is_reachable(group.bootstrap)):
                 continue
             try:
-                self._commit_group(group)
+                group.commit(self._cluster(group.bootstrap))
             except Refused as refusal:
                 # Asked once: who has members now will have them again, and a query is not to say so with every batch.
                 watched.refusal = self.refusals[watched.query_id] = str(refusal)
                 logger.warning("query %s: %s", watched.name or watched.query_id, refusal)
-            except KafkaException as error:
+            except SparkFailed as error:
                 self._rests_until_s[group.bootstrap] = time.monotonic() + REST_S
-                logger.warning("positions of group %s are not committed: %s", group.group_id, error.args[0].str())
+                logger.warning("positions of group %s are not committed: %s", group.group_id, error)
 
-    def _commit_group(self, group: GroupPositions) -> None:
-        """Once more with a client that is new if the one we have was there before.
-
-        librdkafka's does not connect anew to a coordinator that it has lost: from the restart of a broker on each of
-        its requests would take all of its time, and Spark, which tells listeners one thing after the other, with it.
-        """
-        from confluent_kafka import KafkaException
-
-        was_there = group.bootstrap in self._admins
-        try:
-            group.commit(self._admin(group.bootstrap))
-        except KafkaException:
-            self._admins.pop(group.bootstrap)
-            if not was_there or not _is_reachable(group.bootstrap):
-                raise
-            self._commit_group(group)
-
-    def _admin(self, bootstrap: str) -> Any:
-        if bootstrap not in self._admins:
-            from confluent_kafka.admin import AdminClient
-
-            settings: dict[str, str | int | float | bool] = {
-                "bootstrap.servers": bootstrap,
-                "client.id": "strandline-spark-positions",
-            }
-            # Without a logger librdkafka would write to the user's terminal.
-            self._admins[bootstrap] = AdminClient(settings, logger=logging.getLogger("strandline.spark.librdkafka"))
-        return self._admins[bootstrap]
+    def _cluster(self, bootstrap: str) -> SinkCluster:
+        if bootstrap not in self._clusters:
+            timeout_ms = int(COMMIT_TIMEOUT_S * 1000)
+            options = SinkOptions(
+                bootstrap,
+                client_id="strandline-spark-positions",
+                request_timeout_ms=timeout_ms // 2,
+                delivery_timeout_ms=timeout_ms,
+            )
+            self._clusters[bootstrap] = SinkCluster(options)
+        return self._clusters[bootstrap]
 
 
 def sources_of(query: Any) -> dict[str, dict[str, str]]:
