@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 sys.path.insert(0, str(Path(__file__).parent))  # So that it runs from anywhere.
@@ -44,29 +44,43 @@ def main() -> int:
     except KafkaException:
         print(f"feed: no log answers at {asked.bootstrap}: start the pipeline first, or say --bootstrap")
         return 1
+    print(f"feed: writing to {asked.bootstrap}")
     show = Shown(asked.bootstrap, outputs)
     begin = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=HOURS)
-    written = 0
-    for record in paced(half_day(random.Random(asked.seed), begin), begin, asked.seconds, asked.bootstrap):
+    written, lost = 0, list[str]()
+    for record in paced(half_day(random.Random(asked.seed), begin), begin, asked.seconds, asked.bootstrap, lost):
         written += 1
         if written % 500 == 0:
             print(f"        {written:,} records written; in the shop it is {record.written:%H:%M}")
         show.what_came()
+    if lost:
+        print(f"feed: the log does not take records any more ({lost[0]}): has the pipeline ended, and its log with it?")
+        show.close()
+        return 1
     print(f"        {written:,} records written; the shop closes")
     show.until_quiet()
     show.close()
     return 0
 
 
-def paced(records: Iterator[Record], begin: datetime, seconds: float, bootstrap: str) -> Iterator[Record]:
-    """Each record when it was written, a shop's half day in so many seconds."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, **QUIET})
+def paced(
+    records: Iterator[Record], begin: datetime, seconds: float, bootstrap: str, lost: list[str]
+) -> Iterator[Record]:
+    """Each record when it was written, a shop's half day in so many seconds; until one is `lost`, with the reason."""
+
+    def answered(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            lost.append(error.str())
+
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "message.timeout.ms": 10_000, **QUIET})
     started, speed = time.monotonic(), timedelta(hours=HOURS).total_seconds() / max(seconds, 0.001)
     for record in records:
         due = started + (record.written - begin).total_seconds() / speed
         time.sleep(max(0.0, due - time.monotonic()))
-        producer.produce(record.topic, key=record.key, value=record.value)
+        producer.produce(record.topic, key=record.key, value=record.value, on_delivery=answered)
         producer.poll(0)
+        if lost:
+            return
         yield record
     producer.flush()
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from strandline.pipelines.model import Pipeline
 
 LOOK_S: Final = 0.05
+CLOSE_S: Final = 1.0
+"""How long the end waits for what only frees memory."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,10 @@ class Launch:
                     self._spark.stop()
         finally:
             if self._registry is not None:
-                self._registry.close()
+                # A cluster that says nothing may hold whoever is asking it, and this waits for them.
+                closing = threading.Thread(target=self._registry.close, name="registry-close", daemon=True)
+                closing.start()
+                closing.join(CLOSE_S)
             self.ground.close()
 
     def _await_node(self) -> None:

@@ -19,6 +19,8 @@ from strandline.pipelines.state import FAILED, STOPPED, QueryProgress, RunState
 HEARTBEAT_S: Final = 3.0
 LISTEN_S: Final = 1.0
 """How often what others say in the registry is heard."""
+LAST_WORD_S: Final = 5.0
+"""How long a run that ends waits until it is known. Its user has pressed Ctrl-C, and librdkafka does not hear that."""
 
 
 class RunRecord:
@@ -37,15 +39,16 @@ class RunRecord:
             self._say(state, None)
 
     def end(self, state: str, failure: str | None = None) -> None:
-        """The last word; unless the run is another's by now. A second call says nothing."""
-        with self._lock:
-            if self._ended.is_set():
-                return
-            self._ended.set()
-            # Who cannot be told now finds a record that has grown old.
-            with contextlib.suppress(RegistryFailed):
-                if self.successor() is None:
-                    self._say(state, failure)
+        """The last word; unless the run is another's by now. A second call says nothing.
+
+        A cluster that does not take it is not waited for: who cannot be told now finds a record that has grown old.
+        """
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        saying = threading.Thread(target=self._say_last, args=(state, failure), name="pipeline-last-word", daemon=True)
+        saying.start()
+        saying.join(LAST_WORD_S)
 
     def successor(self) -> RunState | None:
         """The run that has taken this one's place, if one has."""
@@ -60,6 +63,11 @@ class RunRecord:
                     is_due = now_ms() - self.state.heartbeat_ms >= HEARTBEAT_S * 1000
                     if is_due and not self._ended.is_set() and self.successor() is None:
                         self._say(self.state.state, None)
+
+    def _say_last(self, state: str, failure: str | None) -> None:
+        with self._lock, contextlib.suppress(RegistryFailed):
+            if self.successor() is None:
+                self._say(state, failure)
 
     def _say(self, state: str, failure: str | None) -> None:
         queries = {**self.state.queries, **self._progress()}
