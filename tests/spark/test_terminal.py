@@ -46,6 +46,17 @@ def test_a_query_in_one_line() -> None:
     assert view.line(900.0) == "orders: failed after 1 batch, 12,000 rows, 10 min, caught up"
 
 
+def test_a_report_that_comes_late_does_not_say_how_far_it_is() -> None:
+    """Spark tells of batches from a thread of its own, when others may have been asked for already."""
+    view = QueryView("totals", 0.0)
+    first = progress(0, 4, end='{"t":{"0":4}}', latest='{"t":{"0":9}}')
+    assert view.take(progress(1, 5, end='{"t":{"0":9}}', latest='{"t":{"0":9}}'))
+    assert not view.take(first)
+    assert view.lag == 0
+    assert not view.take(progress(2, 0, end='{"t":{"0":9}}', latest='{"t":{"0":12}}', ran=False))
+    assert view.lag == 3
+
+
 def test_a_batch_counts_once() -> None:
     """An idle query reports the batch it will run next, and what was read up at the start may be reported again."""
     view = QueryView("orders", began_s=0.0)

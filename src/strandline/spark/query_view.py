@@ -28,8 +28,10 @@ class QueryView:
 
     def take(self, progress: Mapping[str, Any]) -> bool:
         """A report of Spark's; False for one that was taken before, or that only says that nothing came."""
-        self.lag = lag_of(progress)
         batch_id, rows = int(progress["batchId"]), int(progress["numInputRows"])
+        if batch_id >= self.batch_id:
+            # Spark's listener may tell of a batch when those after it were asked for and taken already.
+            self.lag = lag_of(progress)
         # An idle query reports the batch that it would run next, again and again, until it does.
         if batch_id <= self.batch_id or not progress.get("durationMs", {}).get("addBatch"):
             return False
