@@ -9,7 +9,7 @@ from typing import TextIO
 
 from strandline.pipelines.stages import Stage, Stages
 from strandline.spark.display import Display, LiveDisplay
-from strandline.spark.query_view import QueryView
+from strandline.spark.query_view import QueryView, rows_in_words
 
 LINE_EVERY_S = 10.0
 QUIET_S = 5.0
@@ -58,7 +58,7 @@ class RunDisplay(Display):
 
     def _first(self, view: QueryView) -> None:
         self._seen.add(view.name)
-        rows = f"{view.name}: {view.rows:,} rows"
+        rows = f"{view.name}: {rows_in_words(view.rows)}"
         if self._waiting is not None:
             self._end_wait(f"{rows}, {self._stages.elapsed_s:.1f} s after the start")
         elif self._live is None:

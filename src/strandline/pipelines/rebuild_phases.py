@@ -251,10 +251,17 @@ def check_free(pipeline: PipelineState, owner: str, heartbeat_ms: int, now_ms: i
     silent_ms = now_ms - max(heartbeat_ms, rebuild.heartbeat_ms)
     if silent_ms < ALIVE_MS_MAX:
         raise RebuildRefused(
-            f"Pipeline {pipeline.name} is being rebuilt by another process ({phase_of(rebuild).value}, heard of "
-            f"{max(0, silent_ms) / 1000:.0f} s ago): wait until it is done, or stop it and try again in "
+            f"Pipeline {pipeline.name} is being rebuilt by {_process(rebuild.owner)} ({phase_of(rebuild).value}, "
+            f"heard of {max(0, silent_ms) / 1000:.0f} s ago): wait until it is done, or stop it and try again in "
             f"{ALIVE_MS_MAX // 1000} s."
         )
+
+
+def _process(owner: str) -> str:
+    """An owner is `host/pid/something`."""
+    host, _, rest = owner.partition("/")
+    pid, has_more, _ = rest.partition("/")
+    return f"process {pid} on {host}" if has_more else "another process"
 
 
 def check_owned(pipeline: PipelineState | None, owner: str) -> PipelineState:

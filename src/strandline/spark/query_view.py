@@ -50,7 +50,7 @@ class QueryView:
             return self._epitaph()
         if not self.batches:
             return f"{self.name}: {self.doing}, {_duration(now_s - self.began_s)}"
-        parts = [f"batch {self.batch_id:,}", f"{self.rows:,} rows", f"{self.rows_per_second:,.0f} rows/s"]
+        parts = [f"batch {self.batch_id:,}", rows_in_words(self.rows), f"{self.rows_per_second:,.0f} rows/s"]
         if self.lag is not None:
             parts.append(self._lag())
         if self.late_rows:
@@ -70,7 +70,7 @@ class QueryView:
         took = _duration(self.ended_s - self.began_s)
         late = f", {self.late_rows:,} late" if self.late_rows else ""
         batches = _count(self.batches, "batch", "batches")
-        return f"{self.name}: {what} after {batches}, {self.rows:,} rows, {took}{lag}{late}"
+        return f"{self.name}: {what} after {batches}, {rows_in_words(self.rows)}, {took}{lag}{late}"
 
 
 def lag_of(progress: Mapping[str, Any]) -> int | None:
@@ -105,6 +105,10 @@ def _positions(offsets: object) -> dict[tuple[str, str], int] | None:
                 return None
             found[topic, partition] = offset
     return found
+
+
+def rows_in_words(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
 
 
 def _duration(seconds: float) -> str:
