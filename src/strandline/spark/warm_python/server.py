@@ -20,8 +20,6 @@ import sys
 import time
 from typing import Final
 
-from strandline.spark.warm_python.client import SOCKET_NAME
-
 CONTENT_BYTES_MAX: Final = 4 * 1024 * 1024
 """Arguments and environment of one process: the system allows two."""
 ASK_S_MAX: Final = 5.0
@@ -71,12 +69,12 @@ class Child:
         """When its client went away, and it was asked to end."""
 
 
-def main(directory: str) -> None:
+def main(directory: str, door_number: int) -> None:
+    """Serve those who knock at the socket that was opened under this number, in this directory."""
     # As PySpark does for Java and all that it starts: Ctrl-C is for the driver, which ends the rest in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    door.bind(os.path.join(directory, SOCKET_NAME))
-    door.listen(128)  # Clients may come before the imports are done; they wait, and are still served sooner.
+    door = socket.socket(fileno=door_number)
+    door.set_inheritable(False)
     for name in WARM:
         with contextlib.suppress(ImportError):  # Of another version of PySpark, perhaps; then it is not warm.
             importlib.import_module(name)
@@ -247,4 +245,4 @@ def _run(arguments: list[str], environment: dict[str, str]) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import os
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -37,16 +38,21 @@ class WarmPython:
             "OMP_NUM_THREADS": "1",
             "JE_ARROW_MALLOC_CONF": "background_thread:false",
         }
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", server.__name__, str(self._directory)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            cwd="/",
-            # A blow at the driver's group must not hit it: it ends by itself then, and leaves nothing behind.
-            start_new_session=True,
-        )
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
+            door.bind(str(self._directory / client.SOCKET_NAME))
+            # Clients may come before anything is imported; they wait, and are still served sooner.
+            door.listen(128)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", server.__name__, str(self._directory), str(door.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                cwd="/",
+                pass_fds=(door.fileno(),),
+                # A blow at the driver's group must not hit it: it ends by itself then, and leaves nothing behind.
+                start_new_session=True,
+            )
         atexit.register(self.close)
 
     @property
