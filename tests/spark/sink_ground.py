@@ -51,7 +51,9 @@ def consume(bootstrap: str, topic: str, isolation: str = "read_committed") -> li
         }
     )
     try:
-        partitions = consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
+        told = consumer.list_topics(topic, timeout=WAIT_S).topics[topic]
+        partitions = told.partitions
+        assert partitions, f"{topic}: {told.error}"
         consumer.assign([confluent_kafka.TopicPartition(topic, each, 0) for each in partitions])
         messages: list[confluent_kafka.Message] = []
         ended: set[int] = set()
