@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from strandline.spark import class_archive
+from strandline.spark.explain import SparkFailed
 from strandline.spark.java import find_java_home
 
 SESSION = """
@@ -78,6 +79,13 @@ def test_a_new_one_replaces_the_old(place: class_archive.Place, tmp_path: Path) 
     archive = kept(place, tmp_path, b"classes")
     assert list(place.directory.iterdir()) == [archive]
     assert class_archive.Place(tmp_path / "another").archive() is None
+
+
+def test_an_environment_with_a_blank_in_its_name_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "my env"))
+    assert class_archive.advice({"JAVA_HOME": str(find_java_home(os.environ))}) == ""
+    with pytest.raises(SparkFailed, match="has a blank in it"):
+        class_archive.make(os.environ, ["nothing is started"])
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", bytes(1_000_000)])

@@ -29,7 +29,6 @@ _DUMP_S: Final = 120.0
 _OPTION: Final = "-XX:SharedArchiveFile="
 # Java says on its standard output, which is the user's, that an archive does not fit.
 _QUIET: Final = "-Xlog:cds*=off"
-
 # Classes are the same however little of them is compiled.
 _SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1"
 
@@ -39,14 +38,15 @@ def java_options(environ: Mapping[str, str], options: str) -> str:
     if environ.get(SWITCH, "1") == "0" or "-XX:SharedArchiveFile" in options or "-XX:ArchiveClassesAtExit" in options:
         return ""
     archive = Place(Path(environ["JAVA_HOME"])).archive() if "JAVA_HOME" in environ else None
-    # A path with a blank cannot be said in this setting of Spark's.
-    return "" if archive is None or " " in str(archive) else f"{_OPTION}{archive} {_QUIET}"
+    return "" if archive is None else f"{_OPTION}{archive} {_QUIET}"
 
 
 def advice(environ: Mapping[str, str]) -> str:
     """What a user should know of a Java that was started with this environment; nothing if there is an archive."""
-    is_wanted = environ.get(SWITCH, "1") != "0" and "JAVA_HOME" in environ
-    if not is_wanted or Place(Path(environ["JAVA_HOME"])).archive() is not None:
+    if environ.get(SWITCH, "1") == "0" or "JAVA_HOME" not in environ:
+        return ""
+    place = Place(Path(environ["JAVA_HOME"]))
+    if not place.can_be_said or place.archive() is not None:
         return ""
     return "`strandline spark prepare`, said once, halves the time of this and of Spark"
 
@@ -66,6 +66,11 @@ class Place:
         self.directory = Path(sys.prefix, "share", "strandline")
         self._stem = f"spark-{hashlib.sha256(named.encode()).hexdigest()[:16]}"
         self.base = self.directory / f"{self._stem}.base"
+
+    @property
+    def can_be_said(self) -> bool:
+        """A path with a blank cannot, in the setting of Spark's that has Java's options."""
+        return " " not in str(self.directory)
 
     def archive(self) -> Path | None:
         """None if there is none that is whole."""
@@ -95,6 +100,8 @@ def make(environ: Mapping[str, str], training: Sequence[str]) -> Path:
     """
     java_home = find_java_home(environ)
     place = Place(java_home)
+    if not place.can_be_said:
+        raise SparkFailed(f"Spark's settings have no words for {place.directory}, whose name has a blank in it")
     try:
         place.directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.directory, prefix=".making-") as directory:
