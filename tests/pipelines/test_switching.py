@@ -127,6 +127,15 @@ def test_a_switch_that_failed_is_given_up_before_its_decision_and_never_after(
         assert table_of(broker.bootstrap, two.tables[0]) == OLD
 
 
+def fail_on_the_way_back(two: TwoVersions, point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The switch was made, and the one back fails at this point."""
+    two.become(Phase.RETURNING)
+    two.become(Phase.SWITCHING_BACK)
+    monkeypatch.setenv(fault_points.VARIABLE, f"{point}:fail:{tmp_path / 'fault'}")
+    with pytest.raises(PlantedFault):
+        switch(two)
+
+
 @pytest.mark.parametrize("point", in_part_slow(INNER_POINTS[:-1]))
 def test_a_way_back_that_failed_is_completed_and_never_given_up(
     point: str, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -134,11 +143,7 @@ def test_a_way_back_that_failed_is_completed_and_never_given_up(
     """Who says --rollback again wants the rest of the way: its batch must not be decided with nothing in it."""
     two = built(broker)
     switch(two)
-    two.become(Phase.RETURNING)
-    two.become(Phase.SWITCHING_BACK)
-    monkeypatch.setenv(fault_points.VARIABLE, f"{point}:fail:{tmp_path / 'fault'}")
-    with pytest.raises(PlantedFault):
-        switch(two)
+    fail_on_the_way_back(two, point, tmp_path, monkeypatch)
     assert two.named(two.tables[0]) == NEW
     command(two, tmp_path, Wish.ROLL_BACK)
     assert table_of(broker.bootstrap, two.tables[0]) == OLD == two.named(two.tables[0])
@@ -154,11 +159,7 @@ def test_on_the_way_back_a_version_with_other_partitions_is_read_whole(
     switch(two)
     changed = {key: "y" for key in NEW if key.startswith("same")}
     put_rows(broker.bootstrap, two.tables[0], changed)
-    two.become(Phase.RETURNING)
-    two.become(Phase.SWITCHING_BACK)
-    monkeypatch.setenv(fault_points.VARIABLE, f"switch-copy-named:fail:{tmp_path / 'fault'}")
-    with pytest.raises(PlantedFault):
-        switch(two)
+    fail_on_the_way_back(two, "switch-copy-named", tmp_path, monkeypatch)
     assert sorted(rows_of(broker.bootstrap, f"{two.tables[0]}.v2")) == sorted(({**NEW, **changed}).items())
     switch(two)
     assert table_of(broker.bootstrap, two.tables[0]) == OLD == two.named(two.tables[0])
@@ -184,11 +185,7 @@ def test_a_way_back_is_given_up_by_a_finish_until_it_is_decided(
     """Else a version that cannot run any more would leave a pipeline that nobody may run."""
     two = built(broker)
     switch(two)
-    two.become(Phase.RETURNING)
-    two.become(Phase.SWITCHING_BACK)
-    monkeypatch.setenv(fault_points.VARIABLE, f"{point}:fail:{tmp_path / 'fault'}")
-    with pytest.raises(PlantedFault):
-        switch(two)
+    fail_on_the_way_back(two, point, tmp_path, monkeypatch)
     if INNER_POINTS.index(point) >= INNER_POINTS.index("switch-committed"):
         with pytest.raises(RebuildRefused, match="on its way back to version 1, which is decided"):
             command(two, tmp_path, Wish.FINISH)

@@ -36,9 +36,10 @@ def main() -> None:
         producer.flush(30)
         _stream(broker.bootstrap, Path(home))
     # Java ends when its input does, and writes its archive then.
-    process = SparkContext._gateway.proc  # type: ignore[union-attr]
-    process.stdin.close()
-    process.wait(_END_S)
+    gateway = SparkContext._gateway
+    assert gateway is not None, "a session was started"
+    gateway.proc.stdin.close()
+    gateway.proc.wait(_END_S)
 
 
 def _stream(bootstrap: str, home: Path) -> None:
