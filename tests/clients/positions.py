@@ -1,4 +1,4 @@
-"""Logs and positions as a test wants them: records of a given age, and offsets committed by who is no member."""
+"""Logs and positions as a test wants them: records of a given age, offsets by who is no member, markers all written."""
 
 from __future__ import annotations
 
@@ -42,3 +42,28 @@ def commit(bootstrap: str, group: str, topic: str, offset: int, *, partition: in
 
     until(f"{group} at {offset} of {topic}-{partition}", is_committed)
     consumer.close()
+
+
+def until_decided(bootstrap: str, *topics: str, partition: int = 0) -> None:
+    """Wait for the markers of ended transactions.
+
+    Who commits or aborts is answered when that is decided, and the markers follow: at once in a broker that is idle,
+    and at the next start in one that is killed between the two.
+    """
+    from confluent_kafka import Consumer, TopicPartition
+
+    settings = {"bootstrap.servers": bootstrap, "group.id": "looks-at-ends"}
+    all_records, committed = (
+        Consumer(settings | {"isolation.level": level}) for level in ("read_uncommitted", "read_committed")
+    )
+
+    def is_decided(topic: str) -> bool:
+        place = TopicPartition(topic, partition)
+        # The high watermark second: what comes between the two is then waited for, too.
+        stable = committed.get_watermark_offsets(place, 10)[1]
+        return bool(stable == all_records.get_watermark_offsets(place, 10)[1])
+
+    for topic in topics:
+        until(f"the markers of {topic}-{partition}", lambda topic=topic: is_decided(topic))
+    all_records.close()
+    committed.close()

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
+from tests.clients.positions import until_decided
 from tests.scenarios.compaction_ground import BY_HAND, WAIT_S_MAX, compact_now, folded, make, put, read
 
 import strandline
@@ -81,6 +82,8 @@ def test_a_compacted_topic_equals_a_dictionary(broker: Any, story: list[tuple[st
             case "commit" | "abort":
                 transact(broker.bootstrap, topic, what, commits=verb == "commit")
             case "clean":
+                # What is not decided is neither read nor cleaned.
+                until_decided(broker.bootstrap, topic)
                 told = compact_now(broker.port, topic=topic)
                 assert told.error_code == ErrorCode.NONE, told
                 check(broker.bootstrap, topic, expected, at)

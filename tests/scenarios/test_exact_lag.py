@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.cli.conftest import CommandLine
 from tests.clients.client import until
-from tests.clients.positions import commit
+from tests.clients.positions import commit, until_decided
 from tests.scenarios.compaction_ground import BY_HAND, compact_now
 
 from strandline.cli.conversation import Conversation
@@ -92,13 +92,16 @@ def counted(bootstrap: str, topic: str, offsets: list[int], *, timeout_ms: int =
 
 def check(broker: EmbeddedBroker, topic: str, *, positions: int = 3) -> PartitionCounts:
     """Every position is counted as it is read."""
-    end = counted(broker.bootstrap, topic, []).high_watermark
-    told = counted(broker.bootstrap, topic, list(range(end + 1)))
-    assert told.error_code == 0
-    read = offsets_read(broker.bootstrap, topic, 0)
-    assert [each.records for each in told.counts] == [sum(at >= start for at in read) for start in range(end + 1)]
-    for start in random.Random(SEED).sample(range(end + 1), positions):
-        assert len(offsets_read(broker.bootstrap, topic, start)) == told.counts[start].records, start
+    while True:
+        end = counted(broker.bootstrap, topic, []).high_watermark
+        told = counted(broker.bootstrap, topic, list(range(end + 1)))
+        assert told.error_code == 0
+        starts = [0, *random.Random(SEED).sample(range(end + 1), positions)]
+        read = {start: offsets_read(broker.bootstrap, topic, start) for start in starts}
+        if counted(broker.bootstrap, topic, []).high_watermark == end:
+            break  # No marker came meanwhile.
+    assert [each.records for each in told.counts] == [sum(at >= start for at in read[0]) for start in range(end + 1)]
+    assert [len(read[start]) for start in starts] == [told.counts[start].records for start in starts]
     return told
 
 
@@ -131,6 +134,7 @@ def test_any_transactions_and_restarts(broker: EmbeddedBroker) -> None:
             assert told.last_stable_offset < told.high_watermark or not opened
     for at in sorted(opened):
         transactors[at].abort_transaction(30)
+    until_decided(broker.bootstrap, topic)
     before = check(broker, topic)
     assert before.counts[0].undecided == 0
     assert 0 < before.counts[0].records < before.high_watermark - 20
@@ -163,6 +167,7 @@ def test_a_compacted_topic_counts_what_is_left(broker: EmbeddedBroker) -> None:
                 producer.commit_transaction(30)
             elif in_transaction:
                 producer.abort_transaction(30)
+        until_decided(broker.bootstrap, topic)
         before = counted(broker.bootstrap, topic, [0]).counts[0].records
         compacted = compact_now(int(broker.bootstrap.rsplit(":", 1)[1]), topic=topic)
         assert compacted.error_code == 0, compacted
@@ -208,6 +213,7 @@ def test_an_open_transaction_is_undecided_and_nobodys_fault(broker: EmbeddedBrok
     (found,) = cli.ok("group", "lag", "waits", "--window", "0", "--json").objects
     assert (found["lag"], found["undecided"]) == (0, 3)
     open_one.abort_transaction(30)
+    until_decided(broker.bootstrap, topic)
     commit(broker.bootstrap, "waits", topic, 0)
     (found,) = cli.ok("group", "lag", "waits", "--window", "0", "--json").objects
     assert (found["lag"], found["undecided"], found["high_watermark"]) == (7, 0, 10)
@@ -247,6 +253,7 @@ def test_positions_outside_the_log(broker: EmbeddedBroker) -> None:
         producer.begin_transaction()
         wrote(producer, topic, 2)
         producer.commit_transaction(30)
+    until_decided(broker.bootstrap, topic)
     CommandLine(broker.bootstrap).ok("topic", "trim", topic, "--before", "4", "--partition", "0", "--yes")
     told = counted(broker.bootstrap, topic, [0, 4, 11, 12, 500, -1, 1 << 62])
     assert (told.log_start_offset, told.last_stable_offset, told.high_watermark) == (4, 12, 12)
