@@ -25,16 +25,15 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from strandline.ids import TopicPartition
 from strandline.pipelines import compiling, queries
 from strandline.pipelines.checkpoint_files import LocalCheckpoint, Note, Offsets, in_words, positions, settings
 from strandline.pipelines.compiling import CompiledQuery, Wiring
 from strandline.pipelines.failures import refused
-from strandline.pipelines.ground import admin_of
 from strandline.pipelines.model import Kind, KnownDataset, Pipeline, Source
+from strandline.pipelines.query_groups import committed_positions, remove_groups
 from strandline.pipelines.sink_notes import LastBatch, SinkNotes
 from strandline.pipelines.state import DatasetState
 from strandline.spark.explain import plainly
@@ -43,7 +42,6 @@ from strandline.spark.raw_client import EARLIEST, ClientSettings, RawClient
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GROUP_TIMEOUT_S: Final = 30.0
 SUFFIX: Final = ".recovering"
 """Of the consumer group of a replay, which must not move the query's own."""
 
@@ -248,7 +246,7 @@ class _Query:
 
     def _group_positions(self, because: str) -> tuple[str, Offsets]:
         group = compiling.group_of(self._of.pipeline, self._name, self._of.wiring.suffix)
-        at = _committed(self._of.wiring.bootstrap, group)
+        at = committed_positions(self._of.wiring.bootstrap, group)
         at = {topic: each for topic, each in at.items() if topic in self._compiled.reads}
         if not at:
             raise refused(
@@ -269,10 +267,9 @@ class _Query:
     def _complete(self, query_id: str) -> None:
         self._of.save_id(self._name, query_id)
         self._checkpoint.complete()
-        _forget_group(
-            self._of.wiring.bootstrap,
-            compiling.group_of(self._of.pipeline, self._name, self._of.wiring.suffix + SUFFIX),
-        )
+        # It was only ever there to show how far the replay is.
+        group = compiling.group_of(self._of.pipeline, self._name, self._of.wiring.suffix + SUFFIX)
+        remove_groups(self._of.wiring.bootstrap, [group])
 
     def _put_aside(self) -> None:
         aside = self._checkpoint.put_aside()
@@ -313,32 +310,3 @@ def _with_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[N
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, old)
-
-
-def _committed(bootstrap: str, group: str) -> Offsets:
-    kafka = import_module("confluent_kafka")
-    # Held until the answer is there: with the client goes what it was asked.
-    admin = admin_of(bootstrap)
-    asked = admin.list_consumer_group_offsets(
-        [kafka.ConsumerGroupTopicPartitions(group)], request_timeout=GROUP_TIMEOUT_S
-    )
-    found: Offsets = {}
-    try:
-        told: list[Any] = asked[group].result().topic_partitions
-    except kafka.KafkaException as error:
-        raise refused(
-            f"the positions of the group {group} cannot be read ({error.args[0].str()}): try again"
-        ) from error
-    for each in told:
-        if each.offset >= 0:
-            found.setdefault(each.topic, {})[str(each.partition)] = each.offset
-    return found
-
-
-def _forget_group(bootstrap: str, group: str) -> None:
-    kafka = import_module("confluent_kafka")
-    admin = admin_of(bootstrap)
-    asked = admin.delete_consumer_groups([group], request_timeout=GROUP_TIMEOUT_S)
-    # It was only ever there to show how far the replay is.
-    with contextlib.suppress(kafka.KafkaException):
-        asked[group].result()

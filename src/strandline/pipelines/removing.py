@@ -15,8 +15,9 @@ from strandline.pipelines import rebuild_phases as phases
 from strandline.pipelines.fault_points import fault_point
 from strandline.pipelines.one_commit import delete_sinks
 from strandline.pipelines.outputs import suffix_of
+from strandline.pipelines.query_groups import remove_groups
 from strandline.pipelines.state import PipelineState, checkpoint_of
-from strandline.pipelines.topic_copies import remove_groups, remove_topics
+from strandline.pipelines.topic_copies import remove_topics
 from strandline.spark.sink.checkpoint import local_path
 
 

@@ -11,9 +11,6 @@ from strandline.errors import WorldError
 from strandline.pipelines.ground import admin_of
 
 TIMEOUT_S: Final = 30.0
-GROUPS_TIMEOUT_S: Final = 5.0
-"""Groups only show something, and expire by themselves: nobody waits long for their end."""
-_COORDINATOR_MOVES: Final = ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS")
 
 
 class TopicFailed(WorldError):
@@ -65,28 +62,6 @@ def remove_topics(bootstrap: str, names: Iterable[str]) -> list[str]:
             if error.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
                 raise TopicFailed(f"topic {name} cannot be removed: {error.args[0].str()}") from error
     return doomed
-
-
-def remove_groups(bootstrap: str, names: Iterable[str]) -> list[str]:
-    """Consumer groups that show how far a query was; one that is not there, or not empty, is left alone."""
-    # It must outlive the answers: without it they never come.
-    admin = admin_of(bootstrap)
-    kafka = import_module("confluent_kafka")
-    removed: list[str] = []
-    left = list(names)
-    deadline = time.monotonic() + GROUPS_TIMEOUT_S
-    while left and time.monotonic() < deadline:
-        again = []
-        for name, future in admin.delete_consumer_groups(left, request_timeout=TIMEOUT_S).items():
-            try:
-                future.result()
-                removed.append(name)
-            except kafka.KafkaException as error:
-                if error.args[0].name() in _COORDINATOR_MOVES:
-                    again.append(name)
-        left = again
-        time.sleep(0.2 if left else 0)
-    return removed
 
 
 def living_topics(admin: Any) -> dict[str, Any]:

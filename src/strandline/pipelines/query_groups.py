@@ -1,0 +1,91 @@
+"""The consumer groups that show how far queries have read: what they are at, and their end.
+
+Asked with the client that committed them: librdkafka's admin client ends the process when the coordinator of a group
+dies with a request under way, and a cluster that loses a node is when recoveries and switches happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from strandline.codec.messages.delete_groups_request import DeleteGroupsRequest
+from strandline.codec.messages.delete_groups_response import DeleteGroupsResponse
+from strandline.codec.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from strandline.codec.messages.offset_fetch_response import OffsetFetchResponse
+from strandline.errors import ErrorCode, named
+from strandline.pipelines.checkpoint_files import Offsets
+from strandline.pipelines.failures import refused
+from strandline.spark.raw_client import ClusterFailed
+from strandline.spark.sink.cluster import GROUP, SinkCluster
+from strandline.spark.sink.options import SinkOptions
+
+READ_S_MAX: Final = 30.0
+REMOVE_S_MAX: Final = 5.0
+"""Groups only show something, and expire by themselves: nobody waits long for their end."""
+_BY_NAME_VERSION_MAX: Final = 9
+"""From 10 on OffsetFetch names topics by their ids."""
+
+
+def committed_positions(bootstrap: str, group_id: str) -> Offsets:
+    """Where a group is in each partition that it has a position in; a group that is not there has none."""
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
+    try:
+        with _cluster(bootstrap, READ_S_MAX) as cluster:
+            (told,) = cluster.ask_coordinator(
+                "read positions",
+                group_id,
+                request,
+                OffsetFetchResponse,
+                lambda answer: answer.groups[0].error_code,
+                key_type=GROUP,
+                version_max=_BY_NAME_VERSION_MAX,
+            ).groups
+    except ClusterFailed as error:
+        raise refused(f"the positions of the group {group_id} cannot be read, try again: {error}") from error
+    if (code := named(told.error_code)) != ErrorCode.NONE:
+        raise refused(f"the positions of the group {group_id} cannot be read: {code.name}")
+    found: Offsets = {}
+    for topic in told.topics:
+        for each in topic.partitions:
+            if each.error_code == ErrorCode.NONE and each.committed_offset >= 0:
+                found.setdefault(topic.name, {})[str(each.partition_index)] = each.committed_offset
+    return found
+
+
+def remove_groups(bootstrap: str, group_ids: Iterable[str]) -> list[str]:
+    """Those that are removed; one that is not there, or not empty, or has no coordinator now, is left alone."""
+    removed = []
+    try:
+        with _cluster(bootstrap, REMOVE_S_MAX) as cluster:
+            for group_id in group_ids:
+                (told,) = cluster.ask_coordinator(
+                    "remove a group",
+                    group_id,
+                    DeleteGroupsRequest(groups_names=[group_id]),
+                    DeleteGroupsResponse,
+                    lambda answer: answer.results[0].error_code,
+                    key_type=GROUP,
+                ).results
+                if told.error_code == ErrorCode.NONE:
+                    removed.append(group_id)
+    except ClusterFailed:
+        pass  # Who is waited for once in vain would be again: the rest expires.
+    return removed
+
+
+@contextmanager
+def _cluster(bootstrap: str, timeout_s: float) -> Iterator[SinkCluster]:
+    timeout_ms = int(timeout_s * 1000)
+    options = SinkOptions(
+        bootstrap,
+        client_id="strandline-pipelines",
+        request_timeout_ms=timeout_ms // 2,
+        delivery_timeout_ms=timeout_ms,
+    )
+    cluster = SinkCluster(options)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
