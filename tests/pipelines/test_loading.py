@@ -108,6 +108,8 @@ def test_a_relative_path_stands_in_messages_as_it_was_given(file: Path, monkeypa
 
 def test_files_that_are_none(tmp_path: Path) -> None:
     binary, accents, zeros = tmp_path / "a.py", tmp_path / "größe.py", tmp_path / "zeros.py"
+    prose = tmp_path / "notes.txt"
+    prose.write_text("Orders go in, sales come out.")
     binary.write_bytes(b"\xff\xfe")
     zeros.write_bytes(b"x = 1\0")
     accents.write_text(SHOP)
@@ -116,6 +118,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         (tmp_path, "is a directory"),
         (binary, "is not text in UTF-8"),
         (zeros, "null bytes"),
+        (prose, r"notes.txt is neither Python nor SQL by its name: name the pipeline's .py or .sql file"),
         (accents, "the pipeline is named 'größe'"),
     ):
         with pytest.raises(pipeline.PipelineRefused, match=sentence):

@@ -34,6 +34,9 @@ def load(path: str | Path, *, known: Collection[str] | None = ()) -> Pipeline:
     """
     file = Path(path)
     text = _text(file)
+    if file.suffix.lower() not in (".py", ".sql"):
+        # Prose is hardly ever Python, and its "syntax error" would help nobody.
+        raise refused(f"{file} is neither Python nor SQL by its name: name the pipeline's .py or .sql file")
     with declaring.collecting(str(path)) as declared:
         if file.suffix.lower() == ".sql":
             from strandline.pipelines import sql_file
