@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 from tests.clients.client import until
@@ -44,26 +45,22 @@ def commit(bootstrap: str, group: str, topic: str, offset: int, *, partition: in
     consumer.close()
 
 
-def until_decided(bootstrap: str, *topics: str, partition: int = 0) -> None:
+def until_decided(bootstrap: str, *topics: str) -> None:
     """Wait for the markers of ended transactions.
 
     Who commits or aborts is answered when that is decided, and the markers follow: at once in a broker that is idle,
     and at the next start in one that is killed between the two.
     """
-    from confluent_kafka import Consumer, TopicPartition
+    from strandline.ids import TopicPartition
+    from strandline.spark.raw_client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClientSettings, RawClient
 
-    settings = {"bootstrap.servers": bootstrap, "group.id": "looks-at-ends"}
-    all_records, committed = (
-        Consumer(settings | {"isolation.level": level}) for level in ("read_uncommitted", "read_committed")
-    )
+    with contextlib.closing(RawClient(ClientSettings(bootstrap))) as client:
+        found = client.topics(topics)
+        ends = {TopicPartition(name, each): LATEST for name in topics for each in found[name].leaders}
 
-    def is_decided(topic: str) -> bool:
-        place = TopicPartition(topic, partition)
-        # The high watermark second: what comes between the two is then waited for, too.
-        stable = committed.get_watermark_offsets(place, 10)[1]
-        return bool(stable == all_records.get_watermark_offsets(place, 10)[1])
+        def are_decided() -> bool:
+            # The high watermarks second: what comes between the two is then waited for, too.
+            stable = client.list_offsets(ends, isolation_level=READ_COMMITTED)
+            return stable == client.list_offsets(ends, isolation_level=READ_UNCOMMITTED)
 
-    for topic in topics:
-        until(f"the markers of {topic}-{partition}", lambda topic=topic: is_decided(topic))
-    all_records.close()
-    committed.close()
+        until(f"the markers of {', '.join(topics)}", are_decided)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+from tests.clients.positions import until_decided
 from tests.spark.sink_ground import consume
 
 from strandline.pipelines import rebuild_phases as phases
@@ -42,6 +43,7 @@ def put_rows(bootstrap: str, topic: str, rows: Rows) -> None:
     for key, value in rows.items():
         producer.produce(topic, key=key.encode(), value=None if value is None else value.encode())
     producer.commit_transaction(30)
+    until_decided(bootstrap, topic)
 
 
 def table_of(bootstrap: str, topic: str) -> dict[str, str]:

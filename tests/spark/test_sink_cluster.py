@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import threading
 from collections import Counter
 from collections.abc import Iterator
 
@@ -11,6 +13,7 @@ import pytest
 from tests.spark.sink_ground import counts, fresh_sink, options_for, rows, until
 
 from strandline.spark.sink import driver
+from strandline.spark.sink.cluster import SinkCluster
 from strandline.spark.sink.pool import Pool
 from strandline.spark.sink.task_writer import Task, write_task
 from strandline.testing import embedded
@@ -78,3 +81,35 @@ def test_a_broker_that_dies_at_any_step_costs_nothing(topic: str) -> None:
             assert len(ids) == 3
         finally:
             pool.close()
+
+
+def test_a_batch_is_committed_when_it_can_be_read(topic: str) -> None:
+    """The coordinator decides while the leader of a partition stands still; who is told of the batch looks at once."""
+    properties = {
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+    }
+    with embedded(nodes=3, properties=properties) as cluster, contextlib.closing(Pool()) as pool:
+        cluster.create_topic(topic, partitions=3, replication_factor=1)
+        options = options_for(cluster.bootstrap_servers, topic)
+        sink_id = fresh_sink()
+        everywhere = rows(["a", "b", "c"], partition=pa.array([0, 1, 2], pa.int32()))
+        message = write_task(pool, options, Task(sink_id, 0, 0), [everywhere])
+        coordinator = cluster.leader_of("__transaction_state")
+        stands = next(
+            leader for leader in (cluster.leader_of(topic, each) for each in range(3)) if leader != coordinator
+        )
+        cluster.pause(stands)
+        committing = threading.Thread(target=driver.commit, args=(pool.cluster(options), [message], 0))
+        committing.start()
+        with contextlib.closing(SinkCluster(options)) as other:
+            until("the decision", lambda: _last_batch_of(other, sink_id) == 0)
+        assert committing.is_alive(), "it waits for the markers"
+        cluster.resume(stands)
+        committing.join()
+        assert counts(cluster.bootstrap_servers, topic) == dict.fromkeys("abc", 1)
+
+
+def _last_batch_of(cluster: SinkCluster, sink_id: str) -> int:
+    return max((each.last_batch_id for each in driver.ask_about(cluster, sink_id).sinks), default=-1)

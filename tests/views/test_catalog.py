@@ -195,10 +195,7 @@ def test_a_switch_that_begins_between_two_questions(
             begun.append(True)
             switching = RebuildState(Phase.SWITCHING.value, 1, 2, public_ends={shop: ends})
             registry.change(shop, lambda _: PipelineState(shop, versions=both, rebuild=switching))
-            before = list_offsets(wanted)
             put_rows(broker.bootstrap, shop, {"c3": '{"total":2.0}'})
-            while list_offsets(wanted) == before:
-                pass  # A commit is answered before its marker is there.
         return list_offsets(wanted, **more)
 
     monkeypatch.setattr(desk.client, "list_offsets", begin_first)

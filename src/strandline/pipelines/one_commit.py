@@ -11,7 +11,6 @@ hears "already committed", and its records are aborted. A note that is kept with
 from __future__ import annotations
 
 import contextlib
-import time
 import uuid
 from collections.abc import Iterable
 from dataclasses import replace
@@ -21,8 +20,6 @@ import pyarrow as pa
 
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest, SinkTransaction
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
-from strandline.codec.messages.list_transactions_request import ListTransactionsRequest
-from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
 from strandline.errors import ErrorCode, named
 from strandline.pipelines.fault_points import fault_point
 from strandline.spark.explain import SparkFailed
@@ -33,9 +30,9 @@ from strandline.spark.sink.failures import SinkRefused
 from strandline.spark.sink.options import SinkOptions
 from strandline.spark.sink.producer import TransactionalProducer
 from strandline.spark.sink.row_writer import RowWriter
+from strandline.spark.sink.visibility import ENDING, OPEN, await_readable, transactions_in
 
 SETTLE_TIMEOUT_S: Final = 120.0
-_LOOK_EVERY_S: Final = 0.05
 _GIVEN_UP: Final = b"given up"
 """The note of a batch that is never written."""
 
@@ -114,7 +111,7 @@ class OneCommit:
 
     def settle(self) -> None:
         """Return when every reader of committed records gets what was decided."""
-        _await_markers(self._cluster, self.sink_id, "Ongoing", "PrepareCommit", "PrepareAbort")
+        _await_markers(self._cluster, self.sink_id, OPEN)
 
     def _abort(self, producer: TransactionalProducer) -> None:
         """Readers need not wait for what nobody will decide; if it fails, the transaction's time ends it."""
@@ -153,10 +150,10 @@ def silence(bootstrap: str, sink_ids: Iterable[str]) -> None:
     try:
         for sink_id in sink_ids:
             key = coordinator_key(sink_id)
-            for transactional_id in _transactions(cluster, sink_id, "Ongoing"):
+            for transactional_id in transactions_in(cluster, key, OPEN):
                 # To take an id ends what was open under it, and returns when that is done.
                 TransactionalProducer(cluster, transactional_id, key).initialize()
-            _await_markers(cluster, sink_id, "PrepareCommit", "PrepareAbort")
+            _await_markers(cluster, sink_id)
     finally:
         cluster.close()
 
@@ -177,26 +174,10 @@ def _last_batch(cluster: SinkCluster, sink_id: str) -> int:
     return max((each.last_batch_id for each in sinks if each.sink_id == sink_id), default=-1)
 
 
-def _await_markers(cluster: SinkCluster, sink_id: str, *states: str) -> None:
-    deadline = time.monotonic() + SETTLE_TIMEOUT_S
-    while _transactions(cluster, sink_id, *states):
-        if time.monotonic() > deadline:
-            raise ClusterFailed(
-                f"the cluster has not made visible what was committed within {SETTLE_TIMEOUT_S:g} s: look at "
-                "`strandline cluster health`, then run the rebuild again"
-            )
-        time.sleep(_LOOK_EVERY_S)
-
-
-def _transactions(cluster: SinkCluster, sink_id: str, *states: str) -> list[str]:
-    """The transactional ids of a sink that are in one of these states."""
+def _await_markers(cluster: SinkCluster, sink_id: str, *more_states: str) -> None:
     key = coordinator_key(sink_id)
-    answer = cluster.ask_coordinator(
-        "look at the transactions",
-        key,
-        ListTransactionsRequest(state_filters=list(states)),
-        ListTransactionsResponse,
-        lambda told: told.error_code,
-    )
-    found = [each.transactional_id for each in answer.transaction_states]
-    return sorted(each for each in found if each.startswith(key))
+    if not await_readable(cluster, key, patience_s=SETTLE_TIMEOUT_S, states=(*ENDING, *more_states)):
+        raise ClusterFailed(
+            f"the cluster has not made visible what was committed within {SETTLE_TIMEOUT_S:g} s: look at "
+            "`strandline cluster health`, then run it again"
+        )

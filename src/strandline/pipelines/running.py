@@ -320,6 +320,8 @@ class Runner:
                 self._look()
             # Spark's report of the last batch may still be under way when a query has ended.
             self._look()
+            # Those of the next level read up to what can be read when they begin, and users look when all is done.
+            silence(self.registry.bootstrap, [str(self.running[each.name].id) for each in level])
 
     def _start(self, level: list[CompiledQuery], stop: threading.Event) -> None:
         for each in level:

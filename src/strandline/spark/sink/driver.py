@@ -31,6 +31,7 @@ from strandline.spark.sink.commit_message import TaskWritten
 from strandline.spark.sink.failures import SinkFailed, SinkRefused
 from strandline.spark.sink.fault_points import fault_point
 from strandline.spark.sink.options import SinkOptions
+from strandline.spark.sink.visibility import READABLE_S_MAX, await_readable
 
 LIMITS: Final = (
     "so each task commits for itself: exactly once as long as a batch that is run again has the same number of tasks, "
@@ -70,7 +71,7 @@ def cluster_for_abort(options: SinkOptions) -> SinkCluster:
 
 
 def commit(cluster: SinkCluster, messages: Sequence[TaskWritten], batch_id: int) -> None:
-    """Return when the batch is committed, now or before; SinkFailed says why it is not."""
+    """Return when the batch is committed, now or before, and can be read; SinkFailed says why it is not."""
     if any(message.is_decided and message.is_first for message in messages):
         print(WEAKER, file=sys.stderr, flush=True)
     transactions = [message.transaction for message in messages if message.transaction is not None]
@@ -101,6 +102,8 @@ def commit(cluster: SinkCluster, messages: Sequence[TaskWritten], batch_id: int)
         raise _refusal(cluster, batch_id, code, answer)
     if answer.already_committed:
         _check_plan(cluster, sink_id, batch_id)
+    # Who is told of the batch goes and looks. If a partition has no leader now, it is read when it has one.
+    await_readable(cluster, coordinator_key(sink_id), patience_s=READABLE_S_MAX)
 
 
 def _note(checkpoint: str | None, batch_id: int) -> bytes:

@@ -34,6 +34,7 @@ from strandline.spark.sink.fault_points import fault_point
 from strandline.spark.sink.options import SinkOptions
 from strandline.spark.sink.producer import TransactionalProducer
 from strandline.spark.sink.row_writer import RowWriter
+from strandline.spark.sink.visibility import READABLE_S_MAX, await_readable
 
 _ONE_GROUP_VERSION_MAX: Final = 7
 """The last version of OffsetFetch that asks about one group."""
@@ -65,6 +66,7 @@ def write_rows(
     writer.finish()
     write_marker(producer, name, batch_id, writer.topics[0])
     producer.end(committed=True)
+    await_readable(cluster, name, patience_s=READABLE_S_MAX)
     fault_point("before-return")
     return writer.rows
 
