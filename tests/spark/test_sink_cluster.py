@@ -105,6 +105,7 @@ def test_a_batch_is_committed_when_it_can_be_read(topic: str) -> None:
         committing.start()
         with contextlib.closing(SinkCluster(options)) as other:
             until("the decision", lambda: _last_batch_of(other, sink_id) == 0)
+        committing.join(0.5)
         assert committing.is_alive(), "it waits for the markers"
         cluster.resume(stands)
         committing.join()
