@@ -100,10 +100,11 @@ def test_a_batch_is_committed_when_it_can_be_read(topic: str) -> None:
         stands = next(
             leader for leader in (cluster.leader_of(topic, each) for each in range(3)) if leader != coordinator
         )
-        cluster.pause(stands)
-        committing = threading.Thread(target=driver.commit, args=(pool.cluster(options), [message], 0))
-        committing.start()
         with contextlib.closing(SinkCluster(options)) as other:
+            assert _last_batch_of(other, sink_id) == -1, "and now it knows whom to ask"
+            cluster.pause(stands)
+            committing = threading.Thread(target=driver.commit, args=(pool.cluster(options), [message], 0))
+            committing.start()
             until("the decision", lambda: _last_batch_of(other, sink_id) == 0)
         committing.join(0.5)
         assert committing.is_alive(), "it waits for the markers"
