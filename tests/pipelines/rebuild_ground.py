@@ -36,14 +36,15 @@ def _producer(bootstrap: str) -> confluent_kafka.Producer:
     return producer
 
 
-def put_rows(bootstrap: str, topic: str, rows: Rows) -> None:
-    """As the runner's queries would: keyed by Kafka's own hash, in one transaction."""
+def put_rows(bootstrap: str, topic: str, rows: Rows, *, can_be_read: bool = True) -> None:
+    """As the runner's queries would: keyed by Kafka's own hash, in one transaction, until it can be read."""
     producer = _producer(bootstrap)
     producer.begin_transaction()
     for key, value in rows.items():
         producer.produce(topic, key=key.encode(), value=None if value is None else value.encode())
     producer.commit_transaction(30)
-    until_decided(bootstrap, topic)
+    if can_be_read:
+        until_decided(bootstrap, topic)
 
 
 def table_of(bootstrap: str, topic: str) -> dict[str, str]:

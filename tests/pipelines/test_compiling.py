@@ -37,10 +37,10 @@ class Ground:
             producer.produce(topic, key=key, value=json.dumps(value) if isinstance(value, dict) else value)
         assert producer.flush(60) == 0
 
-    def compiled(self, text: str, suffix: str = "py", **wiring: Any) -> list[CompiledQuery]:
+    def compiled(self, text: str, language: str = "py", /, **wiring: Any) -> list[CompiledQuery]:
         from strandline.pipelines.compiling import Wiring, compile
 
-        file = self.directory / f"shop.{suffix}"
+        file = self.directory / f"shop.{language}"
         file.write_text(text.replace("WORD", self.word))
         loaded = pipeline.load(file, known=None)
         return compile(self.spark, loaded, Wiring(self.bootstrap, **wiring))

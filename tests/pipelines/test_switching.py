@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.clients.positions import until_decided
 from tests.pipelines.rebuild_ground import TwoVersions, ends_of, put_rows, table_of, topic_id
 from tests.spark.sink_ground import consume
 
@@ -299,7 +300,8 @@ def test_a_transaction_that_a_killed_task_left_open_does_not_hide_the_switch(bro
         patch.setattr(task, "_decide", lambda *_: True)
         rows = pa.table({"key": pa.array([b"a"]), "value": pa.array([b"never"])})
         task.write(0, [(table, rows)], point="switch-copy-written")
-    put_rows(broker.bootstrap, table, {"behind": "it"})
+    put_rows(broker.bootstrap, table, {"behind": "it"}, can_be_read=False)
     assert "behind" not in table_of(broker.bootstrap, table)
     silence(broker.bootstrap, [f"query-of-{two.name}"])
+    until_decided(broker.bootstrap, table)
     assert table_of(broker.bootstrap, table) == {**OLD, "behind": "it"}
