@@ -12,45 +12,31 @@ from typing import Final
 
 from strandline.codec.messages.delete_groups_request import DeleteGroupsRequest
 from strandline.codec.messages.delete_groups_response import DeleteGroupsResponse
-from strandline.codec.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
-from strandline.codec.messages.offset_fetch_response import OffsetFetchResponse
-from strandline.errors import ErrorCode, named
+from strandline.errors import ErrorCode
 from strandline.pipelines.checkpoint_files import Offsets
 from strandline.pipelines.failures import refused
 from strandline.spark.raw_client import ClusterFailed
 from strandline.spark.sink.cluster import GROUP, SinkCluster
+from strandline.spark.sink.group_positions import read_positions
 from strandline.spark.sink.options import SinkOptions
 
 READ_S_MAX: Final = 30.0
 REMOVE_S_MAX: Final = 5.0
 """Groups only show something, and expire by themselves: nobody waits long for their end."""
-_BY_NAME_VERSION_MAX: Final = 9
-"""From 10 on OffsetFetch names topics by their ids."""
 
 
 def committed_positions(bootstrap: str, group_id: str) -> Offsets:
     """Where a group is in each partition that it has a position in; a group that is not there has none."""
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
     try:
         with _cluster(bootstrap, READ_S_MAX) as cluster:
-            (told,) = cluster.ask_coordinator(
-                "read positions",
-                group_id,
-                request,
-                OffsetFetchResponse,
-                lambda answer: answer.groups[0].error_code,
-                key_type=GROUP,
-                version_max=_BY_NAME_VERSION_MAX,
-            ).groups
+            code, positions = read_positions(cluster, "read positions", group_id)
     except ClusterFailed as error:
         raise refused(f"the positions of the group {group_id} cannot be read, try again: {error}") from error
-    if (code := named(told.error_code)) != ErrorCode.NONE:
+    if code != ErrorCode.NONE:
         raise refused(f"the positions of the group {group_id} cannot be read: {code.name}")
     found: Offsets = {}
-    for topic in told.topics:
-        for each in topic.partitions:
-            if each.error_code == ErrorCode.NONE and each.committed_offset >= 0:
-                found.setdefault(topic.name, {})[str(each.partition_index)] = each.committed_offset
+    for (topic, partition), offset in positions.items():
+        found.setdefault(topic, {})[str(partition)] = offset
     return found
 
 

@@ -19,8 +19,6 @@ import pyarrow as pa
 
 from strandline.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from strandline.codec.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
-from strandline.codec.messages.offset_fetch_request import OffsetFetchRequest
-from strandline.codec.messages.offset_fetch_response import OffsetFetchResponse
 from strandline.codec.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -31,13 +29,12 @@ from strandline.errors import ErrorCode, named
 from strandline.spark.sink.cluster import GROUP, SinkCluster
 from strandline.spark.sink.failures import TransactionLost
 from strandline.spark.sink.fault_points import fault_point
+from strandline.spark.sink.group_positions import read_positions
 from strandline.spark.sink.options import SinkOptions
 from strandline.spark.sink.producer import TransactionalProducer
 from strandline.spark.sink.row_writer import RowWriter
 from strandline.spark.sink.visibility import READABLE_S_MAX, await_readable
 
-_ONE_GROUP_VERSION_MAX: Final = 7
-"""The last version of OffsetFetch that asks about one group."""
 _OFFSETS_VERSION_MAX: Final = 4
 """The last version of TxnOffsetCommit whose group was added to the transaction by us."""
 
@@ -73,20 +70,10 @@ def write_rows(
 
 def read_marker(cluster: SinkCluster, name: str) -> int:
     """The batch that the task comes to next; it is read after the id was taken, so nobody else can move it."""
-    request = OffsetFetchRequest(group_id=name, topics=None, require_stable=True)
-    answer = cluster.ask_coordinator(
-        "read which batches are written",
-        name,
-        request,
-        OffsetFetchResponse,
-        _code_of_fetched,
-        key_type=GROUP,
-        version_max=_ONE_GROUP_VERSION_MAX,
-    )
-    code = named(_code_of_fetched(answer))
+    code, positions = read_positions(cluster, "read which batches are written", name)
     if code != ErrorCode.NONE:
         raise TransactionLost(f"Which batches are written cannot be read: {code.name}.")
-    return max((each.committed_offset for topic in answer.topics for each in topic.partitions), default=-1)
+    return max(positions.values(), default=-1)
 
 
 def write_marker(producer: TransactionalProducer, name: str, batch_id: int, topic: str) -> None:
@@ -118,11 +105,6 @@ def write_marker(producer: TransactionalProducer, name: str, batch_id: int, topi
     code = named(added.error_code or _code_of_committed(answer))
     if code != ErrorCode.NONE:
         raise TransactionLost(f"The transaction of this task ended before it did ({code.name}); it is tried again.")
-
-
-def _code_of_fetched(answer: OffsetFetchResponse) -> int:
-    codes = [each.error_code for topic in answer.topics for each in topic.partitions if each.error_code]
-    return answer.error_code or (codes[0] if codes else ErrorCode.NONE)
 
 
 def _code_of_committed(answer: TxnOffsetCommitResponse) -> int:
