@@ -163,8 +163,8 @@ def test_a_static_member_that_takes_its_place_back_moves_nothing_with_what_it_se
             (old,) = group.members
             new = group.add(old.instance_id, CLASSIC if isinstance(old, SimConsumerMember) else CONSUMER)
             play.until(lambda new=new: new.owned, "the new one is in its place")
-            # Either may win it back, more than once, until the other is told that it is out.
-            play.until(lambda: len(group.members) == 1, "one of them has given up", within_s=60.0)
+            # Either may win it back, again and again, until the other is told that it is out.
+            play.until(lambda: len(group.members) == 1, "one of them has given up", within_s=600.0)
             settled(play, group)
         wait_commits(play, group)
 

@@ -129,6 +129,35 @@ def test_many_appends_share_one_sync(tmp_path: Path) -> None:
     assert world.syncs == 1
 
 
+def test_nothing_is_committed_while_fewer_are_in_sync_than_is_wanted(tmp_path: Path) -> None:
+    """Also where nobody who is out might be elected, which alone would hold the high watermark back."""
+    world = World(tmp_path, flush_mode="ack", min_insync_replicas=2)
+
+    def is_led(partition_epoch: int, isr: list[int]) -> None:
+        world.partition.make_leader(
+            1,
+            leader_epoch=5,
+            partition_epoch=partition_epoch,
+            replicas=[1, 2, 3],
+            isr=isr,
+            lag_max_s=30,
+            is_eligible=lambda *_: True,
+        )
+
+    is_led(5, [1, 2])
+    before, after = Waits(), Waits()
+    world.partition.when_committed(world.append(b"a")[1], before)
+    is_led(6, [1])
+    assert before.heard == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND], "nobody knows when others are back"
+    world.partition.when_committed(world.append(b"b")[1], after)
+    world.runtime.settle()
+    assert (world.partition.high_watermark, after.heard) == (0, []), "though all that are in sync have it on disk"
+    world.partition.reconfigure(TopicConfig(flush_mode="ack", min_insync_replicas=1))
+    is_led(7, [1])
+    world.partition.recount()
+    assert (world.partition.high_watermark, after.heard) == (2, [0])
+
+
 def test_who_comes_during_a_sync_waits_for_the_next(tmp_path: Path) -> None:
     world = World(tmp_path, flush_mode="ack")
     first, second = Waits(), Waits()
