@@ -270,7 +270,8 @@ class ControllerModel:
         for process, where in self.led_somewhere():
             leading = process.leading[where]
             topic = process.image.topic_by_id(where[0])
-            assert topic is not None
+            if topic is None:
+                continue  # It was deleted while this one waited for its registration.
             partition = topic.partitions[where[1]]
             in_sync_min = min(int(topic.config_overrides.get("min.insync.replicas", "1")), len(partition.replicas))
             # What a leader from before an unclean election still acknowledges is lost with the rest.
@@ -298,8 +299,10 @@ class ControllerModel:
             wanted = [each for each in leading.isr if each == process.id or self.rng.random() < 0.5]
         else:
             wanted = list(dict.fromkeys([*leading.isr, *caught_up]))
-        partition = process.image.topic_by_id(where[0]).partitions[where[1]]  # type: ignore[union-attr]
-        wanted = [each for each in wanted if each in partition.replicas]
+        topic = process.image.topic_by_id(where[0])
+        if topic is None:
+            return  # As above.
+        wanted = [each for each in wanted if each in topic.partitions[where[1]].replicas]
         if wanted == leading.isr and not leading.elr:
             return
         self._send_proposal(process, where, process.in_sync_proposal(where, wanted))
