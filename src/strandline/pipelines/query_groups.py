@@ -6,8 +6,8 @@ dies with a request under way, and a cluster that loses a node is when recoverie
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import closing
 from typing import Final
 
 from strandline.codec.messages.delete_groups_request import DeleteGroupsRequest
@@ -18,8 +18,8 @@ from strandline.pipelines.failures import refused
 from strandline.spark.raw_client import ClusterFailed
 from strandline.spark.sink.cluster import GROUP, SinkCluster
 from strandline.spark.sink.group_positions import read_positions
-from strandline.spark.sink.options import SinkOptions
 
+_CLIENT: Final = "strandline-pipelines"
 READ_S_MAX: Final = 30.0
 REMOVE_S_MAX: Final = 5.0
 """Groups only show something, and expire by themselves: nobody waits long for their end."""
@@ -28,7 +28,7 @@ REMOVE_S_MAX: Final = 5.0
 def committed_positions(bootstrap: str, group_id: str) -> Offsets:
     """Where a group is in each partition that it has a position in; a group that is not there has none."""
     try:
-        with _cluster(bootstrap, READ_S_MAX) as cluster:
+        with closing(SinkCluster.within(bootstrap, _CLIENT, READ_S_MAX)) as cluster:
             code, positions = read_positions(cluster, "read positions", group_id)
     except ClusterFailed as error:
         raise refused(f"the positions of the group {group_id} cannot be read, try again: {error}") from error
@@ -44,7 +44,7 @@ def remove_groups(bootstrap: str, group_ids: Iterable[str]) -> list[str]:
     """Those that are removed; one that is not there, or not empty, or has no coordinator now, is left alone."""
     removed = []
     try:
-        with _cluster(bootstrap, REMOVE_S_MAX) as cluster:
+        with closing(SinkCluster.within(bootstrap, _CLIENT, REMOVE_S_MAX)) as cluster:
             for group_id in group_ids:
                 (told,) = cluster.ask_coordinator(
                     "remove a group",
@@ -59,19 +59,3 @@ def remove_groups(bootstrap: str, group_ids: Iterable[str]) -> list[str]:
     except ClusterFailed:
         pass  # Who is waited for once in vain would be again: the rest expires.
     return removed
-
-
-@contextmanager
-def _cluster(bootstrap: str, timeout_s: float) -> Iterator[SinkCluster]:
-    timeout_ms = int(timeout_s * 1000)
-    options = SinkOptions(
-        bootstrap,
-        client_id="strandline-pipelines",
-        request_timeout_ms=timeout_ms // 2,
-        delivery_timeout_ms=timeout_ms,
-    )
-    cluster = SinkCluster(options)
-    try:
-        yield cluster
-    finally:
-        cluster.close()

@@ -39,7 +39,6 @@ from strandline.spark.explain import SparkFailed, explain_failure
 from strandline.spark.lost_java import is_java_gone
 from strandline.spark.raw_client import host_and_port
 from strandline.spark.sink.cluster import GROUP, SinkCluster
-from strandline.spark.sink.options import SinkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -245,14 +244,7 @@ class PositionsListener(StreamingQueryListener):
 
     def _cluster(self, bootstrap: str) -> SinkCluster:
         if bootstrap not in self._clusters:
-            timeout_ms = int(COMMIT_TIMEOUT_S * 1000)
-            options = SinkOptions(
-                bootstrap,
-                client_id="strandline-spark-positions",
-                request_timeout_ms=timeout_ms // 2,
-                delivery_timeout_ms=timeout_ms,
-            )
-            self._clusters[bootstrap] = SinkCluster(options)
+            self._clusters[bootstrap] = SinkCluster.within(bootstrap, "strandline-spark-positions", COMMIT_TIMEOUT_S)
         return self._clusters[bootstrap]
 
 

@@ -75,6 +75,16 @@ class SinkCluster:
         )
         """Whether each transaction has an epoch of its own, and partitions are added by Produce (KIP-890)."""
 
+    @classmethod
+    def within(cls, bootstrap: str, client_id: str, timeout_s: float) -> SinkCluster:
+        """One for questions that all have so much time, of which one attempt has half."""
+        timeout_ms = int(timeout_s * 1000)
+        return cls(
+            SinkOptions(
+                bootstrap, client_id=client_id, request_timeout_ms=timeout_ms // 2, delivery_timeout_ms=timeout_ms
+            )
+        )
+
     def close(self) -> None:
         self.client.close()
         for connection in self._produce_connections.values():
