@@ -9,6 +9,7 @@ import sys
 from rich.console import Console
 
 from bench import report
+from bench.earlier import source_of
 from bench.environment import environment
 from bench.figures import Figure, Verdict
 from bench.kafka_jars import KAFKA_VERSION, KafkaUnavailable, kafka_class_path
@@ -30,6 +31,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--warm-rounds", type=int, default=3, help="rounds before them that do not count (default 3)")
     parser.add_argument("--quick", action="store_true", help="tiny rounds: shows that it runs; no figures to quote")
     parser.add_argument("--no-kafka", action="store_true", help="bench Strandline alone")
+    parser.add_argument("--before", metavar="COMMIT", help="bench this earlier commit of Strandline in turn, too")
     parser.add_argument("--kafka-twice", action="store_true", help="Kafka against itself: how large the noise is")
     return parser.parse_args()
 
@@ -51,6 +53,7 @@ def main() -> int:
         quick=options.quick,
         with_kafka=with_kafka,
         kafka_twice=options.kafka_twice,
+        before=source_of(options.before) if options.before else None,
         say=lambda line: console.print(line, style="dim", markup=False, highlight=False),
     )
     if options.quick:
@@ -87,6 +90,7 @@ def _run_name(options: argparse.Namespace, surroundings: dict[str, str]) -> str:
     only = options.only or []
     parts += only if len(only) <= 3 else ["part"]
     parts += [flag for flag in ("quick", "no_kafka", "kafka_twice") if getattr(options, flag)]
+    parts += ["before", options.before[:7]] if options.before else []
     return re.sub(r"[^A-Za-z0-9-]+", "-", "-".join(parts))
 
 

@@ -25,6 +25,9 @@ from bench.wire import Connection, PeerClosed
 
 STRANDLINE = "strandline"
 KAFKA = "kafka"
+BEFORE = "before"
+"""Strandline at an earlier commit, measured in turn with the tree as it is."""
+SOURCE = Path(__file__).resolve().parent.parent / "src"
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -233,6 +236,7 @@ def start_strandline(
     open_files_max: int | None = None,
     name: str = STRANDLINE,
     wait: bool = True,
+    source: Path = SOURCE,
 ) -> Broker:
     root.mkdir(parents=True)
     port, data, log = free_port(), root / "data", root / "server.log"
@@ -247,8 +251,7 @@ def start_strandline(
         f"127.0.0.1:{port}",
         *options,
     ]
-    source = str(Path(__file__).resolve().parent.parent / "src")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
+    environment = {**os.environ, **python_path(source)}
     started_at = time.perf_counter()
     with log.open("w") as output:
         process = _spawn(command, output, open_files_max, environment)
@@ -256,6 +259,11 @@ def start_strandline(
     if wait:
         _wait_or_discard(broker)
     return broker
+
+
+def python_path(source: Path) -> dict[str, str]:
+    """Return the environment in which Python imports Strandline from this source tree."""
+    return {"PYTHONPATH": os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")])}
 
 
 def start_kafka(

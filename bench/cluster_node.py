@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bench.asking import Question
-from bench.brokers import BrokerFailed
+from bench.brokers import SOURCE, BrokerFailed, python_path
 from bench.kafka_jars import CACHE, kafka_class_path
 from bench.wire import PeerClosed
 
@@ -26,7 +26,6 @@ CLUSTER_ID = "c3RyYW5kbGluZS1iZW5jaA"
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0
 _COMPLAINT = re.compile(r"\b(ERROR|FATAL|CRITICAL|Traceback)\b|^strandline: ")
-_SOURCE = Path(__file__).resolve().parent.parent / "src"
 
 
 def _die_with_parent() -> None:
@@ -80,6 +79,9 @@ class KafkaSystem:
 class StrandlineSystem:
     name = "strandline"
 
+    def __init__(self, source: Path = SOURCE) -> None:
+        self.source = source
+
     def format_command(self, node: ClusterNode) -> list[str]:
         return [sys.executable, "-m", "strandline", "format", "-t", CLUSTER_ID, "-c", str(node.config)]
 
@@ -90,7 +92,7 @@ class StrandlineSystem:
         return {"http.listener": "off"}
 
     def environment(self) -> dict[str, str]:
-        return {"PYTHONPATH": os.pathsep.join([str(_SOURCE), os.environ.get("PYTHONPATH", "")])}
+        return python_path(self.source)
 
 
 @dataclass

@@ -60,6 +60,8 @@ class Figure:
     samples: Sequence[float]
     beside: Sequence[float] = ()
     beside_name: str = "kafka"
+    before: Sequence[float] = ()
+    """Samples of an earlier commit in the same run (`--before`)."""
     target: Target | None = None
     note: str = ""
     """What a reader must know to trust the figure: which client, which part failed."""
@@ -74,9 +76,12 @@ class Figure:
 
     @property
     def ratio(self) -> float:
-        if not self.samples or not self.beside or self.beside_value == 0:
-            return math.nan
-        return self.value / self.beside_value
+        return _ratio(self.samples, self.beside)
+
+    @property
+    def before_ratio(self) -> float:
+        """The ratio to the earlier commit: above 1 is more than before."""
+        return _ratio(self.samples, self.before)
 
     @property
     def ratio_spread(self) -> tuple[float, float]:
@@ -92,6 +97,12 @@ class Figure:
         if math.isnan(number):
             return Verdict.UNKNOWN
         return Verdict.REACHED if self.target.holds(number) else Verdict.MISSED
+
+
+def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    if not ours or not theirs or median(theirs) == 0:
+        return math.nan
+    return median(ours) / median(theirs)
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ def table(figures: dict[str, list[Figure]]) -> Table:
     shown = Table(title="Strandline beside what it is held against", header_style="bold")
     for heading in ("scenario", "figure"):
         shown.add_column(heading)
-    for heading in ("Strandline", "beside", "ratio", "rounds", "target"):
+    for heading in ("Strandline", "beside", "ratio", "rounds", "to before", "target"):
         shown.add_column(heading, justify="right", no_wrap=True)
     shown.add_column("verdict", no_wrap=True)
     shown.add_column("note", style="dim")
@@ -36,6 +36,7 @@ def table(figures: dict[str, list[Figure]]) -> Table:
                 beside,
                 "-" if math.isnan(figure.ratio) else f"{figure.ratio:.2f}x",
                 "-" if math.isnan(low) else f"{low:.2f}-{high:.2f}",
+                "-" if math.isnan(figure.before_ratio) else f"{figure.before_ratio:.3f}x",
                 str(figure.target or "-"),
                 f"[{_COLOURS[figure.verdict]}]{figure.verdict}[/]",
                 figure.note,
@@ -60,6 +61,7 @@ def as_json(figures: dict[str, list[Figure]], environment: dict[str, Any], remar
             "value": figure.value,
             "beside_value": _or_none(figure.beside_value),
             "ratio": _or_none(figure.ratio),
+            "before_ratio": _or_none(figure.before_ratio),
             "ratio_spread": [_or_none(end) for end in figure.ratio_spread],
             "target": str(figure.target) if figure.target else None,
             "verdict": figure.verdict,

@@ -8,10 +8,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from bench.brokers import KAFKA, STRANDLINE, Broker, Server, start_kafka, start_strandline
+from bench.brokers import BEFORE, KAFKA, STRANDLINE, Broker, Server, start_kafka, start_strandline
 from bench.cluster_node import KafkaSystem, StrandlineSystem, System
 from bench.clusters import Cluster, local_cluster
 from bench.figures import Figure, Samples, Target
@@ -38,6 +39,8 @@ class Stage:
     with_kafka: bool = True
     kafka_twice: bool = False
     """Kafka also plays Strandline's part. Every ratio should then be 1: what it differs by is the noise."""
+    before: Path | None = None
+    """Source of an earlier commit. Its broker takes its turn, too, and each figure shows the ratio to it."""
     say: Callable[[str], None] = print
     scenario: str = ""
     remarks: list[str] = field(default_factory=list)
@@ -61,6 +64,8 @@ class Stage:
 
     def starters(self) -> dict[str, Starter]:
         starters: dict[str, Starter] = {STRANDLINE: start_kafka if self.kafka_twice else start_strandline}
+        if self.before:
+            starters[BEFORE] = partial(start_strandline, source=self.before)
         if self.with_kafka:
             starters[KAFKA] = start_kafka
         return starters
@@ -76,8 +81,9 @@ class Stage:
     ) -> Broker:
         """Start one broker by the name of its column; `settings` are Strandline's, `both` go to Kafka, too."""
         starter = self.starters()[name]
+        is_ours = starter is not start_kafka
         root = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.root)) / "node"
-        wanted = {**((settings or {}) if starter is start_strandline else {}), **(both or {})}
+        wanted = {**((settings or {}) if is_ours else {}), **(both or {})}
         broker = starter(root, settings=wanted, open_files_max=open_files_max, name=name, wait=wait)
         self._alive.append(broker)
         self.commands.setdefault(name, _as_told(broker.command))
@@ -85,8 +91,11 @@ class Stage:
 
     def start_cluster(self, name: str, *, settings: Mapping[str, str] | None = None) -> Cluster:
         """Three nodes by the name of their column, with the same settings for both systems."""
-        plays_kafka = name == KAFKA or self.kafka_twice
-        system: System = KafkaSystem() if plays_kafka else StrandlineSystem()
+        system: System
+        if self.starters()[name] is start_kafka:
+            system = KafkaSystem()
+        else:
+            system = StrandlineSystem(self.before) if name == BEFORE and self.before else StrandlineSystem()
         root = Path(tempfile.mkdtemp(prefix=f"{name}-cluster-", dir=self.root))
         cluster = local_cluster(system, root, name=name, settings=settings)
         self._alive.append(cluster)
@@ -190,8 +199,8 @@ class Stage:
 
 def beside_kafka(samples: Samples, metric: str, name: str, unit: str, target: Target | None, note: str = "") -> Figure:
     """The figure of one metric, Strandline's samples beside Kafka's."""
-    ours, theirs = samples.of(STRANDLINE, metric), samples.of(KAFKA, metric)
-    return Figure(name, unit, ours, theirs, target=target, note=note)
+    ours, theirs, before = (samples.of(broker, metric) for broker in (STRANDLINE, KAFKA, BEFORE))
+    return Figure(name, unit, ours, theirs, before=before, target=target, note=note)
 
 
 def _in_words(measured: dict[str, float]) -> str:
