@@ -8,6 +8,7 @@ class Wire:
 
     peer_host = "somewhere"
     is_congested = False
+    unsent_bytes = 0
 
     def __init__(self) -> None:
         self.reading = True

@@ -19,6 +19,7 @@ from strandline.codec.columns import columns_of
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 SEED = 3_331
@@ -182,6 +183,54 @@ def test_many_slow_readers_cost_descriptors_and_little_memory(broker: EmbeddedBr
         reader.close()
     story.close()
     until(lambda: descriptors(pid) <= descriptors_before + 10, "descriptors are freed")
+
+
+def test_small_slices_that_no_client_reads_wait_in_their_files(broker: EmbeddedBroker) -> None:
+    """A slice of each partition, each small enough to be copied: an answer of 12 MiB for each reader."""
+    story = Story(broker, partitions=200, batches=1, value_bytes=60_000)
+    pid = broker.pid
+
+    def grown_by(partitions: int) -> int:
+        before = resident_bytes(pid)
+        readers = [Peer(broker.port, receive_buffer_bytes=4 * KIB) for _ in range(20)]
+        wanted = [FetchPartition(partition=n, partition_max_bytes=MIB) for n in range(partitions)]
+        fetch = FetchRequest(max_bytes=50 * MIB, topics=[FetchTopic(topic=story.topic, partitions=wanted)])
+        for reader in readers:
+            reader.send(request(fetch, 11))
+            reader.receive(KIB)
+        grown = resident_bytes(pid) - before
+        for reader in readers:
+            reader.close()
+        return grown
+
+    # The control comes first and twice, so that caches of this many partitions are warm.
+    control = [grown_by(1), grown_by(1)][-1]
+    grown = grown_by(story.partitions)
+    story.close()
+    print(f"20 readers of 12 MiB each: memory grew by {grown / MIB:.1f} MiB, of 60 KB each by {control / MIB:.1f} MiB")
+    assert grown < control + 24 * MIB
+
+
+def test_answers_that_no_client_reads_hold_up_its_next_requests(broker: EmbeddedBroker) -> None:
+    """Thousand requests for metadata at once on each connection: one answer waits, and the other requests with it."""
+    story = Story(broker, partitions=200, batches=1, value_bytes=10)
+    pid = broker.pid
+    metadata = MetadataRequest(topics=[MetadataRequestTopic(name=story.topic)])
+    answer_bytes = len(story.admin.ask_raw(request(metadata, 9)) or b"")
+    before = resident_bytes(pid)
+    readers = [Peer(broker.port, receive_buffer_bytes=4 * KIB) for _ in range(20)]
+    for reader in readers:
+        reader.send(request(metadata, 9) * 1000)
+        reader.receive(KIB)
+    # Each request of another peer is a turn of the loop, in which 32 requests of a connection would be started.
+    assert all(story.admin.is_served() for _ in range(200))
+    grown = resident_bytes(pid) - before
+    for reader in readers:
+        reader.close()
+    story.close()
+    print(f"20 x 1000 answers of {answer_bytes} bytes: memory grew by {grown / MIB:.1f} MiB")
+    assert answer_bytes * 20_000 > 64 * MIB, "too little was asked for to show anything"
+    assert grown < 16 * MIB
 
 
 def test_a_held_slice_outlives_trim_and_roll(tmp_path: Path) -> None:

@@ -209,6 +209,11 @@ TRAPS: dict[str, Trap] = {
         "one source decides both",
         not_yet="there are no tiers yet",
     ),
+    "unread-answers": Trap(
+        "answers that no client reads fill the memory of a broker",
+        "our own review",
+        "read batches when the socket takes them; bound all other answers that wait, and close the stalest connection",
+    ),
     "raft-vote": Trap(
         "a voter votes twice in one epoch, or for a candidate whose log is behind",
         "Raft 5.2, 5.4.1",

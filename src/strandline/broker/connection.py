@@ -296,7 +296,9 @@ class Connection:
                 self.transport.send_pieces(ready)
         if not started:
             self.started = None
-        if self.paused and not self.transport.is_congested:
+        if self.transport.is_congested:
+            self.dispatcher.unsent.note(self, self.transport.unsent_bytes)
+        elif self.paused:
             self.go_on()
 
     def _time(self, answered: Exchange) -> None:
@@ -313,9 +315,12 @@ class Connection:
     def on_congested(self) -> None:
         # The peer took some and not all: who takes bytes, however slowly, is not idle.
         self.used_at = self.dispatcher.ticks
+        self.dispatcher.unsent.forget(self)
+        self.dispatcher.unsent.note(self, self.transport.unsent_bytes)
 
     def on_drained(self) -> None:
         """The transport has sent everything."""
+        self.dispatcher.unsent.forget(self)
         self.go_on()
 
     # The end

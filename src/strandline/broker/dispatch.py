@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline.broker.connection import Connection, Exchange
 from strandline.broker.deadlines import Deadlines
 from strandline.broker.routes import BROKER, CONTROLLER, Route
+from strandline.broker.unsent_answers import UnsentAnswers
 from strandline.codec.message import Message, decode, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.wire import skip_tags
@@ -143,6 +144,7 @@ class Dispatcher:
         """In the order in which they came: what is done to all of them is done in the same order in every run."""
         self.connections_by_host: dict[str, int] = {}
         self.deadlines = Deadlines()
+        self.unsent = UnsentAnswers(self._shed, self.call_soon)
         self.accepted = 0
         self.refusals = {"limit": 0, "protocol": 0, "deadline": 0, "memory": 0}
         """Connections that were hung up on, by the kind of reason."""
@@ -337,6 +339,9 @@ class Dispatcher:
                 if not waiting.paused:
                     waiting.transport.resume()
 
+    def _shed(self, connection: Connection) -> None:
+        self.refuse(connection, "it does not take its answers, and memory for answers is short", kind="memory")
+
     # Connections
 
     def welcome(self, connection: Connection) -> None:
@@ -351,6 +356,7 @@ class Dispatcher:
         host = connection.transport.peer_host
         self.connections.pop(connection, None)
         self.deadlines.on_closed(connection)
+        self.unsent.forget(connection)
         left = self.connections_by_host.get(host, 0) - 1
         if left > 0:
             self.connections_by_host[host] = left

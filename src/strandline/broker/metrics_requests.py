@@ -195,7 +195,7 @@ FAMILIES: Final[tuple[Metric[Scrape] | Histogram[Scrape], ...]] = (
         "strandline_connections_refused_total",
         "counter",
         "Connections that were hung up on. limit: one too many; protocol: it does not speak it; deadline: silent, or "
-        "too slow with a request; memory: slow while memory for requests is short.",
+        "too slow with a request; memory: slow while memory for requests or answers is short.",
         _refusals,
         ("reason",),
         public=True,

@@ -204,6 +204,10 @@ class SocketOutgoing:
         return self._transport is not None and self._transport.is_congested
 
     @property
+    def unsent_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.unsent_bytes
+
+    @property
     def is_refused(self) -> bool:
         return bool(self._failures) and all(each == errno.ECONNREFUSED for each in self._failures)
 

@@ -11,6 +11,7 @@ import asyncio
 import os
 import socket
 from collections import deque
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
@@ -25,6 +26,11 @@ RECEIVE_BYTES_UNDER_PRESSURE: Final = 16 * 1024
 TURN_BYTES_MAX: Final = 1024 * 1024
 COPY_BYTES_MAX: Final = 64 * 1024
 """A slice up to this size is read and sent together with what surrounds it: one call instead of three."""
+GATHER_BYTES_MAX: Final = 256 * 1024
+"""Bytes that are put together for one `send`. They are read when they are sent, and what the socket does not take is
+read again: nothing of a slice waits in memory."""
+SLICE_OVERHEAD_BYTES: Final = 200
+"""What a slice that waits in its file takes in memory, with the bytes between it and the next one."""
 
 MISSES_MAX: Final = 3
 """How often pages may be gone again before a part is sent from our own memory."""
@@ -42,27 +48,17 @@ class ReceiveBuffer:
         self.view = self._whole[:RECEIVE_BYTES_UNDER_PRESSURE] if is_high else self._whole
 
 
-class FileBytes:
-    """A slice on its way into a socket: what of it is still to be sent."""
-
-    __slots__ = ("misses", "position", "remaining", "slice")
-
-    def __init__(self, piece: LogSlice) -> None:
-        self.slice = piece
-        self.misses = 0
-        self.position = piece.position
-        self.remaining = piece.size_bytes
-
-
 class SocketTransport:
     __slots__ = (
         "_fd",
         "_filling",
         "_hangups",
         "_loop",
+        "_misses",
         "_out",
         "_reading",
         "_runtime",
+        "_sent",
         "_socket",
         "_writing",
         "buffer",
@@ -70,6 +66,7 @@ class SocketTransport:
         "is_congested",
         "peer_host",
         "receiver",
+        "unsent_bytes",
     )
 
     def __init__(
@@ -85,7 +82,10 @@ class SocketTransport:
         self._runtime = runtime
         self._socket = accepted
         self._fd = accepted.fileno()
-        self._out: deque[bytes | memoryview | FileBytes] | None = None
+        self._out: deque[Piece] | None = None
+        self._sent = 0
+        """Bytes of the first piece that are sent."""
+        self._misses = 0
         self._reading = False
         self._writing = False
         self._filling = False
@@ -94,6 +94,7 @@ class SocketTransport:
         self.receiver: Receiver | None = None
         self.closed = False
         self.is_congested = False
+        self.unsent_bytes = 0
         self.peer_host = host
 
     @property
@@ -157,6 +158,7 @@ class SocketTransport:
             return
         if self._out is not None:
             self._out.append(data)
+            self.unsent_bytes += len(data)
             return
         try:
             sent = self._socket.send(data)
@@ -166,27 +168,34 @@ class SocketTransport:
             self._lost()
             return
         if sent < len(data):
-            self._out = deque((memoryview(data)[sent:],))
+            self._out = deque((data,))
+            self._sent = sent
             self._congest()
 
     def send_pieces(self, pieces: list[Piece]) -> None:
         if self.closed:
             release(pieces)
             return
-        out = self._out
-        if out is None:
-            out = self._out = deque()
-        out.extend(_gather(pieces))
+        if self._out is None:
+            self._out = deque(pieces)
+        else:
+            self._out.extend(pieces)
+            self.unsent_bytes += _weight(pieces)
         if not self.is_congested:
             self._drain()
 
     def _congest(self) -> None:
-        self.is_congested = True
+        if not self.is_congested:
+            self._begin_congestion()
         if self.receiver is not None:
             self.receiver.on_congested()
         if not self._writing:
             self._writing = True
             self._loop.add_writer(self._fd, self._drain)
+
+    def _begin_congestion(self) -> None:
+        self.is_congested = True
+        self.unsent_bytes = _weight(self._out or ())
 
     def _drain(self) -> None:
         """Send what the socket takes, up to a turn's share."""
@@ -194,24 +203,19 @@ class SocketTransport:
         budget = TURN_BYTES_MAX
         try:
             while out and budget > 0:
-                head = out[0]
-                if isinstance(head, FileBytes):
-                    sent = self._send_file(head)
+                parts = self._gather(out)
+                if parts:
+                    data = parts[0] if len(parts) == 1 else b"".join(parts)
+                    size = len(data)
+                    sent = self._socket.send(data, socket.MSG_MORE if len(parts) < len(out) else 0)
+                else:
+                    size = sent = self._send_file(out[0])
                     if sent < 0:
                         return
-                    budget -= sent
-                    if head.remaining:
-                        continue
-                    head.slice.release()
-                    out.popleft()
-                else:
-                    flags = socket.MSG_MORE if len(out) > 1 else 0
-                    sent = self._socket.send(head, flags)
-                    budget -= sent
-                    if sent < len(head):
-                        out[0] = memoryview(head)[sent:]
-                        break
-                    out.popleft()
+                budget -= sent
+                self._advance(out, sent)
+                if sent < size:
+                    break
         except (BlockingIOError, InterruptedError):
             self._congest()
             return
@@ -227,48 +231,92 @@ class SocketTransport:
             self._loop.remove_writer(self._fd)
         if self.is_congested:
             self.is_congested = False
+            self.unsent_bytes = 0
             if self.receiver is not None:
                 self.receiver.on_drained()
 
-    def _send_file(self, head: FileBytes) -> int:
+    def _gather(self, out: deque[Piece]) -> list[bytes | memoryview]:
+        """Return what one `send` is to take: bytes, and small slices that the page cache holds. Empty if the first
+        piece is to go by sendfile."""
+        parts: list[bytes | memoryview] = []
+        # A socket that was full takes little: what it leaves is read again.
+        room = COPY_BYTES_MAX if self.is_congested else GATHER_BYTES_MAX
+        skipped = self._sent
+        for piece in out:
+            if isinstance(piece, bytes):
+                size = len(piece) - skipped
+                if size > room and parts:
+                    break
+                parts.append(memoryview(piece)[skipped:] if skipped else piece)
+            else:
+                size = piece.size_bytes - skipped
+                if size > COPY_BYTES_MAX or (size > room and parts):
+                    break
+                data = _read_small(piece, skipped, size)
+                if data is None:
+                    break
+                parts.append(data)
+            skipped = 0
+            room -= size
+        return parts
+
+    def _advance(self, out: deque[Piece], sent: int) -> None:
+        """Let go of the pieces that are sent, and remember how much of the next one is."""
+        sent += self._sent
+        while out:
+            piece = out[0]
+            if isinstance(piece, bytes):
+                size = len(piece)
+                if sent < size:
+                    break
+            else:
+                size = piece.size_bytes
+                if sent < size:
+                    break
+                piece.release()
+            sent -= size
+            out.popleft()
+        self._sent = sent
+
+    def _send_file(self, head: Piece) -> int:
         """Send a part of a slice; -1 if a thread must bring it into memory first."""
-        file = head.slice.segment.file()
-        size = min(head.remaining, TURN_BYTES_MAX)
-        if not (file.is_cached(head.position) and file.is_cached(head.position + size - 1)):
-            self._fill(head, size)
+        assert not isinstance(head, bytes)
+        file = head.segment.file()
+        position = head.position + self._sent
+        size = min(head.size_bytes - self._sent, TURN_BYTES_MAX)
+        if not (file.is_cached(position) and file.is_cached(position + size - 1)):
+            self._fill(head, position, size)
             return -1
-        sent = os.sendfile(self._fd, file.fileno(), head.position, size)
+        sent = os.sendfile(self._fd, file.fileno(), position, size)
         if sent == 0:
-            raise OSError(f"{head.slice.segment.path} ends before {head.position + size}")
-        head.position += sent
-        head.remaining -= sent
-        head.misses = 0
+            raise OSError(f"{head.segment.path} ends before {position + size}")
+        self._misses = 0
         return sent
 
-    def _fill(self, head: FileBytes, size: int) -> None:
+    def _fill(self, head: LogSlice, position: int, size: int) -> None:
         """Have a thread read the next part, so that the page cache holds it; sending goes on when it does.
 
         Nothing is kept in our own memory, however many readers of old data are slow. Only where the pages are gone
         again before they could be sent, time after time, is a small part read to be sent from here.
         """
-        self.is_congested = True
+        if not self.is_congested:
+            self._begin_congestion()
         if self._writing:
             self._writing = False
             self._loop.remove_writer(self._fd)
         self._filling = True
-        head.misses += 1
-        file = head.slice.segment.file()
-        position = head.position
-        if head.misses > MISSES_MAX:
+        self._misses += 1
+        file = head.segment.file()
+        if self._misses > MISSES_MAX:
             size = min(size, COPY_BYTES_MAX)
             self._runtime.in_thread(lambda: file.read_at(position, size), partial(self._filled, head, size))
         else:
             self._runtime.in_thread(lambda: file.warm(position, size), partial(self._filled, head, 0))
 
-    def _filled(self, head: FileBytes, size: int, data: bytes | None, error: BaseException | None) -> None:
+    def _filled(self, head: LogSlice, size: int, data: bytes | None, error: BaseException | None) -> None:
         self._filling = False
         if self.closed:
-            head.slice.release()
+            head.release()
             return
         assert self._out is not None
         if error is not None or len(data or b"") != size:
@@ -276,12 +324,13 @@ class SocketTransport:
             self._lost()
             return
         if data:
-            head.position += size
-            head.remaining -= size
-            if not head.remaining:
+            head.position += self._sent + size
+            head.size_bytes -= self._sent + size
+            if not head.size_bytes:
                 self._out.popleft()
-                head.slice.release()
+                head.release()
             self._out.appendleft(data)
+            self._sent = 0
         self._drain()
 
     # The end
@@ -306,41 +355,23 @@ class SocketTransport:
             # The thread still reads from the first one; it is released when the thread is done.
             held = held[1:]
         for piece in held:
-            if isinstance(piece, FileBytes):
-                piece.slice.release()
+            if not isinstance(piece, bytes):
+                piece.release()
         self._hangups.forget(self._fd)
         self._socket.close()
         # Both are freed now, and ten thousand that leave at once are no work for the garbage collector.
         self.receiver = None
 
 
-def _gather(pieces: list[Piece]) -> list[bytes | memoryview | FileBytes]:
-    """Join bytes and small cached slices, so that a small answer is one send."""
-    gathered: list[bytes | memoryview | FileBytes] = []
-    text: list[bytes] = []
-    for piece in pieces:
-        if isinstance(piece, bytes):
-            text.append(piece)
-            continue
-        if piece.size_bytes <= COPY_BYTES_MAX:
-            data = _read_small(piece)
-            if data is not None:
-                piece.release()
-                text.append(data)
-                continue
-        if text:
-            gathered.append(b"".join(text))
-            text = []
-        gathered.append(FileBytes(piece))
-    if text:
-        gathered.append(b"".join(text))
-    return gathered
+def _weight(pieces: Iterable[Piece]) -> int:
+    """Return how many bytes of memory these pieces take while they wait."""
+    return sum(len(piece) if isinstance(piece, bytes) else SLICE_OVERHEAD_BYTES for piece in pieces)
 
 
-def _read_small(piece: LogSlice) -> bytes | None:
-    """The bytes of a small slice, if the page cache holds them."""
+def _read_small(piece: LogSlice, skipped: int, size: int) -> bytes | None:
+    """The rest of a small slice, if the page cache holds it."""
     try:
-        return piece.segment.file().read_at_nowait(piece.position, piece.size_bytes)
+        return piece.segment.file().read_at_nowait(piece.position + skipped, size)
     except OSError:
         # The disk cannot read it. The answer's length is told already, so sending it as a file ends the connection.
         return None

@@ -31,6 +31,10 @@ class Transport(Protocol):
     def is_congested(self) -> bool:
         """Whether bytes wait to be sent; no further request is started meanwhile."""
 
+    @property
+    def unsent_bytes(self) -> int:
+        """The memory that they take, about, while the transport is congested."""
+
     def send(self, data: bytes) -> None: ...
 
     def send_pieces(self, pieces: list[Piece]) -> None:

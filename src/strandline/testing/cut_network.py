@@ -95,6 +95,10 @@ class CutOutgoing:
     def is_congested(self) -> bool:
         return not self.is_cut and self._inner is not None and self._inner.is_congested
 
+    @property
+    def unsent_bytes(self) -> int:
+        return self._inner.unsent_bytes if self._inner is not None else 0
+
     def send(self, data: bytes) -> None:
         if not self.is_cut and self._inner is not None:
             self._inner.send(data)

@@ -48,6 +48,10 @@ class SimTransport:
     def is_peer_gone(self) -> bool:
         return self.peer is None or self.peer.closed
 
+    @property
+    def unsent_bytes(self) -> int:
+        return sum(len(piece) for piece in self._out if isinstance(piece, bytes))
+
     def join(self, other: SimTransport) -> None:
         self.peer = other
         other.peer = self

@@ -22,6 +22,7 @@ class FakeTransport:
 
     def __init__(self) -> None:
         self.is_congested = False
+        self.unsent_bytes = 0
         self.sent: list[bytes | list[Piece]] = []
         self.reading = True
         self.closed = False

@@ -19,6 +19,7 @@ class Wire:
     is_paused: bool = False
     is_closed: bool = False
     is_congested: bool = False
+    unsent_bytes: int = 0
     failure: str = ""
     peer_host: str = ""
     peer_port: int = 0
