@@ -60,6 +60,7 @@ class IoThreads:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.threads_max = THREADS_MAX
         self._jobs: deque[tuple[Callable[[], Any], Callable[..., object]] | None] = deque()
         self._results: deque[tuple[Callable[..., object], Any, BaseException | None]] = deque()
         self._threads: list[threading.Thread] = []
@@ -69,7 +70,7 @@ class IoThreads:
 
     def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], object]) -> None:
         self._unanswered += 1
-        if self._unanswered > len(self._threads) and len(self._threads) < THREADS_MAX:
+        if self._unanswered > len(self._threads) and len(self._threads) < self.threads_max:
             self._start_thread()
         assert self._wanted is not None
         self._jobs.append((work, done))

@@ -59,5 +59,9 @@ class LoopRuntime:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
+    def allow_threads(self, threads_max: int) -> None:
+        """Let more blocking calls run side by side."""
+        self._threads.threads_max = max(self._threads.threads_max, threads_max)
+
     def close(self) -> None:
         self._threads.close()

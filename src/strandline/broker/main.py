@@ -21,6 +21,7 @@ from strandline.runtime import LoopRuntime
 if TYPE_CHECKING:
     from strandline.broker.node import Node
     from strandline.broker.transport import Network
+    from strandline.log.disk import Disk
 
 log = logging.getLogger("strandline.node")
 
@@ -121,6 +122,7 @@ def node_on(
     *,
     takes_telemetry: bool = True,
     network_of: NetworkOf | None = None,
+    disk: Disk | None = None,
 ) -> Node:
     """A node on this machine: its clock, its threads, its sockets and its disk."""
     from strandline.broker.network import SocketNetwork
@@ -128,15 +130,18 @@ def node_on(
 
     runtime = LoopRuntime(loop)
     network = (network_of or SocketNetwork.of)(runtime, config)
-    return Node(data, config, runtime, network, takes_telemetry=takes_telemetry)
+    return Node(data, config, runtime, network, disk=disk, takes_telemetry=takes_telemetry)
 
 
 async def stop(node: Node) -> None:
     """Stop a node of `node_on`, and end its threads."""
+    from strandline.broker.shutdown import FLUSHES_AT_SHUTDOWN_MAX
+
     stopped = asyncio.Event()
+    assert isinstance(node.runtime, LoopRuntime)
+    node.runtime.allow_threads(FLUSHES_AT_SHUTDOWN_MAX)
     node.stop(stopped.set)
     await stopped.wait()
-    assert isinstance(node.runtime, LoopRuntime)
     node.runtime.close()
 
 

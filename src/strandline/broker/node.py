@@ -55,8 +55,6 @@ log = logging.getLogger("strandline.node")
 
 TICK_S: Final = 1.0
 LOAD_REST_S: Final = 0.05
-DRAIN_S_MAX: Final = 10.0
-DRAIN_LOOK_S: Final = 0.005
 
 
 class Node:
@@ -344,76 +342,13 @@ class Node:
 
     def stop(self, on_stopped: Callable[[], object]) -> None:
         """Hand over what is led here, finish what was begun, leave a clean directory; then call back."""
-        self.membership.leave(lambda: self._end(on_stopped))
+        from strandline.broker.shutdown import Shutdown
 
-    def _end(self, on_stopped: Callable[[], object]) -> None:
-        self.client_door.close()
-        if "lag" in self.__dict__:
-            self.lag.close()
-        if "retention" in self.__dict__:
-            self.retention.close()
-        if "cleaner" in self.__dict__:
-            self.cleaner.close()
-        if "scrubber" in self.__dict__:
-            self.scrubber.close()
-        if "storage_workers" in self.__dict__:
-            self.storage_workers.close()
-        if "groups" in self.__dict__:
-            self.groups.close()
-        if "transactions" in self.__dict__:
-            self.transactions.close()
-        self._drain(self.runtime.monotonic() + DRAIN_S_MAX, on_stopped)
+        Shutdown(self, on_stopped).begin()
 
-    def _drain(self, deadline: float, on_stopped: Callable[[], object]) -> None:
-        if self.runtime.monotonic() < deadline and not self._is_drained():
-            self.runtime.call_later(DRAIN_LOOK_S, self._drain, deadline, on_stopped)
-            return
-        self.controller_door.close()
-        for door in (self.client_door, self.controller_door):
-            door.hang_up()
+    def stop_ticking(self) -> None:
         if self._ticking is not None:
             self._ticking.cancel()
-        self.close()
-        on_stopped()
-
-    def _is_drained(self) -> bool:
-        return (
-            self.flusher.is_idle
-            and self.checkpoints.is_idle
-            and self.reencoder.is_idle
-            and all(wait.done for wait in self.produce_waits)
-            and not self.client_door.is_congested
-        )
-
-    def close(self) -> None:
-        self.membership.close()
-        # A metadata log whose flush failed is read again at the next start, batch by batch.
-        clean = self.metadata.log.failure is None
-        for each in self.replicas.all():
-            try:
-                each.log.close()
-            except (StrandlineError, OSError) as error:
-                log.error("%r was not closed cleanly: %s", each, error)
-                clean = False
-            clean = clean and each.log.flushed_offset == each.log.log_end_offset
-        try:
-            self.metadata.close()
-        except (StrandlineError, OSError) as error:
-            log.error("the metadata log was not closed cleanly: %s", error)
-            clean = False
-        self.gc_pauses.stop()
-        try:
-            self.directory.write_checkpoints(self.replicas.logs(), self.replicas.offline)
-        except OSError as error:
-            log.warning("checkpoints could not be written, so the next start recovers: %s", error)
-            clean = False
-        self.directory.close(clean=clean and not self.replicas.offline, broker_epoch=self.lifecycle.broker_epoch)
-        log.info(
-            "stopped; loop stalls above 20 ms: %d, the longest %.0f ms, of our own doing at least %.0f ms",
-            self.watchdog.stalls,
-            self.watchdog.longest_s * 1000,
-            self.watchdog.computed_s * 1000,
-        )
 
 
 def _advertised(told: list[Listener], bound: tuple[str, int] | None) -> tuple[str, int] | None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 from strandline.runtime import Runtime
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from strandline.log.log_slice import FlushJob
     from strandline.log.partition_log import PartitionLog
 
@@ -25,6 +27,7 @@ FLUSHES_MAX: Final = 4
 class Flusher:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
+        self.flushes_max = FLUSHES_MAX
         self.flushes_started = 0
         """Of single logs; a trip to a thread may flush many."""
         self.trips = 0
@@ -54,9 +57,11 @@ class Flusher:
 
     def _start(self) -> None:
         """Hand the logs that wait to as many flushes as may run."""
+        if self._flushes >= self.flushes_max:
+            return
         ready = [log for log in self._wanted if log not in self._flushing]
-        while ready and self._flushes < FLUSHES_MAX:
-            share = -(-len(ready) // (FLUSHES_MAX - self._flushes))
+        while ready and self._flushes < self.flushes_max:
+            share = -(-len(ready) // (self.flushes_max - self._flushes))
             jobs: Jobs = []
             for log in ready[:share]:
                 del self._wanted[log]
@@ -103,9 +108,10 @@ class Flusher:
 def _run(jobs: Jobs) -> list[BaseException | None]:
     """In a thread: sync one log after the other; one that fails costs the others nothing."""
     errors: list[BaseException | None] = []
+    synced: set[Path] = set()
     for _, job in jobs:
         try:
-            job.run()
+            job.run(synced)
         except OSError as error:
             errors.append(error)
         else:

@@ -84,6 +84,8 @@ class GrowingLog(ReadableLog):
         self._flushing: FlushJob | None = None
         self._cut_offset: int | None = None
         self.cuts = self.synced_cuts = 0
+        self._written_out_at = -1
+        """The log end for which `write_out` last ran."""
         self.swap: Swap | None = None
         """Segments that give way to another just now. Who changes the files otherwise has it settle first."""
         self.swaps = 0
@@ -130,17 +132,26 @@ class GrowingLog(ReadableLog):
             self.sync_with_next_flush(path)
             self.unsynced_directories.append(self.directory)
 
+    def write_out(self) -> None:
+        """Write the indexes, counts and producers that only memory holds. The next flush syncs what must be synced."""
+        if self._written_out_at == self.log_end_offset:
+            return
+        if self.swap is not None:
+            self.swap.settle()
+        self.active.write_indexes()
+        save_counts(self.active)
+        if self.active.cut_preallocated() and not self.active.dirty:
+            self.active.dirty = True
+            self.dirty_segments.append(self.active)
+        self._sync_transaction_index(self.active)
+        self.snapshots.save(self.log_end_offset)
+        self._written_out_at = self.log_end_offset
+
     def close(self) -> None:
         """Write out indexes and a snapshot, sync, and close the files, whatever the disk says to that."""
         try:
             if self.failure is None:
-                if self.swap is not None:
-                    self.swap.settle()
-                self.active.write_indexes()
-                save_counts(self.active)
-                self.active.cut_preallocated()
-                self._sync_transaction_index(self.active)
-                self.snapshots.save(self.log_end_offset)
+                self.write_out()
                 self.flush_now()
         finally:
             if self.leaving is not None:

@@ -52,7 +52,8 @@ class FlushJob:
         self._paths = paths
         self._directories = directories
 
-    def run(self) -> None:
+    def run(self, synced: set[Path] | None = None) -> None:
+        """Sync everything. `synced` are directories that were synced since this job was made: new logs share theirs."""
         for segment, file in zip(self.segments, self._files, strict=True):
             if segment.sync_error is not None:
                 raise segment.sync_error
@@ -66,8 +67,11 @@ class FlushJob:
                 index.datasync()
             finally:
                 index.close()
+        synced = set() if synced is None else synced
         for directory in self._directories:
-            self._disk.sync_directory(directory)
+            if directory not in synced:
+                self._disk.sync_directory(directory)
+                synced.add(directory)
 
 
 def slice_size(
