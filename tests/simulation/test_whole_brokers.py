@@ -18,12 +18,14 @@ SAFETY_S = 40.0
 KEPT = Path(__file__).with_name("kept_seeds.txt")
 """Seeds that once failed, with what they found."""
 
+ERAS = ("", "transactions", "cleaning", "users")
+
 
 def kept_seeds() -> list[tuple[int, float, int | None, str]]:
     """Seed, seconds of faults and nodes of each line; what follows a `#` says what it found.
 
-    Seeds meant less before there were transactions, and before anything was cleaned; the words `transactions` and
-    `cleaning` mark those from after.
+    Seeds meant less before there were transactions, before anything was cleaned, and before users did all that they
+    do; the words `transactions`, `cleaning` and `users` mark those from after.
     """
     kept = []
     for line in KEPT.read_text().splitlines():
@@ -52,8 +54,12 @@ def test_a_single_node_under_faults_keeps_its_promises() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "safety_s", "nodes", "era"), kept_seeds())
 def test_what_once_failed_does_not_fail_again(seed: int, safety_s: float, nodes: int | None, era: str) -> None:
-    assert era in ("", "transactions", "cleaning")
-    result = run(options_of(seed, safety_s=safety_s, nodes=nodes, transactional=era != "", cleaning=era == "cleaning"))
+    assert era in ERAS
+    _, transactional, cleaning, users = (ERAS.index(era) >= at for at in range(len(ERAS)))
+    options = options_of(
+        seed, safety_s=safety_s, nodes=nodes, transactional=transactional, cleaning=cleaning, users=users
+    )
+    result = run(options)
     assert result.failure is None, result.failure
 
 

@@ -1,12 +1,14 @@
-"""Those who change the cluster, and those who commit offsets, while everything else goes on.
+"""The administrator of a simulated cluster: changes topics, configs, replicas and leaders while clients work.
 
-`SimAdministrator` makes and deletes topics, moves replicas and leaderships; it takes no for an answer. `SimCommitter`
-is the only committer of its group: what it is told later must never be less than what was acknowledged before.
+It takes no for an answer. What it asks for never takes away what the other clients are promised: a topic without
+unclean elections gets none, and one that keeps its records goes on keeping them. `sim_changes` has the table of
+configs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from strandline.codec.message import Message
@@ -16,33 +18,35 @@ from strandline.codec.messages.alter_partition_reassignments_request import (
     ReassignableTopic,
 )
 from strandline.codec.messages.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse
+from strandline.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
+from strandline.codec.messages.create_partitions_response import CreatePartitionsResponse
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.codec.messages.create_topics_response import CreateTopicsResponse
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from strandline.codec.messages.delete_topics_response import DeleteTopicsResponse
-from strandline.codec.messages.elect_leaders_request import ElectLeadersRequest
+from strandline.codec.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from strandline.codec.messages.elect_leaders_response import ElectLeadersResponse
-from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
-from strandline.codec.messages.find_coordinator_response import FindCoordinatorResponse
-from strandline.codec.messages.offset_commit_request import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
+from strandline.codec.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
 )
-from strandline.codec.messages.offset_commit_response import OffsetCommitResponse
-from strandline.codec.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestTopic
-from strandline.codec.messages.offset_fetch_response import OffsetFetchResponse
-from strandline.ids import TopicPartition
-from strandline.testing.history import Committed, Op, Outcome
-from strandline.testing.sim_client import REQUEST_TIMEOUT_S, History, SimClient
+from strandline.codec.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
+from strandline.errors import ErrorCode
+from strandline.testing.sim_changes import TOPIC, Change
+from strandline.testing.sim_client import History, SimClient
 from strandline.testing.sim_network import SimNetwork
 from strandline.testing.sim_runtime import SimHost
 
 SCRATCH_MAX: Final = 3
 TIMEOUT_MS: Final = 4_000
-FIND_COORDINATOR_VERSION: Final = 3
-COMMIT_VERSION: Final = 8
-OFFSET_FETCH_VERSION: Final = 7
+UNCLEAN: Final = 1
+REVERT: Final = 1
+"""The operation of IncrementalAlterConfigs that takes an override away; 0 sets one."""
+REVERT_SHARE: Final = 0.15
+AGAIN_S: Final = 0.5
+ROUTINE: Final = ("create", "delete", "move", "elect")
+"""What every administrator does; `SimOptions.users` names what one of a seed does besides."""
 
 
 class SimAdministrator(SimClient):
@@ -58,8 +62,30 @@ class SimAdministrator(SimClient):
     ) -> None:
         super().__init__(network, host, history, bootstrap, [topic])
         self.every_s = every_s
-        self.asked = 0
+        self.asked: Counter[str] = Counter()
+        self.duties: list[str] = list(ROUTINE)
+        """Names of what is done; one that stands here twice is done twice as often."""
+        self.changes: Sequence[Change] = ()
+        """Configs that may be changed."""
+        self.minima: dict[str, Sequence[str]] = {}
+        """By topic: values of min.insync.replicas."""
+        self.unclean: Sequence[str] = ()
+        """Topics that may be led by a replica that is not in sync."""
+        self.recreated: CreatableTopic | None = None
         self._scratch = 0
+        self._kinds: dict[str, Callable[[], object]] = {
+            "create": self._create,
+            "delete": self._delete,
+            "move": self._move,
+            "elect": self._elect,
+            "configure": self._configure,
+            "minimum": self._set_minimum,
+            "recreate": self._recreate,
+            "elect uncleanly": self._elect_uncleanly,
+            "add partitions": self._add_partitions,
+            "resize": self._resize,
+            "cancel": self._cancel,
+        }
         self.runtime.call_soon(self.refresh)
         self.runtime.call_later(every_s * self.random.random(), self._work)
 
@@ -67,12 +93,15 @@ class SimAdministrator(SimClient):
         if self.is_stopped:
             return
         self.runtime.call_later(self.every_s * (0.5 + self.random.random()), self._work)
-        self.asked += 1
         self.refresh()
-        self.random.choice([self._create, self._delete, self._move, self._elect])()
+        kind = self.random.choice(self.duties)
+        self.asked[kind] += 1
+        self._kinds[kind]()
 
     def _ask(self, request: Message, version: int, answer_class: type[Message]) -> None:
         self.ask_any(request, version, answer_class, lambda _: None)
+
+    # Topics
 
     def _name(self) -> str:
         return f"scratch-{self._scratch % SCRATCH_MAX}"
@@ -83,116 +112,82 @@ class SimAdministrator(SimClient):
         self._ask(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 7, CreateTopicsResponse)
 
     def _delete(self) -> None:
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=self._name())], timeout_ms=TIMEOUT_MS)
-        self._ask(request, 6, DeleteTopicsResponse)
+        self._ask(_deletion(self._name()), 6, DeleteTopicsResponse)
+
+    def _add_partitions(self) -> None:
+        wanted = CreatePartitionsTopic(name=self._name(), count=self.random.randint(3, 5), assignments=None)
+        self._ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS), 3, CreatePartitionsResponse)
+
+    def _recreate(self) -> None:
+        """Delete a topic that is in use, and create it again at once: its users hardly notice."""
+        if self.recreated is not None:
+            self.ask_any(_deletion(self.recreated.name), 6, DeleteTopicsResponse, self._bring_back)
+
+    def _bring_back(self, answer: Any) -> None:
+        assert self.recreated is not None
+        request = CreateTopicsRequest(topics=[self.recreated], timeout_ms=TIMEOUT_MS)
+        self.ask_any(request, 7, CreateTopicsResponse, self._on_brought_back)
+
+    def _on_brought_back(self, answer: CreateTopicsResponse | None) -> None:
+        if answer is None or answer.topics[0].error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            self.runtime.call_later(AGAIN_S, self._bring_back, None)
+
+    # Configs
+
+    def _configure(self) -> None:
+        if self.changes:
+            change = self.random.choice(self.changes)
+            self._set(change.resource_type, change.resource, change.name, self.random.choice(change.values))
+
+    def _set_minimum(self) -> None:
+        if self.minima:
+            topic = self.random.choice(sorted(self.minima))
+            self._set(TOPIC, topic, "min.insync.replicas", self.random.choice(self.minima[topic]))
+
+    def _set(self, resource_type: int, resource: str, name: str, value: str) -> None:
+        is_reverted = self.random.random() < REVERT_SHARE
+        config = AlterableConfig(name, REVERT, None) if is_reverted else AlterableConfig(name, 0, value)
+        request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type, resource, [config])])
+        self._ask(request, 1, IncrementalAlterConfigsResponse)
+
+    # Replicas and leaders
 
     def _move(self) -> None:
         """Other replicas for a partition, or the same in another order."""
+        self._reassign(lambda count: count)
+
+    def _resize(self) -> None:
+        """More replicas for a partition, or fewer: two at least."""
+        self._reassign(lambda count: self.random.randint(min(2, count), len(self.brokers)))
+
+    def _reassign(self, size: Callable[[int], int]) -> None:
         partition, known = self.random.choice(sorted(self.known.items()) or [(None, None)])
         if partition is None or known is None or len(self.brokers) < len(known.replicas):
             return
-        replicas = self.random.sample(sorted(self.brokers), len(known.replicas))
-        wanted = ReassignableTopic(
-            name=partition.topic, partitions=[ReassignablePartition(partition.partition, replicas)]
-        )
-        request = AlterPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=[wanted])
-        self._ask(request, 0, AlterPartitionReassignmentsResponse)
+        replicas = self.random.sample(sorted(self.brokers), size(len(known.replicas)))
+        self._ask(_reassignment(partition.topic, partition.partition, replicas), 0, AlterPartitionReassignmentsResponse)
+
+    def _cancel(self) -> None:
+        """Stop what is being reassigned of a partition, if anything is."""
+        if self.known:
+            topic, index = self.random.choice(sorted(self.known))
+            self._ask(_reassignment(topic, index, None), 0, AlterPartitionReassignmentsResponse)
 
     def _elect(self) -> None:
         request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=TIMEOUT_MS)
         self._ask(request, 2, ElectLeadersResponse)
 
+    def _elect_uncleanly(self) -> None:
+        if self.unclean:
+            wanted = [TopicPartitions(topic=topic, partitions=[0]) for topic in self.unclean]
+            request = ElectLeadersRequest(election_type=UNCLEAN, topic_partitions=wanted, timeout_ms=TIMEOUT_MS)
+            self._ask(request, 2, ElectLeadersResponse)
 
-class SimCommitter(SimClient):
-    """Commits larger and larger offsets for its group, and asks what is committed; one request at a time."""
 
-    def __init__(
-        self,
-        network: SimNetwork,
-        host: SimHost,
-        history: History,
-        bootstrap: Sequence[tuple[str, int]],
-        partition: TopicPartition,
-        *,
-        pause_s: float,
-    ) -> None:
-        super().__init__(network, host, history, bootstrap, [partition.topic])
-        self.group = f"group of {host.name}"
-        self.partition = partition
-        self.process = history.new_process()
-        self.pause_s = pause_s
-        self.committed = 0
-        """Commits that were acknowledged."""
-        self._offset = 0
-        self._coordinator: int | None = None
-        self.runtime.call_soon(self.refresh)
-        self._later()
+def _deletion(name: str) -> DeleteTopicsRequest:
+    return DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=TIMEOUT_MS)
 
-    def _later(self) -> None:
-        if not self.is_stopped:
-            self.runtime.call_later(self.pause_s * (0.5 + self.random.random()), self._work)
 
-    def _work(self) -> None:
-        wire = None if self._coordinator is None else self.wire(self._coordinator, "group")
-        if wire is None:
-            request = FindCoordinatorRequest(key=self.group, key_type=0)
-            self.ask_any(request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse, self._on_coordinator)
-            return
-        topic, index = self.partition
-        invoked_ns = self.history.now_ns()
-        if self.random.random() < 0.6:
-            self._offset += 1
-            offset = self._offset
-            at = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
-            commit = OffsetCommitRequest(
-                group_id=self.group, topics=[OffsetCommitRequestTopic(name=topic, partitions=[at])]
-            )
-
-            def on_answer(answer: OffsetCommitResponse | None) -> None:
-                self._on_committed(offset, invoked_ns, answer)
-
-            wire.ask(commit, COMMIT_VERSION, OffsetCommitResponse, on_answer, timeout_s=REQUEST_TIMEOUT_S)
-        else:
-            wanted = OffsetFetchRequestTopic(name=topic, partition_indexes=[index])
-            fetch = OffsetFetchRequest(group_id=self.group, topics=[wanted])
-
-            def on_told(answer: OffsetFetchResponse | None) -> None:
-                self._on_told(invoked_ns, answer)
-
-            wire.ask(fetch, OFFSET_FETCH_VERSION, OffsetFetchResponse, on_told, timeout_s=REQUEST_TIMEOUT_S)
-
-    def _on_coordinator(self, answer: FindCoordinatorResponse | None) -> None:
-        if answer is not None and not answer.error_code:
-            self._coordinator = answer.node_id
-            self.refresh()
-        self._later()
-
-    def _on_committed(self, offset: int, invoked_ns: int, answer: OffsetCommitResponse | None) -> None:
-        outcome: Outcome = "info"
-        if answer is None:
-            self._lose_coordinator()
-        elif code := answer.topics[0].partitions[0].error_code:
-            self._lose_coordinator()
-            self._record(outcome, "commit", offset, invoked_ns, error=str(code))
-            self._later()
-            return
-        else:
-            outcome = "ok"
-            self.committed += 1
-        self._record(outcome, "commit", offset, invoked_ns)
-        self._later()
-
-    def _on_told(self, invoked_ns: int, answer: OffsetFetchResponse | None) -> None:
-        if answer is None or answer.error_code or answer.topics[0].partitions[0].error_code:
-            self._lose_coordinator()
-        else:
-            self._record("ok", "read_committed_offset", answer.topics[0].partitions[0].committed_offset, invoked_ns)
-        self._later()
-
-    def _record(self, outcome: Outcome, f: Any, offset: int, invoked_ns: int, error: str = "") -> None:
-        mop = Committed(self.group, str(self.partition), offset)
-        self.history.ops.append(Op(self.process, outcome, f, (mop,), invoked_ns, self.history.now_ns(), error=error))
-
-    def _lose_coordinator(self) -> None:
-        self._coordinator = None
-        self.refresh_later()
+def _reassignment(topic: str, index: int, replicas: list[int] | None) -> AlterPartitionReassignmentsRequest:
+    wanted = ReassignableTopic(name=topic, partitions=[ReassignablePartition(index, replicas)])
+    return AlterPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=[wanted])

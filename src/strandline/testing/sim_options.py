@@ -16,6 +16,7 @@ from strandline.testing.sim_processor import ProcessorManners
 from strandline.testing.sim_processors import ProcessorOptions
 from strandline.testing.sim_sinks import SinkOptions
 from strandline.testing.sim_transactional import NEW, OLD
+from strandline.testing.sim_users import UserOptions, with_users
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,8 @@ class SimOptions:
     """What processors, transactors and sinks write to; processors read `orders`."""
     table: TableOptions | None = None
     administer_every_s: float = 0.0
-    """Between two changes that somebody asks for; 0 for none."""
+    """Between two changes that an administrator asks for; 0 for none."""
+    users: UserOptions = field(default_factory=UserOptions)
     fragment_share: float = 0.0
     spike_share: float = 0.0
     window_bytes: int = 256 * 1024
@@ -153,12 +155,16 @@ def options_of(
     nodes: int | None = None,
     transactional: bool = True,
     cleaning: bool = True,
+    users: bool = True,
 ) -> SimOptions:
-    """The same seed always means the same; without transactions, or cleaning, what it meant when there was none yet."""
+    """Return what a seed means; without transactions, cleaning or users, what it meant before they were simulated."""
     options = _options_of(seed, safety_s=safety_s, nodes=nodes)
     if transactional:
         options = _with_sinks(_with_processors(options))
-    return _with_cleaning(options) if cleaning and transactional else options
+    if transactional and cleaning:
+        options = _with_cleaning(options)
+        return with_users(options) if users else options
+    return options
 
 
 def _options_of(seed: int, *, safety_s: float | None, nodes: int | None) -> SimOptions:

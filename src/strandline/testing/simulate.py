@@ -98,12 +98,20 @@ def is_counted(hour: Sequence[Done]) -> bool:
 
 
 def run_whole(
-    seed: int, safety_s: float | None, nodes: int | None, transactional: bool = True, cleaning: bool = True
+    seed: int,
+    safety_s: float | None,
+    nodes: int | None,
+    transactional: bool = True,
+    cleaning: bool = True,
+    users: bool = True,
 ) -> Done:
     from strandline.testing.sim_options import options_of
     from strandline.testing.sim_run import run
 
-    result = run(options_of(seed, safety_s=safety_s, nodes=nodes, transactional=transactional, cleaning=cleaning))
+    options = options_of(
+        seed, safety_s=safety_s, nodes=nodes, transactional=transactional, cleaning=cleaning, users=users
+    )
+    result = run(options)
     return Done(
         "whole brokers",
         seed,
@@ -166,6 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=int, help="nodes of each cluster (default: the seed says)")
     parser.add_argument("--no-transactions", action="store_true", help="what seeds meant when there were none yet")
     parser.add_argument("--no-cleaning", action="store_true", help="what seeds meant when nothing was cleaned yet")
+    parser.add_argument("--no-users", action="store_true", help="what seeds meant before users did all that they do")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes")
     parser.add_argument("--keep-going", action="store_true", help="do not end with the first failure")
     return parser
@@ -181,6 +190,8 @@ def _command(options: argparse.Namespace, kind: str, seed: int) -> str:
         words.append("--no-transactions")
     if kind == "whole" and options.no_cleaning:
         words.append("--no-cleaning")
+    if kind == "whole" and options.no_users:
+        words.append("--no-users")
     return " ".join(words)
 
 
@@ -202,6 +213,7 @@ def _whole(options: argparse.Namespace) -> Callable[[int], Done]:
         nodes=options.nodes,
         transactional=not options.no_transactions,
         cleaning=not options.no_cleaning,
+        users=not options.no_users,
     )
 
 
