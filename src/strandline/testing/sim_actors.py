@@ -31,9 +31,11 @@ from strandline.testing.sim_loop import SimLoop
 from strandline.testing.sim_nemesis import Nemesis
 from strandline.testing.sim_options import SimOptions, TableOptions, TopicOptions, TransactorOptions
 from strandline.testing.sim_processors import ProcessorOptions, SimProcessors
-from strandline.testing.sim_producer import SimProducer, plain_record
+from strandline.testing.sim_producer import SimProducer, old_record, plain_record
 from strandline.testing.sim_record_truth import RecordTruth
 from strandline.testing.sim_sinks import SimSinks, SinkOptions
+from strandline.testing.sim_stalled_reader import SimStalledReader
+from strandline.testing.sim_strangers import SimStranger
 from strandline.testing.sim_table import SimTableReader, keyed_record
 from strandline.testing.sim_transaction_truth import TransactionTruth
 from strandline.testing.sim_transactor import SimTransactors
@@ -41,6 +43,8 @@ from strandline.testing.sim_transactor import SimTransactors
 SETUP_S: Final = 60.0
 PHOENIX: Final = "phoenix"
 """A topic that is deleted and created again."""
+CROWD: Final = "crowd"
+"""A topic that producers with invented ids write to."""
 
 
 class NotAlive(Exception):
@@ -69,10 +73,12 @@ class Actors:
         network = self.cluster.network
         network.fragment_share, network.spike_share = options.fragment_share, options.spike_share
         network.window_bytes = options.window_bytes
+        network.flip_share = options.users.flip_share
         for node in self.cluster.nodes.values():
             node.disk.cold_share = options.cold_share
         self.invariants = Invariants(self.cluster)
         self.nemesis = Nemesis(self.cluster, options.nemesis)
+        self.nemesis.on_disk_replaced = self.invariants.on_disk_replaced
         self.history = History(lambda: int(self.loop.now * 1e9))
         self.producers: list[SimProducer] = []
         self.consumers: list[SimConsumer] = []
@@ -84,6 +90,7 @@ class Actors:
         self.groups = [*(self.group(group) for group in options.groups), *self.processors]
         self.transactors: list[SimTransactors | SimSinks] = []
         self.table_readers: list[SimTableReader] = []
+        self.stalled_readers: list[SimStalledReader] = []
         self.forgotten = Forgotten(self.invariants)
         for topic in options.topics:
             if topic.forgets:
@@ -143,6 +150,23 @@ class Actors:
         self.start_readers()
         orders = self.options.topics[0]
         network, bootstrap = self.cluster.network, self.cluster.bootstrap
+        for producer in self.producers[:1]:
+            # One of two that write to one topic: the other shows that it is not missed.
+            producer.rest_s = self.options.users.rest_s
+            if self.options.users.age_ms:
+                producer.record_of = partial(old_record, age_ms=self.options.users.age_ms)
+        self._invite_strangers()
+        self.stalled_readers = [
+            SimStalledReader(
+                network,
+                self.cluster.host(f"stalled-reader-{number}"),
+                self.history,
+                bootstrap,
+                [topic.name for topic in self.options.topics],
+                pause_s=3.0,
+            )
+            for number in range(self.options.users.stalled_readers)
+        ]
         self.committers = [
             SimCommitter(
                 network,
@@ -207,6 +231,13 @@ class Actors:
             )
             committer.topic_id = self._agreed_topic_id
             self.committers.append(committer)
+
+    def _invite_strangers(self) -> None:
+        crowd = dataclasses.replace(self.options.topics[0], name=CROWD, partitions=1, may_lose=True)
+        if self.options.users.strangers:
+            self.create(crowd)
+        for number in range(self.options.users.strangers):
+            self.producers.append(self.producer(crowd, f"stranger-{number}", SimStranger))
 
     def _agreed_topic_id(self, name: str) -> UUID | None:
         """Return the id of a topic if the committed metadata and every node that runs have the same one."""
@@ -324,8 +355,8 @@ class Actors:
         self.transactors.append(sinks)
         return sinks
 
-    def producer(self, topic: TopicOptions, name: str) -> SimProducer:
-        producer = SimProducer(
+    def producer(self, topic: TopicOptions, name: str, kind: type[SimProducer] = SimProducer) -> SimProducer:
+        producer = kind(
             self.cluster.network,
             self.cluster.host(name),
             self.history,
@@ -339,6 +370,10 @@ class Actors:
             loses_are_legal=topic.may_lose,
         )
         producer.leads = self._leads
+        users = self.options.users
+        producer.flip_share = users.flip_share
+        if topic.idempotent:
+            producer.burst = users.burst
         return producer
 
     def _leads(self, partition: TopicPartition, broker: int) -> bool:

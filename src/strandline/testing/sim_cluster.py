@@ -68,6 +68,12 @@ class SimNode:
         self.disk.write_whole(DATA / "meta.properties", meta.text().encode())
         self.disk.sync_all()
 
+    def replace_disk(self) -> None:
+        """Put an empty disk in, formatted for this node and cluster, as docs/cluster.md says."""
+        assert self.node is None
+        self.disk.wipe()
+        self.format(self.cluster.cluster_id)
+
     # Life and death
 
     def start(self) -> None:

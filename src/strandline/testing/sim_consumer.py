@@ -29,6 +29,7 @@ from strandline.testing.sim_client import (
     Known,
     SimClient,
 )
+from strandline.testing.sim_flips import are_intact
 from strandline.testing.sim_network import SimNetwork
 from strandline.testing.sim_runtime import SimHost
 
@@ -117,8 +118,12 @@ class SimConsumer(SimClient):
             self.runtime.call_later(METADATA_AGE_S, self._refresh_by_time)
             self.refresh()
 
+    def calm(self) -> None:
+        """Go back no more."""
+        self.rewinds_every_s = 0.0
+
     def _rewind(self) -> None:
-        if self.is_stopped:
+        if self.is_stopped or not self.rewinds_every_s:
             return
         self.runtime.call_later(self.rewinds_every_s * (0.5 + self.random.random()), self._rewind)
         position = self.random.choice(list(self.positions.values()))
@@ -201,6 +206,9 @@ class SimConsumer(SimClient):
                 if told.error_code or told.diverging_epoch.end_offset >= 0:
                     is_well = False
                     self._on_error(position, told, broker)
+                elif told.records and not are_intact(bytes(told.records)):
+                    # A bit flipped on the way: ask again.
+                    is_well = False
                 elif told.records:
                     polls.append(self._read(position, told))
                 else:

@@ -202,6 +202,8 @@ class SimDisk:
         self.capacity_bytes = CAPACITY_BYTES
         self.used_bytes = 0
         """Bytes ever written, less those that were removed on purpose (`free`): enough to have a disk fill up."""
+        self.full_share = 0.0
+        """How many of the writes find the disk full, at random."""
         self.fail_writes = 0
         """How many of the next writes fail with EIO."""
         self.fail_syncs = 0
@@ -263,6 +265,8 @@ class SimDisk:
             inode.write(position, data[: self.random.randrange(len(data) + 1)])
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
         room = self.capacity_bytes - self.used_bytes
+        if self.full_share and self.random.random() < self.full_share:
+            room = self.random.randrange(len(data)) if data else -1
         if len(data) > room:
             # A full disk takes what fits and then says no.
             inode.write(position, data[: max(0, room)])
@@ -270,6 +274,11 @@ class SimDisk:
         if self.capacity_bytes != CAPACITY_BYTES:
             self.used_bytes += len(data)
         inode.write(position, data)
+
+    def _take_block(self, path: Path) -> None:
+        """Take room for a new name, which a full disk may not have."""
+        if self.full_share and self.random.random() < self.full_share:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     def sync(self, inode: SimInode, path: Path) -> None:
         self.syncs += 1
@@ -286,6 +295,7 @@ class SimDisk:
         directory, name = self._parent(path), path.name
         inode = directory.cached.get(name)
         if inode is None and create:
+            self._take_block(path)
             inode = SimInode()
             directory.change(_link(name, inode))
         if inode is None:
@@ -317,6 +327,7 @@ class SimDisk:
         for name in path.parts:
             found = current.cached.get(name)
             if found is None:
+                self._take_block(path)
                 found = SimDirectory()
                 current.change(_link(name, found))
             if not isinstance(found, SimDirectory):
@@ -330,6 +341,7 @@ class SimDisk:
         """As the real disk does it: a new file beside the old one, and a rename."""
         directory = self._parent(path)
         temporary = path.name + ".tmp"
+        self._take_block(path)
         inode = SimInode()
         directory.change(_link(temporary, inode))
         self.write(inode, path, 0, bytes(data))

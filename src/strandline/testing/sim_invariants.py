@@ -121,6 +121,14 @@ class Invariants:
             self._seen.pop(number, None)
             self._metadata_seen.pop(number, None)
 
+    def on_disk_replaced(self, sim_node: SimNode) -> None:
+        """Expect nothing any more of what a node had written, and of what it had agreed to."""
+        node_id = sim_node.node_id
+        self._epochs.pop(node_id, None)
+        self._votes = {key: vote for key, vote in self._votes.items() if key[0] != node_id}
+        for truth in self.partitions.values():
+            truth.starts.pop(node_id, None)
+
     def _on_death(self, node_id: int, broker_id: int, broker_epoch: int) -> None:
         """A controller holds a broker for dead. One that is stopping has closed its door for good."""
         self.deaths += 1

@@ -14,10 +14,13 @@ from typing import Final
 
 from strandline.testing.sim_cluster import SimCluster, SimNode
 from strandline.testing.sim_disk import CAPACITY_BYTES
+from strandline.testing.sim_disk_faults import DiskFaults
 
 HOUR_MS: Final = 3_600_000
-UNPLUGS: Final = frozenset({"power cut", "failing sync"})
-ENDS: Final = frozenset({"kill", "kill all", "stop", "power cut", "power cut of all", "failing sync"})
+UNPLUGS: Final = frozenset({"power cut", "failing sync", "replaced disk"})
+ENDS: Final = frozenset(
+    {"kill", "absence", "kill all", "stop", "power cut", "power cut of all", "failing sync", "replaced disk"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +47,13 @@ class Nemesis:
         self.clients: Callable[[], list[str]] = list
         """Names of the clients' machines: a cut may go between them and the brokers, too."""
         self.is_active = False
+        self.on_disk_replaced: Callable[[SimNode], object] = lambda node: None
         self._unplugged: SimNode | None = None
         self._is_boot_due = False
         """Whether a machine whose disk failed is still to be booted, and to lose what it had not flushed."""
         self._kinds: dict[str, Callable[[SimNode], bool]] = {
             "kill": self._kill,
+            "absence": self._absent,
             "stop": self._stop,
             "power cut": self._power_cut,
             "power cut of all": self._power_cut_all,
@@ -60,11 +65,8 @@ class Nemesis:
             "cut off clients": self._cut_off_clients,
             "slow link": self._slow_link,
             "resets": self._resets,
-            "slow disk": self._slow_disk,
-            "stalled disk": self._stalled_disk,
-            "full disk": self._full_disk,
             "failing sync": self._failing_sync,
-            "failing write": self._failing_write,
+            **DiskFaults(self).kinds,
             "clock jump": self._clock_jump,
         }
 
@@ -74,9 +76,9 @@ class Nemesis:
 
     def start(self) -> None:
         self.is_active = True
-        self._later(self.random.random() * self.options.pause_s, self._strike)
+        self.later(self.random.random() * self.options.pause_s, self._strike)
 
-    def _later(self, delay_s: float, then: Callable[..., object], *args: object) -> None:
+    def later(self, delay_s: float, then: Callable[..., object], *args: object) -> None:
         self.loop.call_in(delay_s, then, *args)
 
     def note(self, what: str) -> None:
@@ -85,7 +87,7 @@ class Nemesis:
     def _strike(self) -> None:
         if not self.is_active:
             return
-        self._later(self.options.pause_s * (0.3 + 1.4 * self.random.random()), self._strike)
+        self.later(self.options.pause_s * (0.3 + 1.4 * self.random.random()), self._strike)
         kinds = list(self.options.weights)
         kind = self.random.choices(kinds, [self.options.weights[each] for each in kinds])[0]
         target = self._target()
@@ -100,12 +102,12 @@ class Nemesis:
         """After a machine lost what it had not flushed, nobody else is ended until it is in sync again everywhere."""
         if self.options.power_cuts_all or self._unplugged is None:
             return False
-        if not self._is_boot_due and self._is_whole():
+        if not self._is_boot_due and self.is_whole():
             self._unplugged = None
             return False
         return kind in ENDS
 
-    def _is_whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether all nodes have joined, in the life that they live now, and believe that every replica is in sync."""
         for each in self.cluster.nodes.values():
             if each.node is None or not each.node.is_ready or each.node.lifecycle.is_fenced:
@@ -137,47 +139,55 @@ class Nemesis:
 
     # Processes and machines
 
-    def _restart_later(self, target: SimNode, low_s: float, high_s: float) -> None:
-        self._later(self.random.uniform(low_s, high_s), self._restart, target)
+    def restart_later(self, target: SimNode, low_s: float, high_s: float) -> None:
+        self.later(self.random.uniform(low_s, high_s), self._restart, target)
 
     def _restart(self, target: SimNode) -> None:
         if not target.is_up:
             target.start()
             if target.failure:
                 self.note(f"{target.name} could not start: {target.failure}")
-                self._restart_later(target, 1.0, 5.0)
+                self.restart_later(target, 1.0, 5.0)
 
     def _kill(self, target: SimNode) -> bool:
         if not target.is_up:
             return False
         target.kill()
-        self._restart_later(target, 0.05, 15.0)
+        self.restart_later(target, 0.05, 15.0)
+        return True
+
+    def _absent(self, target: SimNode) -> bool:
+        """Keep a node away for longer than a run keeps tombstones, old records and idle producers."""
+        if not target.is_up:
+            return False
+        target.kill()
+        self.restart_later(target, 22.0, 50.0)
         return True
 
     def _kill_all(self, _: SimNode) -> bool:
         for target in self.cluster.up():
             target.kill()
         for target in self.cluster.nodes.values():
-            self._restart_later(target, 0.1, 8.0)
+            self.restart_later(target, 0.1, 8.0)
         return True
 
     def _stop(self, target: SimNode) -> bool:
         if not target.is_up or target.is_stopping or target.is_paused:
             return False
-        target.stop(lambda: self._restart_later(target, 0.05, 5.0))
+        target.stop(lambda: self.restart_later(target, 0.05, 5.0))
         return True
 
     def safe_to_unplug(self, target: SimNode) -> bool:
         """Whether every record that was acknowledged would still have a copy that has not lost power lately."""
         if self.options.power_cuts_all:
             return True
-        return self._is_whole()
+        return self.is_whole()
 
     def _power_cut(self, target: SimNode) -> bool:
         if not target.is_up or not self.safe_to_unplug(target):
             return False
         target.power_cut()
-        self._restart_later(target, 0.5, 15.0)
+        self.restart_later(target, 0.5, 15.0)
         return True
 
     def _power_cut_all(self, _: SimNode) -> bool:
@@ -185,17 +195,17 @@ class Nemesis:
             return False
         for target in self.cluster.nodes.values():
             target.power_cut()
-            self._restart_later(target, 0.5, 8.0)
+            self.restart_later(target, 0.5, 8.0)
         return True
 
     def _pause(self, target: SimNode) -> bool:
         if not target.is_up or target.is_paused:
             return False
         target.pause()
-        self._later(self._some_time(0.05, 20.0), target.resume)
+        self.later(self.some_time(0.05, 20.0), target.resume)
         return True
 
-    def _some_time(self, low_s: float, high_s: float) -> float:
+    def some_time(self, low_s: float, high_s: float) -> float:
         """Mostly short, sometimes beyond every timeout."""
         return low_s + (high_s - low_s) * self.random.random() ** 2
 
@@ -204,7 +214,7 @@ class Nemesis:
     def _cut(self, ways: list[tuple[str, str]]) -> None:
         for source, target in ways:
             self.network.block(source, target)
-        self._later(self._some_time(0.2, 20.0), self._mend, ways)
+        self.later(self.some_time(0.2, 20.0), self._mend, ways)
 
     def _mend(self, ways: list[tuple[str, str]]) -> None:
         for source, target in ways:
@@ -246,7 +256,7 @@ class Nemesis:
         delay_s = self.random.choice([0.01, 0.1, 1.0])
         for way in ways:
             self.network.slow[way] = delay_s * self.random.random()
-        self._later(self._some_time(0.5, 20.0), self._speed_up, ways)
+        self.later(self.some_time(0.5, 20.0), self._speed_up, ways)
         return True
 
     def _speed_up(self, ways: list[tuple[str, str]]) -> None:
@@ -264,40 +274,13 @@ class Nemesis:
 
     # Disks and clocks
 
-    def _slow_disk(self, target: SimNode) -> bool:
-        target.host.thread_factor = self.random.choice([10.0, 100.0, 1000.0])
-        self._later(self._some_time(0.5, 15.0), self._quick_disk, target)
-        return True
-
-    def _quick_disk(self, target: SimNode) -> None:
-        target.host.thread_factor = 1.0
-
-    def _stalled_disk(self, target: SimNode) -> bool:
-        target.host.stalled_until = self.loop.now + self._some_time(0.2, 15.0)
-        return True
-
-    def _full_disk(self, target: SimNode) -> bool:
-        target.disk.used_bytes = 0
-        target.disk.capacity_bytes = self.random.randint(0, 20_000)
-        self._later(self._some_time(0.5, 15.0), self._free_disk, target)
-        return True
-
-    def _free_disk(self, target: SimNode) -> None:
-        target.disk.capacity_bytes = CAPACITY_BYTES
-
     def _failing_sync(self, target: SimNode) -> bool:
         """An error of the disk; the process is started again later, as its supervisor would."""
         if not target.is_up or not self.safe_to_unplug(target):
             return False
         target.disk.fail_syncs = 1
         self._is_boot_due = True
-        self._later(self._some_time(1.0, 15.0), self._replace_process, target)
-        return True
-
-    def _failing_write(self, target: SimNode) -> bool:
-        if not target.is_up:
-            return False
-        target.disk.fail_writes = 1
+        self.later(self.some_time(1.0, 15.0), self._replace_process, target)
         return True
 
     def _replace_process(self, target: SimNode) -> None:
@@ -306,13 +289,13 @@ class Nemesis:
         if target.is_up:
             # After a failed sync the page cache shows what the platter never got: only a reboot shows the truth.
             target.power_cut()
-        self._restart_later(target, 0.1, 3.0)
+        self.restart_later(target, 0.1, 3.0)
 
     def _clock_jump(self, target: SimNode) -> bool:
         """The wall clock jumps, and some time later back: a leader that lives hours ago refuses records of today."""
         by_ms = self.random.choice([-2 * HOUR_MS, 2 * HOUR_MS, -30_000, 30_000]) + self.random.randint(-5000, 5000)
         target.host.jump_clock(by_ms)
-        self._later(self._some_time(0.5, 15.0), target.host.jump_clock, -by_ms)
+        self.later(self.some_time(0.5, 15.0), target.host.jump_clock, -by_ms)
         return True
 
     # The end of the faults
@@ -323,11 +306,13 @@ class Nemesis:
         self.note("heal")
         self.network.heal()
         self.network.spike_share = 0.0
+        self.network.flip_share = 0.0
         for target in self.cluster.nodes.values():
             target.host.thread_factor = 1.0
             target.host.stalled_until = 0.0
             target.disk.capacity_bytes = CAPACITY_BYTES
             target.disk.fail_writes = 0
+            target.disk.full_share = 0.0
             if target.disk.fail_syncs:
                 self._replace_process(target)
             target.resume()

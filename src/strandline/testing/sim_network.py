@@ -100,6 +100,8 @@ class SimNetwork:
         self.spike_s = 0.5
         self.fragment_share = 0.0
         """How many pieces arrive in several."""
+        self.flip_share = 0.0
+        """How many runs of records that a broker sends lose a bit on the way."""
         self.window_bytes = 256 * 1024
         self.tcp_timeout_s = (5.0, 30.0)
         """After how long without an answer an end gives up: drawn for each case."""

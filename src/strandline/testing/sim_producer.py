@@ -21,6 +21,7 @@ from strandline.errors import ErrorCode
 from strandline.ids import TopicPartition
 from strandline.testing.history import GivenProducerId, Op, Outcome, Send
 from strandline.testing.sim_client import BACKOFF_S, METADATA_AGE_S, History, SimClient
+from strandline.testing.sim_flips import flipped
 from strandline.testing.sim_network import SimNetwork
 from strandline.testing.sim_runtime import SimHost
 
@@ -28,6 +29,7 @@ PRODUCE_VERSION: Final = 12
 PRODUCE_BY_ID_VERSION: Final = 13
 IN_FLIGHT_MAX: Final = 5
 WAITING_MAX: Final = 20
+REST_SHARE: Final = 0.1
 PRODUCE_TIMEOUT_S: Final = 4.0
 BROKER_TIMEOUT_MS: Final = 3_000
 
@@ -66,6 +68,8 @@ class Lane:
     outstanding: int = 0
     """Requests whose answers are still to come."""
     has_failed: bool = False
+    is_flipped: bool = False
+    """Whether a bit of a batch was flipped on its way: a leader that forgot the refusal may miss that batch."""
     sent_to: int = -1
     """The broker that is to answer them."""
     next_sequence: int = 0
@@ -96,6 +100,13 @@ class SimProducer(SimClient):
         self.loses_are_legal = loses_are_legal
         """Topics with unclean elections may forget a producer: its surprises are none."""
         self.record_of: Callable[[str, int], Record] = plain_record
+        self.burst = 1
+        """Batches that are made at once."""
+        self.flip_share = 0.0
+        """How many of the batches lose a bit on the way to their leader."""
+        self.rest_s = 0.0
+        """How long the producer is away, now and then, before it goes on with the id that it had; 0 for never."""
+        self._rests_until = 0.0
         self.process = history.new_process()
         self.lanes = [Lane(partition) for partition in partitions]
         self.producer_id = -1
@@ -118,14 +129,24 @@ class SimProducer(SimClient):
     def _work(self) -> None:
         if self.is_stopped:
             return
-        self.runtime.call_later(self.pause_s * (0.2 + 1.6 * self.random.random()), self._work)
+        self.runtime.call_later(self.pause_s * self.burst * (0.2 + 1.6 * self.random.random()), self._work)
+        if self._rests():
+            return
         lane = self.random.choice(self.lanes)
         if (self.idempotent and self.producer_id < 0) or not self.known:
             self._ask_for_id()
             return
-        if len(lane.unacknowledged) < WAITING_MAX:
-            self.send(lane)
+        for _ in range(self.burst):
+            if len(lane.unacknowledged) < WAITING_MAX:
+                self.send(lane)
         self._expire()
+
+    def _rests(self) -> bool:
+        """Return whether the producer is away; it leaves only when nothing of it is open."""
+        now = self.runtime.monotonic()
+        if self.rest_s and self.is_idle and now > self._rests_until and self.random.random() < REST_SHARE:
+            self._rests_until = now + self.rest_s
+        return now < self._rests_until
 
     def send(self, lane: Lane, count: int | None = None) -> Batch:
         """Make a batch of new values and send it as soon as the lane allows."""
@@ -193,7 +214,7 @@ class SimProducer(SimClient):
             version = PRODUCE_BY_ID_VERSION if lane.partition.partition % 2 else PRODUCE_VERSION
             topic = TopicProduceData(
                 name="" if version >= PRODUCE_BY_ID_VERSION else lane.partition.topic,
-                partition_data=[PartitionProduceData(lane.partition.partition, self._encode(batch))],
+                partition_data=[PartitionProduceData(lane.partition.partition, self._as_sent(lane, batch))],
             )
             if version >= PRODUCE_BY_ID_VERSION:
                 topic.topic_id = known.topic_id
@@ -207,6 +228,14 @@ class SimProducer(SimClient):
                     self._on_produced(lane, batch, answer)
 
             wire.ask(request, version, ProduceResponse, on_answer, timeout_s=PRODUCE_TIMEOUT_S)
+
+    def _as_sent(self, lane: Lane, batch: Batch) -> bytes:
+        """Return the bytes of a batch as they reach the leader."""
+        encoded = self._encode(batch)
+        if self.flip_share and self.random.random() < self.flip_share:
+            lane.is_flipped = True
+            return flipped(encoded, self.random)
+        return encoded
 
     def _encode(self, batch: Batch) -> bytes:
         if not batch.encoded:
@@ -280,7 +309,7 @@ class SimProducer(SimClient):
 
     def _on_state_lost(self, lane: Lane, batch: Batch, code: int) -> None:
         """The first batch that is not acknowledged does not follow what the leader has: it lost some, or who we are."""
-        if not self.loses_are_legal and self.leads(lane.partition, lane.sent_to):
+        if not self.loses_are_legal and not lane.is_flipped and self.leads(lane.partition, lane.sent_to):
             self.history.surprises.append(
                 f"producer {self.process} ({self.producer_id}) at sequence {batch.sequence} of {lane.partition}: "
                 f"{ErrorCode(code).name}"
@@ -303,6 +332,11 @@ class SimProducer(SimClient):
 
 def plain_record(value: str, now_ms: int) -> Record:
     return Record(timestamp_ms=now_ms, value=value.encode())
+
+
+def old_record(value: str, now_ms: int, *, age_ms: int) -> Record:
+    """Return a record that is said to be from long ago."""
+    return plain_record(value, now_ms - age_ms)
 
 
 def _name(told: object) -> str:

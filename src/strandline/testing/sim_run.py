@@ -4,8 +4,7 @@
     assert result.failure is None, result
 
 Safety is judged throughout: by the invariants after every event, and by the history checker at the end. After the
-faults are mended the cluster must come back by itself: every producer is acknowledged again on every partition, every
-partition is in sync in full, and a final read reaches every end.
+faults are mended the cluster must come back by itself (`sim_availability`), and a final read reaches every end.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from typing import Final
 from strandline.testing.checker import check
 from strandline.testing.count_checks import miscounted
 from strandline.testing.sim_actors import Actors, NotAlive
+from strandline.testing.sim_availability import Availability, unread, unsettled
 from strandline.testing.sim_committer import RecreatedCommitter
 from strandline.testing.sim_invariants import Violation
 from strandline.testing.sim_judging import failing_loudly, ops_of, without_offsets
@@ -28,6 +28,8 @@ from strandline.testing.sim_table import judge_table
 
 __all__ = ["NotAlive", "Result", "Run", "failing_loudly", "run"]
 
+LEADER_S: Final = 45.0
+"""After the faults are mended, how long a partition may be without a leader that it could have."""
 LIVENESS_S: Final = 120.0
 """After the faults are mended, how long the cluster may take to be whole again."""
 NEMESIS_LINES: Final = 40
@@ -74,6 +76,10 @@ class Result:
 class Run(Actors):
     """The phases of one run; scenarios use them one by one, `run` all of them in order."""
 
+    def __init__(self, options: SimOptions) -> None:
+        super().__init__(options)
+        self.availability = Availability(self.cluster, self.invariants)
+
     # Faults, and after them
 
     def endure(self) -> None:
@@ -87,62 +93,43 @@ class Run(Actors):
             group.calm()
         for transactors in self.transactors:
             transactors.calm()
-        fresh = [
-            (producer, lane.partition, producer.send(lane, 1))
-            for producer in self.producers
-            for lane in producer.lanes
-            if producer.known
-        ]
-        for producer in self.producers:
-            producer.stop()
+        for consumer in self.consumers:
+            consumer.calm()
+        for reader in self.stalled_readers:
+            reader.stop()
         if self.administrator is not None:
             self.administrator.stop()
+        availability = self.availability
+        self._wait(availability.leaderless, "no leader", within_s=LEADER_S)
+        for producer in self.producers:
+            for lane in producer.lanes if producer.known else ():
+                producer.send(lane, 1)
+        for producer in self.producers:
+            producer.stop()
+        assert not self.producers or any(producer.known for producer in self.producers), "no producer learnt who leads"
         committed = {committer: committer.committed for committer in self.committers}
         self._wait(
-            lambda: any(committer.committed == committed[committer] for committer in self.committers),
-            lambda: "no offset was committed",
+            lambda: [each.group for each in self.committers if each.committed == committed[each]],
+            "no offset was committed",
         )
         for committer in self.committers:
             committer.stop()
-        self._wait(
-            lambda: any(not producer.is_idle for producer in self.producers),
-            lambda: (
-                "not acknowledged: "
-                + ", ".join(
-                    f"{producer.host.name} {lane.partition} ({len(lane.unacknowledged)} batches)"
-                    for producer in self.producers
-                    for lane in producer.lanes
-                    if lane.unacknowledged
-                )
-            ),
-        )
-        assert fresh or not self.producers, "no producer ever learnt who leads"
-        self._wait(lambda: bool(self._not_whole()), lambda: f"not in sync: {self._not_whole()}")
+        self._wait(lambda: availability.unacknowledged(self.producers), "not acknowledged")
+        self._wait(availability.not_whole, "not in sync")
         # From here on nothing excuses a transaction that nobody ends.
         self.invariants.stabilities.calm_since = self.loop.now
-        self._wait(
-            lambda: any(group.unsettled() for group in self.groups),
-            lambda: "; ".join(f"group {group.options.name}: {group.unsettled()}" for group in self.groups),
-        )
-        self._wait(
-            lambda: any(transactors.unsettled() for transactors in self.transactors),
-            lambda: "; ".join(transactors.unsettled() for transactors in self.transactors),
-        )
+        self._wait(lambda: unsettled(self.groups), "groups are not settled")
+        self._wait(lambda: unsettled(self.transactors), "transactions are not settled")
         for group in self.groups:
             group.finish()
         for transactors in self.transactors:
             transactors.finish()
-        undecided = self.invariants.stabilities.undecided
-        self._wait(lambda: bool(undecided()), lambda: f"transactions are open: {undecided()}")
+        self._wait(self.invariants.stabilities.undecided, "transactions are open")
+        self._wait(lambda: unsettled(self.stalled_readers), "answers did not come")
+        self._wait(lambda: availability.behind(self.consumers), "not read")
 
     def _not_whole(self) -> list[str]:
-        """Partitions without all their replicas in sync, as the committed metadata says."""
-        return [
-            f"{topic.name}-{index} {partition.isr} of {partition.replicas}, leader {partition.leader}"
-            for topic in self.invariants.image.topics.values()
-            for index, partition in enumerate(topic.partitions)
-            if partition.leader < 0 or sorted(partition.isr) != sorted(partition.replicas)
-        ]
+        return self.availability.not_whole()
 
     def read_all(self) -> None:
         for consumer in (*self.consumers, *self.table_readers):
@@ -154,22 +141,11 @@ class Run(Actors):
         ]
         if self.options.table is not None and not self._is_table_excused(self.options.table):
             readers.append(self.table_reader(self.options.table, "final-table", repeats=False))
-        self._wait(
-            lambda: any(not reader.is_at_end for reader in readers),
-            lambda: (
-                "the final read did not reach the end of "
-                + ", ".join(
-                    f"{each.partition} ({each.offset} of {each.end})"
-                    for reader in readers
-                    for each in reader.positions.values()
-                    if each.end is None or each.offset < each.end
-                )
-            ),
-        )
+        self._wait(lambda: unread(readers), "the final read did not reach the end")
 
-    def _wait(self, wanted: Callable[[], bool], why: Callable[[], str]) -> None:
-        if not self.loop.run_while(wanted, within_s=LIVENESS_S):
-            raise NotAlive(f"{LIVENESS_S:g} s after all faults were mended: {why()}")
+    def _wait(self, what_is_left: Callable[[], list[str]], words: str, *, within_s: float = LIVENESS_S) -> None:
+        if not self.loop.run_while(lambda: bool(what_is_left()), within_s=within_s):
+            raise NotAlive(f"{words}, {within_s:g} s after all faults were mended: {'; '.join(what_is_left())}")
 
     def judge(self) -> None:
         vanished = [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.broker.transport import OutgoingReceiver, Piece, Receiver
 from strandline.log.log_slice import LogSlice
+from strandline.testing.sim_flips import flipped
 from strandline.testing.sim_runtime import SimRuntime
 
 if TYPE_CHECKING:
@@ -105,6 +106,9 @@ class SimTransport:
                     # The answer's length is told; it can only be broken off.
                     self.end_soon()
                     break
+                flip_share, rng = self._network.flip_share, self._network.random
+                if flip_share and rng.random() < flip_share:
+                    data = flipped(data, rng)
             else:
                 data = piece
             room = window - self._in_flight

@@ -1,0 +1,135 @@
+"""Readers that stop reading: they ask for much, take nothing for a while, and then read all of it or go away.
+
+A broker must start no further request of a connection whose answers are not taken, so it holds no more than a few
+answers for one. A reader that goes on must get every answer that it asked for, unless the broker closed the connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from strandline.broker.transport import OutgoingTransport
+from strandline.codec.message import encode
+from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from strandline.codec.messages.metadata_request import MetadataRequest
+from strandline.codec.messages.request_header import RequestHeader
+from strandline.testing.sim_client import METADATA_VERSION, History, SimClient
+from strandline.testing.sim_consumer import FETCH_VERSION
+from strandline.testing.sim_network import SimNetwork
+from strandline.testing.sim_runtime import SimHost
+from strandline.testing.sim_transport import SimTransport
+
+QUESTIONS: Final = 200
+FETCHES: Final = 20
+HELD_BYTES_MAX: Final = 64 * 1024
+"""What a broker may hold in memory for one connection, beside what the network has taken."""
+
+
+class _Unread:
+    """One connection, on which requests are sent and no answer is taken until `read`."""
+
+    def __init__(self, frames: Sequence[bytes]) -> None:
+        self._frames = frames
+        self.asked = len(frames)
+        self.answered = 0
+        self.is_closed = False
+        self.transport: OutgoingTransport | None = None
+        self._inbox = bytearray()
+
+    def on_connected(self) -> None:
+        assert self.transport is not None
+        self.transport.pause()
+        for frame in self._frames:
+            self.transport.send(frame)
+
+    def read(self) -> None:
+        assert self.transport is not None
+        self.transport.resume()
+
+    def receive(self, view: memoryview) -> None:
+        inbox = self._inbox
+        inbox += view
+        while len(inbox) >= 4 and len(inbox) >= 4 + int.from_bytes(inbox[:4], "big"):
+            del inbox[: 4 + int.from_bytes(inbox[:4], "big")]
+            self.answered += 1
+
+    def on_congested(self) -> None:
+        pass
+
+    def on_drained(self) -> None:
+        pass
+
+    def on_closed(self) -> None:
+        self.is_closed = True
+
+
+class SimStalledReader(SimClient):
+    def __init__(
+        self,
+        network: SimNetwork,
+        host: SimHost,
+        history: History,
+        bootstrap: Sequence[tuple[str, int]],
+        topics: Sequence[str],
+        *,
+        pause_s: float,
+    ) -> None:
+        super().__init__(network, host, history, bootstrap, topics)
+        self.pause_s = pause_s
+        self._unread: list[_Unread] = []
+        self.runtime.call_soon(self.refresh)
+        self.runtime.call_later(pause_s, self._work)
+
+    def _work(self) -> None:
+        if self.is_stopped:
+            return
+        self.refresh()
+        if not self.brokers:
+            self.runtime.call_later(self.pause_s, self._work)
+            return
+        broker = self.random.choice(sorted(self.brokers))
+        unread = _Unread(self._fetches(broker) if self.random.random() < 0.5 else self._questions())
+        self._unread.append(unread)
+        unread.transport = self.network.connect(*self.brokers[broker], unread)
+        self.runtime.call_later(self.pause_s * (0.5 + self.random.random()), self._look, unread, broker)
+
+    def _questions(self) -> list[bytes]:
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        return [_frame(request, METADATA_VERSION, number) for number in range(QUESTIONS)]
+
+    def _fetches(self, broker: int) -> list[bytes]:
+        """Return requests for all that a broker leads, from the start: what it answers stays open while it is sent."""
+        topics = [
+            FetchTopic(topic_id=known.topic_id, partitions=[FetchPartition(partition=each.partition, fetch_offset=0)])
+            for each, known in self.known.items()
+            if known.leader == broker
+        ]
+        for topic in topics:
+            topic.partitions[0].partition_max_bytes = 1 << 20
+        request = FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=topics)
+        return [_frame(request, FETCH_VERSION, number) for number in range(FETCHES)]
+
+    def _look(self, unread: _Unread, broker: int) -> None:
+        transport = unread.transport
+        assert isinstance(transport, SimTransport)
+        held = 0 if transport.peer is None else transport.peer.unsent_bytes
+        if held > HELD_BYTES_MAX:
+            self.history.surprises.append(f"broker {broker} holds {held} bytes for a reader that takes nothing")
+        if self.random.random() < 0.5:
+            transport.close()
+            self._unread.remove(unread)
+        else:
+            unread.read()
+        self.runtime.call_later(self.pause_s, self._work)
+
+    def unsettled(self) -> str:
+        """Return which answers are still to come on connections that are read again."""
+        waiting = [each for each in self._unread if not each.is_closed and each.answered < each.asked]
+        return f"{self.host.name}: {sum(each.asked - each.answered for each in waiting)} answers" if waiting else ""
+
+
+def _frame(request: FetchRequest | MetadataRequest, version: int, number: int) -> bytes:
+    header = RequestHeader(request.API_KEY, version, number, "a reader that stops")
+    message = encode(header, 2) + encode(request, version)
+    return len(message).to_bytes(4, "big") + message
