@@ -38,6 +38,11 @@ TRAPS: dict[str, Trap] = {
         "KIP-966",
         "a clean-shutdown marker; the high watermark does not move while the in-sync set is below the minimum",
     ),
+    "eligible-leaders": Trap(
+        "a change of min.insync.replicas takes the eligible leaders, or a leader commits without them",
+        "KIP-966",
+        "the eligible leaders stay until the leader has asked for its set; only the metadata log says which they are",
+    ),
     "rebooted-broker": Trap(
         "a rebooted empty broker enters the in-sync set by a late AlterPartition",
         "KIP-903, KIP-841",

@@ -20,6 +20,7 @@ from strandline.broker.directory_health import DirectoryHealth
 from strandline.broker.in_sync_keeper import InSyncKeeper
 from strandline.broker.replica_fetchers import ReplicaFetchers
 from strandline.broker.replica_logs import ReplicaLogs
+from strandline.codec.messages.clear_elr_record import ClearElrRecord
 from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.codec.messages.partition_record import PartitionRecord
@@ -179,6 +180,9 @@ class Replicas:
                 self._work.append(partial(self._delete_topic, record.topic_id.bytes))
             elif isinstance(record, ConfigRecord):
                 configured[record.resource_type, record.resource_name] = None
+            elif isinstance(record, ClearElrRecord):
+                # No partition epoch tells leaders that those who were eligible are so no longer.
+                touched.update(dict.fromkeys(self._partitions_of(record.topic_name)))
         names = self._names_of(changed)
         self._work.extend(partial(self._follow_image, *each) for each in touched)
         self._configure(configured)
@@ -200,6 +204,12 @@ class Replicas:
         self._configure_topics(image.topics)
         self._work.append(partial(self.on_topics_changed, names))
         self._maybe_work_off()
+
+    def _partitions_of(self, name: str) -> Iterator[tuple[uuid.UUID, int]]:
+        """Yield the partitions of a topic; those of all topics for an empty name."""
+        for topic in self._node.image.topics.values():
+            if not name or topic.name == name:
+                yield from ((topic.id, index) for index in range(len(topic.partitions)))
 
     def _names_of(self, topic_ids: Iterable[uuid.UUID]) -> tuple[str, ...]:
         """Of topics that are there, and of topics that are about to go."""

@@ -6,7 +6,10 @@ A follower acknowledges by fetching: whoever asks for offset n holds everything 
     proposed        what was proposed and is not answered yet; at most one proposal is out
     maximal set     both together: a member of either may be elected, so the high watermark waits for all of them
     eligible        who may be elected when nobody in sync is left: nothing is committed that these do not hold. Where
-                    the set is large enough, to ask for it as it is has the controller forget them (`maybe_confirm`)
+                    the set is large enough, to ask for it as it is has the controller forget them (`maybe_confirm`).
+                    Only the metadata log tells who is eligible. An answer does not, and the controller may have
+                    decided by a `min.insync.replicas` that this leader does not know yet. So until the log has told,
+                    every replica that this set left out counts as eligible
 
 Proposals are compare-and-set on the partition epoch. If an answer is lost, the proposal is made again; the metadata log
 tells what became of it, whatever comes first. Nobody is proposed with a broker epoch other than that of the process
@@ -86,6 +89,7 @@ class InSyncReplicas:
         "_is_awaiting_news",
         "_is_eligible",
         "_outsiders",
+        "_told_epoch",
         "eligible",
         "epoch_start_offset",
         "followers",
@@ -118,6 +122,8 @@ class InSyncReplicas:
         self.isr = tuple(isr)
         self.eligible = tuple(eligible)
         """Replicas out of sync that the controller would have lead: they hold all that is committed."""
+        self._told_epoch = partition_epoch
+        """The newest partition epoch that the metadata log has told; an answer may be ahead of it."""
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.epoch_start_offset = epoch_start_offset
@@ -160,17 +166,18 @@ class InSyncReplicas:
         for gone in [each for each in self.followers if each not in self.replicas]:
             del self.followers[gone]
         if is_news:
-            self._commit(isr, partition_epoch)
+            self._commit(isr, partition_epoch, eligible)
         else:
             # Known from the answer to a proposal, save who the replicas are. A later proposal may be out already.
+            self.eligible = tuple(eligible)
             self._arrange()
-        self.eligible = tuple(eligible)
+        self._told_epoch = partition_epoch
         return is_news
 
-    def _commit(self, isr: Iterable[int], partition_epoch: int) -> None:
+    def _commit(self, isr: Iterable[int], partition_epoch: int, eligible: Iterable[int]) -> None:
         self.isr = tuple(isr)
         self.partition_epoch = partition_epoch
-        self.eligible = ()
+        self.eligible = tuple(eligible)
         # Whatever was proposed was for an older partition epoch: it was decided by this, or never will be.
         self.proposed = None
         self._is_awaiting_news = False
@@ -281,7 +288,7 @@ class InSyncReplicas:
 
     def maybe_confirm(self) -> Proposal | None:
         """A proposal of the set as it is: the controller made it so small by itself, and waits to hear that we know."""
-        if self.proposed is not None or not self.eligible:
+        if self.proposed is not None or not self.eligible or self._told_epoch < self.partition_epoch:
             return None
         return self._propose(list(self.isr))
 
@@ -313,11 +320,12 @@ class InSyncReplicas:
             return False
         if error_code == ErrorCode.NONE:
             if leader_epoch == self.leader_epoch and partition_epoch > self.partition_epoch:
-                self._commit(isr, partition_epoch)
+                isr = tuple(isr)
+                left_out = [each for each in dict.fromkeys((*self.eligible, *self.isr)) if each not in isr]
+                self._commit(isr, partition_epoch, left_out)
             elif leader_epoch == self.leader_epoch and partition_epoch == self.partition_epoch:
-                # The controller had nothing to change: what we know is what it knows.
+                # The controller had nothing to change, so the log has told who is eligible, or is about to.
                 self.proposed = None
-                self.eligible = ()
                 self._arrange()
             else:
                 self._is_awaiting_news = True

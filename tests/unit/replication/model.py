@@ -1,8 +1,9 @@
 """Three replicas of one partition and their controller, in memory: the real cores of replication, and a world that
 loses, delays and repeats what they say to each other.
 
-A log is a list of (leader epoch, value). What happens next is one of the things that can, and a random source picks.
-After each of them: what was committed once is in every log that may lead, and nobody shows anything else.
+A log is a list of (leader epoch, value). What happens next is one of the things that can, and a random source picks: an
+administrator changes `min.insync.replicas`, too. After each of them: what was committed once is in every log that may
+lead, in sync or eligible, and nobody shows anything else.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from strandline.replication.in_sync import InSyncReplicas, Proposal
 TOPIC = b"t" * 16
 KEY = (TOPIC, 0)
 LAG_S = 5.0
-MIN_IN_SYNC = 2
+AGREED_MIN = 2
+"""An in-sync set below it, made by the controller, counts when its leader has asked for it: as in `PartitionChange`."""
 
 Record = tuple[int, int]
 
@@ -46,7 +48,7 @@ class Replica:
         self.log: list[Record] = []
         self.high_watermark = 0
         self.news: deque[Partition] = deque()
-        self.known = Partition(leader=-1, leader_epoch=-1, partition_epoch=-1, isr=())
+        self.known = Partition(leader=-1, leader_epoch=-1, partition_epoch=-1, isr=(), eligible=(), in_sync_min=1)
         self.in_sync: InSyncReplicas | None = None
         self.follower = Follower()
         self.sessions: dict[int, tuple[int, Position] | None] = {}
@@ -74,6 +76,7 @@ class Replica:
                     lag_max_s=LAG_S,
                     is_eligible=lambda each, epoch: self.world.replicas[each].broker_epoch == epoch,
                     now=self.world.now,
+                    eligible=news.eligible,
                 )
             else:
                 self.in_sync.on_metadata(
@@ -81,6 +84,7 @@ class Replica:
                     isr=news.isr,
                     partition_epoch=news.partition_epoch,
                     now=self.world.now,
+                    eligible=news.eligible,
                 )
             self.recount()
         elif begins:
@@ -97,9 +101,14 @@ class Replica:
         if self.in_sync.is_alone:
             self.recount()
 
+    @property
+    def has_enough(self) -> bool:
+        """Whether as many replicas are in sync as the newest setting known here asks for."""
+        return self.in_sync is not None and len(self.in_sync.isr) >= self.known.in_sync_min
+
     def recount(self) -> None:
         in_sync = self.in_sync
-        if in_sync is not None and len(in_sync.isr) >= MIN_IN_SYNC:
+        if in_sync is not None and not in_sync.eligible and self.has_enough:
             high_watermark = in_sync.high_watermark(len(self.log))
             if high_watermark > self.high_watermark:
                 self.high_watermark = high_watermark
@@ -180,13 +189,24 @@ class Replica:
 
 
 class Partition:
-    """What the controller decided."""
+    """What the controller decided, and `min.insync.replicas` of that moment."""
 
-    def __init__(self, *, leader: int, leader_epoch: int, partition_epoch: int, isr: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        *,
+        leader: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        isr: tuple[int, ...],
+        eligible: tuple[int, ...],
+        in_sync_min: int,
+    ) -> None:
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.isr = isr
+        self.eligible = eligible
+        self.in_sync_min = in_sync_min
 
 
 class World:
@@ -200,7 +220,8 @@ class World:
         self.replicas = {node_id: Replica(self, node_id) for node_id in (1, 2, 3)}
         self.registered = {each.id: each.broker_epoch for each in self.replicas.values()}
         self.committed: list[Record] = []
-        self.decided = Partition(leader=1, leader_epoch=0, partition_epoch=0, isr=(1, 2, 3))
+        self.in_sync_min = 2
+        self.decided = self._partition(leader=1, leader_epoch=0, partition_epoch=0, isr=(1, 2, 3), eligible=())
         self.in_flight: list[Callable[[], object]] = []
         self._tell_all()
 
@@ -210,14 +231,50 @@ class World:
         for replica in self.replicas.values():
             replica.news.append(self.decided)
 
-    def decide(self, isr: tuple[int, ...], leader: int | None = None) -> None:
+    def _partition(
+        self, *, leader: int, leader_epoch: int, partition_epoch: int, isr: tuple[int, ...], eligible: tuple[int, ...]
+    ) -> Partition:
+        return Partition(
+            leader=leader,
+            leader_epoch=leader_epoch,
+            partition_epoch=partition_epoch,
+            isr=isr,
+            eligible=eligible,
+            in_sync_min=self.in_sync_min,
+        )
+
+    def configure(self) -> None:
+        """Set another `min.insync.replicas`; the metadata log tells of it, and the partition stays as it is."""
+        self.in_sync_min = self.random.choice((1, 2, 3))
+        now = self.decided
+        self.decided = self._partition(
+            leader=now.leader,
+            leader_epoch=now.leader_epoch,
+            partition_epoch=now.partition_epoch,
+            isr=now.isr,
+            eligible=now.eligible,
+        )
+        self._tell_all()
+
+    def decide(
+        self,
+        isr: tuple[int, ...],
+        leader: int | None = None,
+        *,
+        is_asked_by_leader: bool = False,
+        lost: int | None = None,
+    ) -> None:
+        """Decide the next state as `PartitionChange` does; `lost` is a replica that came back with an empty disk."""
         before = self.decided
         moves = leader is not None
-        self.decided = Partition(
+        in_sync_min = self.in_sync_min if is_asked_by_leader else max(self.in_sync_min, AGREED_MIN)
+        held = dict.fromkeys((*before.eligible, *before.isr)) if len(isr) < in_sync_min else {}
+        self.decided = self._partition(
             leader=before.leader if leader is None else leader,
             leader_epoch=before.leader_epoch + moves,
             partition_epoch=before.partition_epoch + 1,
             isr=isr,
+            eligible=tuple(each for each in held if each not in isr and each != lost),
         )
         self.elections += moves
         self._tell_all()
@@ -235,8 +292,8 @@ class World:
             for each, epoch in zip(proposal.isr, proposal.broker_epochs, strict=True)
         ):
             code = ErrorCode.INELIGIBLE_REPLICA
-        else:
-            self.decide(proposal.isr)
+        elif proposal.isr != decided.isr or (decided.eligible and len(proposal.isr) >= self.in_sync_min):
+            self.decide(proposal.isr, is_asked_by_leader=True)
         decided = self.decided
 
         def answer() -> None:
@@ -284,11 +341,15 @@ class World:
             in_sync = replica.in_sync
             self.maybe_propose(replica, in_sync.maybe_shrink(len(replica.log), self.now))
             self.maybe_propose(replica, in_sync.maybe_expand(replica.high_watermark))
+            if replica.has_enough:
+                self.maybe_propose(replica, in_sync.maybe_confirm())
             replica.recount()
         elif happening < 0.952 and not self.is_quiet:
             self._elect()
         elif happening < 0.956 and not self.is_quiet:
             self._replace(replica)
+        elif happening < 0.976 and not self.is_quiet:
+            self.configure()
         self.check()
 
     def _fetch(self, replica: Replica) -> None:
@@ -310,24 +371,29 @@ class World:
             self.in_flight.append(arrive)
 
     def _elect(self) -> None:
-        """The leader is taken for dead, or leadership is moved: another in sync leads, if there is one."""
-        others = [each for each in self.decided.isr if each != self.decided.leader]
+        """The leader is taken for dead, or leadership is moved: another in sync leads, or an eligible one."""
+        before = self.decided.leader
+        others = [each for each in self.decided.isr if each != before]
         if others:
-            isr, before = self.decided.isr, self.decided.leader
-            if self.random.random() < 0.5 and len(isr) > MIN_IN_SYNC:
-                isr = tuple(each for each in isr if each != before)
+            isr = self.decided.isr
+            if self.random.random() < 0.5:
+                isr = tuple(others)
             self.decide(isr, self.random.choice(others))
             if before in isr and self.random.random() < 0.3:
                 # And back at once: who was away meanwhile sees only that the epoch is another.
                 self.decide(isr, before)
+        elif self.decided.eligible:
+            elected = self.random.choice(self.decided.eligible)
+            self.decide((elected,), elected)
 
     def _replace(self, replica: Replica) -> None:
         """A broker comes back with an empty disk; the controller knows that it is another process."""
-        if replica.id in self.decided.isr:
-            isr = tuple(each for each in self.decided.isr if each != replica.id)
-            if len(isr) < MIN_IN_SYNC:
-                return
-            self.decide(isr, isr[0] if self.decided.leader == replica.id else None)
+        decided = self.decided
+        isr = tuple(each for each in decided.isr if each != replica.id)
+        if not isr:
+            return
+        if replica.id in (*decided.isr, *decided.eligible):
+            self.decide(isr, isr[0] if decided.leader == replica.id else None, lost=replica.id)
         fresh = Replica(self, replica.id)
         fresh.broker_epoch = replica.broker_epoch + 1
         fresh.news.append(self.decided)
@@ -344,9 +410,9 @@ class World:
             self.committed = committed
 
     def check(self) -> None:
-        for each in self.decided.isr:
+        for each in (*self.decided.isr, *self.decided.eligible):
             if self.replicas[each].log[: len(self.committed)] != self.committed:
-                raise Violation(f"node {each} is in sync and lacks what is committed")
+                raise Violation(f"node {each} may be elected and lacks what is committed")
         for replica in self.replicas.values():
             seen = replica.log[: replica.high_watermark]
             if seen != self.committed[: len(seen)]:
