@@ -47,7 +47,7 @@ from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, Clu
 from strandline.quorum.config_changes import ConfigAlteration, config_records
 from strandline.quorum.controller_state import UNCLEAN_ELECTION, ControllerState, Decision, Steps
 from strandline.quorum.elections import Elections
-from strandline.quorum.features import FeatureUpdate, bootstrap_records, feature_records
+from strandline.quorum.features import FeatureUpdate, bootstrap_records, check_elr_is_not_needed, feature_records
 from strandline.quorum.heartbeats import Heartbeats
 from strandline.quorum.in_sync_changes import InSyncChanges
 from strandline.quorum.new_topics import IN_SYNC_MIN
@@ -328,6 +328,8 @@ class Controller(TopicCommands):
     def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> list[Any]:
         """The records of new feature levels; RequestError, and no record, if one of them may not be."""
         records = feature_records(updates, self._state.image.features)
+        if any(isinstance(each, ClearElrRecord) for each in records):
+            check_elr_is_not_needed(self._state.image)
         return [] if validate_only else self._state.decided(records)
 
     def decide_configs(
@@ -359,6 +361,6 @@ class Controller(TopicCommands):
             if asked.resource_type == RESOURCE_BROKER and changed[IN_SYNC_MIN] is None:
                 message = f"Cluster-level {IN_SYNC_MIN} cannot be removed while ELR is enabled."
                 raise RequestError(ErrorCode.INVALID_CONFIG, message)
-            # Who is eligible was worked out with the old number.
-            records.append(ClearElrRecord(topic_name=asked.resource_name))
+            # The eligible leader replicas stay. A leader commits nothing while there are any, whatever the minimum.
+            # Where none is in sync they are all that says which brokers hold the records.
         return records

@@ -26,6 +26,7 @@ from strandline.quorum.cluster_image import (
     METADATA_VERSION,
     RESOURCE_BROKER,
     TRANSACTION_VERSION,
+    ClusterImage,
 )
 from strandline.quorum.new_topics import IN_SYNC_MIN
 
@@ -91,6 +92,21 @@ def feature_records(updates: Sequence[FeatureUpdate], finalised: Mapping[str, in
                 # Nobody keeps them up to date any more.
                 records.append(ClearElrRecord(topic_name=""))
     return records
+
+
+def check_elr_is_not_needed(image: ClusterImage) -> None:
+    """Refuse to forget the eligible leader replicas while a partition has no in-sync replica.
+
+    They are all that says which brokers hold its records: without them it could never have a clean leader again.
+    """
+    for topic in image.topics.values():
+        for index, partition in enumerate(topic.partitions):
+            if partition.replicas and not partition.isr:
+                reason = (
+                    f"Partition {topic.name}-{index} has no in-sync replica, so that only its eligible leader replicas "
+                    "tell which brokers hold its records. Start these brokers, or elect a leader, and try again."
+                )
+                raise _refusal(FeatureUpdate(ELIGIBLE_LEADER_REPLICAS, 0), reason)
 
 
 def _check(update: FeatureUpdate, current: int) -> None:

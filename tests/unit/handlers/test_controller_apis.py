@@ -48,10 +48,15 @@ from strandline.handlers import (
     k67_allocate_producer_ids,
     k70_controller_registration,
 )
-from strandline.quorum.cluster_image import PartitionImage
-from strandline.quorum.config_changes import ConfigAlteration, ConfigOperation
+from strandline.quorum.cluster_image import (
+    ELIGIBLE_LEADER_REPLICAS,
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    PartitionImage,
+)
+from strandline.quorum.config_changes import ConfigAlteration, ConfigOperation, Operation
 from strandline.quorum.controller import TopicRef
-from strandline.quorum.features import SUPPORTED_FEATURES
+from strandline.quorum.features import SAFE_DOWNGRADE, SUPPORTED_FEATURES, FeatureUpdate
 from strandline.quorum.new_topics import NewTopic
 
 SESSION_S = 9.0
@@ -322,6 +327,62 @@ def test_the_last_known_leader_leads_again_when_all_others_may_have_lost_somethi
     partition = node.partition_of("a")
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, [1], 1), "marked as unclean"
     assert not partition.last_known_elr
+
+
+def stop_cleanly(node: ControllerNode, broker_id: int) -> None:
+    answer = node.beat(broker_id, want_shut_down=True)
+    while not answer.should_shut_down:
+        for other in node.image.active_brokers():
+            node.beat(other.id)
+        answer = node.beat(broker_id, want_shut_down=True)
+
+
+MINIMA = {
+    "raised": (RESOURCE_TOPIC, "a", "3"),
+    "lowered": (RESOURCE_TOPIC, "a", "1"),
+    "the topic's default": (RESOURCE_TOPIC, "a", None),
+    "the value in force": (RESOURCE_TOPIC, "a", "2"),
+    "the default of all topics": (RESOURCE_BROKER, "", "3"),
+    "of one broker": (RESOURCE_BROKER, "1", "3"),
+}
+
+
+@pytest.mark.parametrize("how", MINIMA)
+def test_a_partition_without_a_member_in_sync_has_a_leader_again_whatever_the_minimum(how: str) -> None:
+    """Three clean stops, a change of the settings, three clean returns."""
+    node = ControllerNode()
+    node.create("a", [1, 2, 3], min_insync_replicas="2")
+    for broker_id in (1, 2, 3):
+        stop_cleanly(node, broker_id)
+    left = node.partition_of("a")
+    assert (left.leader, left.isr) == (-1, [])
+    assert left.eligible_leader_replicas
+    kind, name, value = MINIMA[how]
+    operation = ConfigOperation("min.insync.replicas", value, Operation.SET if value else Operation.DELETE)
+    for records, _ in node.controller.decide_configs([ConfigAlteration(kind, name, [operation])], node_id=None):
+        node.controller_write(records, lambda error: None)
+    node.flush()
+    assert node.partition_of("a") == left, "who holds the records has not changed"
+    for broker_id in (1, 2, 3):
+        epoch = node.image.brokers[broker_id].epoch
+        assert node.register(broker_id, incarnation=70 + broker_id, previous_broker_epoch=epoch).error_code == 0
+        node.beat(broker_id)
+    back = node.partition_of("a")
+    assert back.leader in left.eligible_leader_replicas
+    assert back.leader_recovery_state == 0, "elected cleanly"
+
+
+def test_eligible_leaders_are_not_forgotten_with_their_feature_while_they_are_needed() -> None:
+    node = ControllerNode()
+    node.create("a", [1])
+    downgrade = [FeatureUpdate(ELIGIBLE_LEADER_REPLICAS, 0, SAFE_DOWNGRADE)]
+    stop_cleanly(node, 1)
+    with pytest.raises(RequestError, match="Partition a-0 has no in-sync replica") as refusal:
+        node.controller.update_features(downgrade)
+    assert refusal.value.code == ErrorCode.INVALID_UPDATE_VERSION
+    assert node.register(1, incarnation=71, previous_broker_epoch=node.image.brokers[1].epoch).error_code == 0
+    node.beat(1)
+    assert len(node.controller.update_features(downgrade)) == 2
 
 
 def test_leaderships_leave_a_directory_that_is_offline_where_somebody_else_can_lead() -> None:

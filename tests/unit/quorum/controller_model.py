@@ -15,14 +15,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tests.unit.quorum.model_broker import CLUSTER_ID, Log, Process, Where, partitions_of
+from tests.unit.quorum.model_broker import CLUSTER_ID, Log, Process, Where, in_sync_min, partitions_of
 from tests.unit.quorum.model_invariants import Invariants, Violation
 
 from strandline.codec.messages.alter_partition_request import AlterPartitionRequest
 from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.cluster_image import ClusterImage
-from strandline.quorum.config_changes import ConfigAlteration, ConfigOperation
+from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage
+from strandline.quorum.config_changes import ConfigAlteration, ConfigOperation, Operation
 from strandline.quorum.controller import Controller, TopicRef
 from strandline.quorum.elections import ELECT_PREFERRED, ELECT_UNCLEAN
 from strandline.quorum.new_topics import NewTopic
@@ -273,10 +273,10 @@ class ControllerModel:
             if topic is None:
                 continue  # It was deleted while this one waited for its registration.
             partition = topic.partitions[where[1]]
-            in_sync_min = min(int(topic.config_overrides.get("min.insync.replicas", "1")), len(partition.replicas))
+            minimum = in_sync_min(process.image, topic, partition)
             # What a leader from before an unclean election still acknowledges is lost with the rest.
             is_lost = leading.leader_epoch < self.invariants.unclean_epochs.get(where, 0)
-            if len(leading.isr) >= in_sync_min and not leading.elr and not is_lost:
+            if len(leading.isr) >= minimum and not leading.elr and not is_lost:
                 end = process.end_held_by_all(where)
                 if end > len(self.acknowledged.get(where, ())):
                     self.invariants.on_acknowledged(process, where, end)
@@ -319,7 +319,7 @@ class ControllerModel:
 
             def on_done(error: BaseException | None) -> None:
                 if error is None:
-                    self.send(partial(process.on_altered, where, answer))
+                    self.send(partial(process.on_altered, where, request, answer))
 
             self.write(records, on_done)
             self.invariants.joining = set()
@@ -366,12 +366,28 @@ class ControllerModel:
             self.invariants.is_unclean_asked_for = False
 
     def configure(self) -> None:
+        value = self.rng.choice(("true", "false"))
+        self._alter_some_topic(ConfigOperation("unclean.leader.election.enable", value))
+
+    def configure_minimum(self) -> None:
+        """Raise, lower or remove `min.insync.replicas`, of a topic, of all of them or of one broker."""
+        value = self.rng.choice((None, "1", "2", "3"))
+        operation = ConfigOperation("min.insync.replicas", value, Operation.SET if value else Operation.DELETE)
+        if self.rng.random() < 0.6:
+            self._alter_some_topic(operation)
+        else:
+            # Controllers refuse it for one broker, because leaders and controllers must agree on it.
+            name = self.rng.choice(("", "", "1"))
+            self._alter(ConfigAlteration(RESOURCE_BROKER, name, [operation]))
+
+    def _alter_some_topic(self, operation: ConfigOperation) -> None:
         if self.image.topics:
             name = self.rng.choice(sorted(self.image.topics))
-            operation = ConfigOperation("unclean.leader.election.enable", self.rng.choice(("true", "false")))
-            asked = ConfigAlteration(2, name, [operation])
-            for records, _ in self.controller.decide_configs([asked], node_id=None):
-                self.write(records, lambda error: None)
+            self._alter(ConfigAlteration(RESOURCE_TOPIC, name, [operation]))
+
+    def _alter(self, asked: ConfigAlteration) -> None:
+        for records, _ in self.controller.decide_configs([asked], node_id=None):
+            self.write(records, lambda error: None)
 
     def unregister(self) -> None:
         away = [broker_id for broker_id in sorted(self.image.brokers) if broker_id not in self.processes]
@@ -420,6 +436,7 @@ class ControllerModel:
             (0.3, self.reassign),
             (0.3, self.elect),
             (0.1, self.configure),
+            (2, self.configure_minimum),
             (0.05, self.unregister),
             (1.5, lambda: self.start_broker(rng.choice(sorted(self.disks)))),
         ]

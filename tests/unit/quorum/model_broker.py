@@ -20,7 +20,7 @@ from strandline.codec.messages.alter_partition_request import (
 from strandline.codec.messages.alter_partition_response import PartitionData as Altered
 from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from strandline.codec.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
-from strandline.quorum.cluster_image import ClusterImage, PartitionImage
+from strandline.quorum.cluster_image import RESOURCE_BROKER, ClusterImage, PartitionImage, Topic
 from strandline.quorum.features import SUPPORTED_FEATURES
 
 CLUSTER_ID = "model"
@@ -44,9 +44,9 @@ class Leading:
     fetched: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
     """Follower -> (end of its log, its broker epoch)."""
 
-    def settle(self, partition_epoch: int, isr: list[int], elr: list[int] | None = None) -> None:
+    def settle(self, partition_epoch: int, isr: list[int], elr: list[int]) -> None:
         self.partition_epoch, self.isr, self.pending_isr, self.proposal = partition_epoch, isr, None, None
-        self.elr = elr or []
+        self.elr = elr
 
     @property
     def maximal_isr(self) -> set[int]:
@@ -120,7 +120,9 @@ class Process:
                 # A new leader begins its epoch with what it has.
                 self.disk.setdefault(where, [])
             elif partition.partition_epoch > leading.partition_epoch:
-                leading.settle(partition.partition_epoch, partition.isr, partition.eligible_leader_replicas)
+                leading.settle(partition.partition_epoch, partition.isr, partition.eligible_leader_replicas or [])
+            elif partition.partition_epoch == leading.partition_epoch:
+                leading.elr = partition.eligible_leader_replicas or []
             led[where] = leading
         self.leading = led
 
@@ -159,13 +161,17 @@ class Process:
         )
         return leading.proposal
 
-    def on_altered(self, where: Where, answer: Altered) -> None:
+    def on_altered(self, where: Where, request: AlterPartitionRequest, answer: Altered) -> None:
         leading = self.leading.get(where)
         if leading is None or leading.leader_epoch != answer.leader_epoch:
             return
         # A refused proposal stays in force for the high watermark: an earlier copy of it may have been taken.
         if answer.error_code == 0 and answer.partition_epoch > leading.partition_epoch:
-            leading.settle(answer.partition_epoch, answer.isr)
+            # The answer does not say who is eligible, and may be decided by a minimum that is not known here yet.
+            left_out = [each for each in dict.fromkeys([*leading.elr, *leading.isr]) if each not in answer.isr]
+            leading.settle(answer.partition_epoch, answer.isr, left_out)
+        elif answer.error_code == 0 and leading.proposal is request:
+            leading.proposal = leading.pending_isr = None
 
     # Following
 
@@ -178,6 +184,12 @@ class Process:
             common += 1
         self.disk[where] = theirs[: max(common, min(len(theirs), common + count))]
         leading.fetched[self.id] = (len(self.disk[where]), self.epoch)
+
+
+def in_sync_min(image: ClusterImage, topic: Topic, partition: PartitionImage) -> int:
+    """Return `min.insync.replicas` as `image` has it: the topic's own, or the cluster's default."""
+    default = image.configs.get((RESOURCE_BROKER, ""), {}).get("min.insync.replicas", "1")
+    return min(int(topic.config_overrides.get("min.insync.replicas", default)), len(partition.replicas))
 
 
 def partitions_of(image: ClusterImage) -> dict[Where, PartitionImage]:

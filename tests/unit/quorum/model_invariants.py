@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from tests.unit.quorum.model_broker import Process, Where, partitions_of
+from tests.unit.quorum.model_broker import Process, Where, in_sync_min, partitions_of
 
 from strandline.codec.messages.alter_partition_request import AlterPartitionRequest
 from strandline.codec.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
@@ -84,6 +84,21 @@ class Invariants:
                 self._check_registration(record)
             self.decided.apply(record)
             self._note_agreed(record, self.decided)
+            if isinstance(record, PartitionChangeRecord):
+                self._check_eligible(record)
+
+    def _check_eligible(self, record: PartitionChangeRecord) -> None:
+        """Each decision about a partition works out its eligible leader replicas by the minimum of now.
+
+        A change of the minimum alone leaves them, because the leader commits nothing until it has asked.
+        """
+        topic = self.decided.topic_by_id(record.topic_id)
+        assert topic is not None
+        partition = topic.partitions[record.partition_id]
+        # A set of one that the controller made is not counted on before its leader has asked for it.
+        minimum = max(in_sync_min(self.decided, topic, partition), min(2, len(partition.replicas)))
+        is_below = len(partition.isr) < minimum
+        hold(not partition.eligible_leader_replicas or is_below, "eligible-only-below-the-minimum", partition=partition)
 
     def _note_agreed(self, record: Any, image: ClusterImage) -> None:
         if isinstance(record, RegisterBrokerRecord):
@@ -96,11 +111,11 @@ class Invariants:
         topic = image.topic_by_id(record.topic_id)
         assert topic is not None
         where, partition = (topic.id, record.partition_id), topic.partitions[record.partition_id]
-        in_sync_min = min(int(topic.config_overrides.get("min.insync.replicas", "1")), len(partition.replicas))
+        minimum = in_sync_min(image, topic, partition)
         isr = set(partition.isr)
         begins = isinstance(record, PartitionRecord) or id(record) in self._unclean
         is_known = len(isr) >= 2 or id(record) in self._asked
-        if begins or (is_known and len(isr) >= in_sync_min):
+        if begins or (is_known and len(isr) >= minimum):
             self._agreed[where] = isr
         elif id(record) in self._asked:
             self._agreed[where] |= isr
@@ -131,7 +146,9 @@ class Invariants:
             nobody = nobody and self._is_new_life(broker_id)
         hold(is_allowed or nobody, "unclean-elections-are-allowed", before=before, leader=record.leader)
         holders = self._agreed[topic.id, record.partition_id]
-        alive = [broker_id for broker_id in sorted(holders) if not self._is_new_life(broker_id)]
+        # A late registration of a former life may have put the elected one out; it lost nothing by that.
+        others = sorted(holders - {record.leader})
+        alive = [broker_id for broker_id in others if not self._is_new_life(broker_id)]
         hold(is_allowed or not alive, "unclean-only-when-nobody-has-it-all", before=before, alive=alive)
 
     def _is_new_life(self, broker_id: int) -> bool:
@@ -255,9 +272,6 @@ class Invariants:
         hold(len(isr) == len(partition.isr) and len(replicas) == len(partition.replicas), "no-member-twice", **facts)
         hold(isr <= replicas, "in-sync-are-replicas", **facts)
         hold(elr <= replicas and not elr & isr, "eligible-are-replicas-and-not-in-sync", **facts)
-        # A set of one that the controller made is not counted on before its leader has asked for it.
-        in_sync_min = min(max(int(topic.config_overrides.get("min.insync.replicas", "1")), 2), len(replicas))
-        hold(not elr or len(isr) < in_sync_min, "eligible-only-below-the-minimum", **facts)
         for broker_id in isr:
             broker = image.brokers.get(broker_id)
             hold(broker is not None and not broker.registration.fenced, "no-fenced-broker-is-in-sync", **facts)
