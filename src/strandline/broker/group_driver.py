@@ -6,6 +6,7 @@ A shard is loaded when the first request for one of its groups comes; `hosted_sh
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -117,11 +118,15 @@ class GroupDriver(HostedShards[GroupShard]):
     def ensure_topic(self) -> None:
         self._topic.create()
 
-    def on_topic_deleted(self, name: str) -> None:
-        """Let go of a deleted topic's offsets. A shard that is not loaded keeps them; the topic id makes them void."""
+    def on_topic_deleted(self, name: str, topic_id: uuid.UUID) -> None:
+        """Forget the offsets of a deleted topic, in shards that are being loaded too.
+
+        A shard that is loaded later keeps them; the topic id makes them void.
+        """
+        event = TopicDeleted(name, topic_id)
         for hosted in list(self._hosted.values()):
-            if not hosted.is_loading:
-                hosted.step(TopicDeleted(name))
+            # A shard that is closed before it is loaded takes no step.
+            hosted.when_loaded(partial(_step, hosted, event))
 
     def on_topics_changed(self, names: tuple[str, ...]) -> None:
         """Topics came, went, or have more partitions. A shard that is not loaded looks when it is."""
@@ -167,6 +172,11 @@ class GroupDriver(HostedShards[GroupShard]):
         self._hosted[index] = hosted
         hosted.load_more()
         return self._hosted.get(index)
+
+
+def _step(hosted: HostedShard[GroupShard], event: TopicDeleted, is_loaded: bool) -> None:
+    if is_loaded:
+        hosted.step(event)
 
 
 def _perform_nothing(effect: object) -> None:

@@ -370,7 +370,7 @@ class Replicas:
             partial(self._delete_partition, TopicPartition(name, index), partition)
             for index, partition in enumerate(partitions)
         ]
-        endings.append(partial(self._node.groups.on_topic_deleted, name))
+        endings.append(partial(self._node.groups.on_topic_deleted, name, uuid.UUID(bytes=topic_id)))
         self._work.extendleft(reversed(endings))
 
     def _delete_partition(self, where: TopicPartition, partition: Partition | None) -> None:

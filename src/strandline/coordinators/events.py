@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
+from uuid import UUID
 
 from strandline.codec.messages.consumer_group_describe_response import DescribedGroup as DescribedConsumerGroup
 from strandline.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -209,7 +210,10 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
+    """A topic was deleted. Another one may have its name already."""
+
     topic: str
+    topic_id: UUID
 
 
 @dataclass(frozen=True, slots=True)

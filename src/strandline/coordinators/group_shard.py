@@ -171,8 +171,8 @@ class GroupShard:
                 self._delete(event, turn)
             case DeleteOffsets(request=request):
                 group_admin.delete_offsets(self.groups.get(request.group_id), self.offsets, event, turn)
-            case TopicDeleted(topic=topic):
-                offsets.forget_topic(self.offsets, topic, turn)
+            case TopicDeleted(topic=topic, topic_id=topic_id):
+                offsets.forget_topic(self.offsets, topic, topic_id, turn)
                 self._forget_unused()
             case TopicsChanged(names=names):
                 # The classic protocol leaves it to its members to look at topics.

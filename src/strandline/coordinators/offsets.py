@@ -27,6 +27,7 @@ from strandline.coordinators.events import CommitOffsets, FetchOffsets, Record
 from strandline.coordinators.group_records import offset_commit_record, offset_tombstone
 from strandline.coordinators.pending_offsets import PendingOffsets, Place
 from strandline.coordinators.rebalance import restart_session
+from strandline.coordinators.topics import is_replaced
 from strandline.coordinators.turn import Turn
 from strandline.errors import ErrorCode
 from strandline.ids import ZERO_UUID
@@ -34,6 +35,7 @@ from strandline.ids import ZERO_UUID
 NO_OFFSET = -1
 TIMESTAMP_MS_MAX = 2**63 - 1
 GROUP_ID_NOT_FOUND_FROM_VERSION = 9
+TOPIC_ID_FROM_VERSION = 10
 
 
 class CommittedOffsets:
@@ -117,6 +119,12 @@ class CommittedOffsets:
                     places[group_id, partition] = None
         return list(places)
 
+    def values_at(self, group_id: str, topic: str, partition: int) -> Iterator[OffsetCommitValue]:
+        """What is committed at a place, and what may be by open transactions."""
+        if (value := self.get(group_id, topic, partition)) is not None:
+            yield value
+        yield from self.pending.values_at(group_id, topic, partition)
+
 
 def commit_error(group: ClassicGroup | None, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
     """A position may be moved by a member of the present generation only, or by anybody while nobody is a member."""
@@ -150,7 +158,12 @@ def commit(offsets: CommittedOffsets, group: Group, event: CommitOffsets, turn: 
         restart_session(group, member, turn)
     records: list[Record] = []
     response = OffsetCommitResponse()
-    for topic, partition, value in accepted(request, response, turn):
+    code = (
+        ErrorCode.UNKNOWN_TOPIC_ID
+        if event.api_version >= TOPIC_ID_FROM_VERSION
+        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+    for topic, partition, value in accepted(request, response, turn, replaced_code=code):
         offsets.put(group.group_id, topic, partition, value)
         records.append(offset_commit_record(group.group_id, topic, partition, value))
     if records:
@@ -159,9 +172,17 @@ def commit(offsets: CommittedOffsets, group: Group, event: CommitOffsets, turn: 
 
 
 def accepted(
-    request: OffsetCommitRequest, response: OffsetCommitResponse, turn: Turn
+    request: OffsetCommitRequest,
+    response: OffsetCommitResponse,
+    turn: Turn,
+    *,
+    replaced_code: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 ) -> Iterator[tuple[str, int, OffsetCommitValue]]:
-    """Topic, partition and value of each offset that can be stored. The response is told of all of them."""
+    """Topic, partition and value of each offset that can be stored. The response is told of all of them.
+
+    A large commit comes in parts, and one within a transaction waits for its verification. If another topic got the
+    name meanwhile, the position is refused with `replaced_code`: stored, it would hide one of the new topic.
+    """
     # A peer may ask for longer than time can tell.
     expire_timestamp = (
         -1 if request.retention_time_ms == -1 else min(turn.now_ms + request.retention_time_ms, TIMESTAMP_MS_MAX)
@@ -169,10 +190,11 @@ def accepted(
     for topic in request.topics:
         answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
         response.topics.append(answered)
+        was_replaced = is_replaced(turn.topics, topic.name, topic.topic_id)
         for partition in topic.partitions:
             index = partition.partition_index
-            if is_metadata_too_large(partition, turn.config.offset_metadata_size_max):
-                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            if was_replaced or is_metadata_too_large(partition, turn.config.offset_metadata_size_max):
+                code = replaced_code if was_replaced else ErrorCode.OFFSET_METADATA_TOO_LARGE
                 answered.partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
                 continue
             value = OffsetCommitValue(
@@ -180,11 +202,13 @@ def accepted(
                 metadata=partition.committed_metadata or "",
                 commit_timestamp=turn.now_ms,
                 expire_timestamp=expire_timestamp,
+                # The record of an offset with an expiry has no room for it. Kept as long as this coordinator lives, it
+                # tells the position from one of an earlier topic of that name.
+                topic_id=topic.topic_id,
             )
             if expire_timestamp == -1:
-                # The record of an offset with an expiry has no room for these, and memory must equal the log.
+                # There is no room for this either, and nothing is told that the next coordinator would not know.
                 value.leader_epoch = partition.committed_leader_epoch
-                value.topic_id = topic.topic_id
             answered.partitions.append(OffsetCommitResponsePartition(partition_index=index))
             yield topic.name, index, value
 
@@ -275,9 +299,17 @@ def fetched_partition(index: int, value: OffsetCommitValue | None) -> OffsetFetc
     )
 
 
-def forget_topic(offsets: CommittedOffsets, topic: str, turn: Turn) -> None:
-    """A later topic of the same name is another log: a position in the old one means nothing in it."""
-    doomed = offsets.places_of(topic)
+def forget_topic(offsets: CommittedOffsets, topic: str, topic_id: UUID, turn: Turn) -> None:
+    """Forget the positions of a deleted topic, and none of a later topic of the same name.
+
+    A tombstone takes everything at its place along. So a place where the later topic has a position stays as it is: the
+    topic id makes the old position void.
+    """
+    doomed = [
+        (group_id, partition)
+        for group_id, partition in offsets.places_of(topic)
+        if all(value.topic_id in (ZERO_UUID, topic_id) for value in offsets.values_at(group_id, topic, partition))
+    ]
     for group_id, partition in doomed:
         offsets.discard(group_id, topic, partition)
     if doomed:

@@ -34,6 +34,12 @@ class PendingOffsets:
     def of_group(self, group_id: str) -> Iterator[Place]:
         yield from self._by_group.get(group_id, {})
 
+    def values_at(self, group_id: str, topic: str, partition: int) -> Iterator[OffsetCommitValue]:
+        """The values at a place that a marker may commit."""
+        for value in self._by_group.get(group_id, {}).get((topic, partition), {}).values():
+            if value is not None:
+                yield value
+
     def put(self, producer_id: int, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
         place = (topic, partition)
         holders = self._by_group.setdefault(group_id, {}).setdefault(place, {})

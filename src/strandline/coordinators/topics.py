@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from strandline.ids import ZERO_UUID
+
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
@@ -58,6 +60,12 @@ class FixedTopics:
 
     def names(self) -> Iterable[str]:
         return self._by_name
+
+
+def is_replaced(topics: Topics, name: str, topic_id: uuid.UUID) -> bool:
+    """Return whether another topic than the one with this id has the name now; the zero id fits every topic."""
+    found = topics.named(name)
+    return found is not None and ZERO_UUID != topic_id != found.id
 
 
 def metadata_hash(topics: Topics, names: Set[str]) -> int:

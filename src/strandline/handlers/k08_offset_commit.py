@@ -22,7 +22,7 @@ from strandline.codec.messages.offset_commit_response import (
 )
 from strandline.coordinators.call import Call
 from strandline.coordinators.events import CommitOffsets
-from strandline.coordinators.offsets import refuse_commit
+from strandline.coordinators.offsets import TOPIC_ID_FROM_VERSION, refuse_commit
 from strandline.errors import ErrorCode
 from strandline.handlers import plain_commits
 from strandline.handlers.context import RequestContext
@@ -31,8 +31,6 @@ from strandline.handlers.shares import gradually
 
 API_KEY = 8
 VERSIONS = (2, 10)
-
-TOPIC_ID_FROM_VERSION = 10
 
 start_plain = plain_commits.start
 

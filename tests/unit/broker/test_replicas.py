@@ -43,7 +43,7 @@ class World:
         self.flusher = Flusher(self.runtime)
         self.image = ClusterImage()
         self.directory = LogDirectory(path, disk=self.disk, open_files_max=100)
-        self.forgotten: list[str] = []
+        self.forgotten: list[tuple[str, uuid.UUID]] = []
         node: Any = SimpleNamespace(
             node_id=1,
             directory_id=uuid.UUID(int=5),
@@ -54,7 +54,7 @@ class World:
             image=self.image,
             directory=self.directory,
             config=BrokerConfig.load("", {}),
-            groups=SimpleNamespace(on_topic_deleted=self.forgotten.append),
+            groups=SimpleNamespace(on_topic_deleted=lambda *topic: self.forgotten.append(topic)),
             dynamic_config=SimpleNamespace(apply=lambda: None),
         )
         self.replicas = Replicas(node)
@@ -157,7 +157,7 @@ def test_a_deleted_topic_is_gone_at_once_and_its_files_soon(world: World) -> Non
     world.apply(RemoveTopicRecord(topic_id=topic_id))
     assert told == [3], "UNKNOWN_TOPIC_OR_PARTITION, and not silence"
     assert world.replicas.topics == {}
-    assert world.forgotten == ["orders"]
+    assert world.forgotten == [("orders", topic_id)]
     assert world.directory.partition_directories() == []
     world.runtime.settle()
     assert [path.name for path in world.directory.path.iterdir() if path.is_dir()] == []

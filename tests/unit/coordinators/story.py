@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
+from uuid import UUID
 
 from strandline.codec.internal_records import decode_coordinator_record
 from strandline.codec.messages.group_metadata_key import GroupMetadataKey
@@ -52,6 +53,7 @@ from strandline.coordinators.group_config import GroupConfig
 from strandline.coordinators.group_shard import GroupShard
 from strandline.coordinators.replay import PendingRecord, Replayed
 from strandline.errors import ErrorCode
+from strandline.ids import ZERO_UUID
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
@@ -212,6 +214,7 @@ class Story:
         offset: int,
         *,
         topic: str = "t",
+        topic_id: UUID = ZERO_UUID,
         partition: int = 0,
         generation_id: int | None = None,
         member_id: str | None = None,
@@ -232,6 +235,7 @@ class Story:
                     topics=[
                         OffsetCommitRequestTopic(
                             name=topic,
+                            topic_id=topic_id,
                             partitions=[
                                 OffsetCommitRequestPartition(
                                     partition_index=partition,
@@ -256,6 +260,7 @@ class Story:
         *,
         name: str | None = None,
         topic: str = "t",
+        topic_id: UUID = ZERO_UUID,
         partition: int = 0,
         generation_id: int | None = None,
         member_id: str | None = None,
@@ -274,7 +279,7 @@ class Story:
                     generation_id_or_member_epoch=client.generation_id if generation_id is None else generation_id,
                     member_id=client.member_id if member_id is None else member_id,
                     group_instance_id=client.instance_id,
-                    topics=[OffsetCommitRequestTopic(name=topic, partitions=[committed])],
+                    topics=[OffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=[committed])],
                 ),
                 producer_id,
                 0,
@@ -289,8 +294,8 @@ class Story:
         self.records.append(ended)
         self.step(ended)
 
-    def committed(self, *, topic: str = "t", partition: int = 0) -> int:
-        topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
+    def committed(self, *, topic: str = "t", topic_id: UUID = ZERO_UUID, partition: int = 0) -> int:
+        topics = [OffsetFetchRequestTopics(name=topic, topic_id=topic_id, partition_indexes=[partition])]
         return self.fetch(topics).topics[0].partitions[0].committed_offset
 
     def fetch(

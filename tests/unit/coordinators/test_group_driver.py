@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
@@ -415,10 +416,53 @@ def same_shard(world: World) -> str:
 def test_a_deleted_topic_is_forgotten(world: World) -> None:
     commit(world, 5)
     world.clock.run()
-    world.groups.on_topic_deleted("t")
+    world.groups.on_topic_deleted("t", topic_id(world))
     world.clock.run()
     assert committed(world) == -1
     assert world.partition_of("g").record_counts == [1, 1]
+
+
+def topic_id(world: World) -> uuid.UUID:
+    topic = world.image.topic_by_name("t")
+    assert topic is not None
+    return topic.id
+
+
+def test_a_deletion_that_is_worked_off_late_spares_the_next_topic(world: World) -> None:
+    """The image has the new topic before the coordinator is told that the old one is gone."""
+    commit(world, 100)
+    world.clock.run()
+    old_id = topic_id(world)
+    world.remove_topic(old_id)
+    world.make_topic("t")
+    accepted = commit(world, 7)
+    world.clock.run()
+    assert code(accepted) is E.NONE
+    world.groups.on_topic_deleted("t", old_id)
+    world.clock.run()
+    assert committed(world) == 7
+    world.restart()
+    fetch(world)
+    world.clock.run()
+    world.groups.on_topic_deleted("t", old_id)
+    world.clock.run()
+    assert committed(world) == 7, "another coordinator works the deletion off, too"
+
+
+def test_a_topic_deleted_during_the_load_is_forgotten_after_it(world: World) -> None:
+    commit(world, 5, version=4, retention_time_ms=60_000)
+    world.clock.run()
+    world.restart()
+    partition = world.partition_of("g")
+    partition.has_uncommitted = True
+    fetch(world)
+    old_id = topic_id(world)
+    world.remove_topic(old_id)
+    world.groups.on_topic_deleted("t", old_id)
+    world.make_topic("t")
+    partition.has_uncommitted = False
+    world.clock.run(1)
+    assert committed(world) == -1, "its record has no topic id, so it would fit the new topic"
 
 
 # ---- OffsetCommit and OffsetFetch at the edge

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from uuid import UUID
 
 import pytest
 from tests.unit.coordinators.story import Story
@@ -74,7 +75,7 @@ def act(story: Story, choice: random.Random) -> None:
                 client.member_id = ""  # The process starts again.
         case 11 | 12:
             if choice.random() < 0.2:
-                story.step(TopicDeleted(choice.choice("tu")))
+                story.step(TopicDeleted(choice.choice("tu"), UUID(int=1)))
             else:
                 cooperate(story, choice)
 

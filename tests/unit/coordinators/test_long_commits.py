@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from tests.unit.coordinators.world import World
 
@@ -111,3 +113,34 @@ def test_parts_have_every_partition_in_its_order() -> None:
     flat = [(t.name, p.partition_index) for part in parts for t in part.topics for p in t.partitions]
     assert flat == [(t.name, p.partition_index) for t in request.topics for p in t.partitions]
     assert all(part.group_id == "g" for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (10, ErrorCode.UNKNOWN_TOPIC_ID)]
+)
+def test_a_late_part_does_not_touch_the_next_topic(world: World, version: int, code: ErrorCode) -> None:
+    """The topic is deleted and made again between two parts, and a group commits for the new one."""
+    Weary(world)
+    old_ids = {name: topic_id(world, name) for name in TOPICS}
+    request = commit_all()
+    for topic in request.topics:
+        topic.topic_id = old_ids[topic.name]
+    asked = world.ask(k08_offset_commit, request, version)
+    world.remove_topic(old_ids["c"])
+    new_id = world.make_topic("c", partition_count=PARTITIONS)
+    partition = OffsetCommitRequestPartition(partition_index=PARTITIONS - 1, committed_offset=7)
+    topics = [OffsetCommitRequestTopic(name="c", partitions=[partition])]
+    world.ask(k08_offset_commit, OffsetCommitRequest(group_id="g", topics=topics), 9)
+    world.clock.run(10)
+    assert asked.response.topics[-1].partitions[-2].error_code == code
+    shard = world.groups.shard_of("g")
+    assert shard is not None
+    value = shard.offsets.current("g", "c", new_id, PARTITIONS - 1)
+    assert value is not None
+    assert value.offset == 7
+
+
+def topic_id(world: World, name: str) -> UUID:
+    topic = world.image.topic_by_name(name)
+    assert topic is not None
+    return topic.id

@@ -96,15 +96,49 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
     story.commit("job", 1, generation_id=-1, member_id="", topic="t")
     story.commit("job", 2, generation_id=-1, member_id="", topic="u")
     story.told()
-    story.step(TopicDeleted("t"))
+    story.step(TopicDeleted("t", OLD))
     assert story.told() == ["log: orders t-0 = tombstone"]
     story.restart()
     assert (story.committed(topic="t"), story.committed(topic="u")) == (-1, 2)
-    story.step(TopicDeleted("u"))
+    story.step(TopicDeleted("u", OLD))
     assert story.shard.groups == {}, "a simple group is its offsets"
     story.told()
-    story.step(TopicDeleted("u"))
+    story.step(TopicDeleted("u", OLD))
     assert story.told() == []
+
+
+def test_a_late_deletion_spares_the_positions_of_the_next_topic() -> None:
+    story = Story()
+    commit_by_id(story, OLD, 100, 101)
+    commit_by_id(story, NEW, 7)
+    story.told()
+    story.step(TopicDeleted("t", OLD))
+    assert story.told() == ["log: orders t-1 = tombstone"]
+    assert fetch_by_id(story, NEW) == 7
+    story.restart()
+    assert fetch_by_id(story, NEW) == 7
+    story.step(TopicDeleted("t", OLD))
+    assert story.told() == ["-- restart --"], "the next coordinator was late as well"
+    story.step(TopicDeleted("t", NEW))
+    assert fetch_by_id(story, NEW) == -1
+
+
+def test_a_position_without_a_topic_id_goes_with_the_topic_of_that_name() -> None:
+    """Its record is of an Apache Kafka broker before 4.1, or has an expiry: it would fit the next topic, too."""
+    story = Story()
+    commit_by_id(story, ZERO_UUID, 100)
+    story.step(TopicDeleted("t", OLD))
+    assert fetch_by_id(story, NEW) == -1
+
+
+def test_a_position_with_an_expiry_outlives_the_late_deletion_of_an_earlier_topic() -> None:
+    story = Story()
+    story.commit("job", 7, topic_id=NEW, generation_id=-1, retention_ms=60_000)
+    story.step(TopicDeleted("t", OLD))
+    assert fetch_by_id(story, NEW) == 7
+    assert fetch_by_id(story, OLD) == -1
+    story.step(TopicDeleted("t", NEW))
+    assert fetch_by_id(story, NEW) == -1
 
 
 def test_a_retention_time_of_an_old_client_is_kept_with_the_offset() -> None:

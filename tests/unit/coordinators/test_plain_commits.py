@@ -488,7 +488,7 @@ class Walk:
     def recreate(self) -> None:
         for node in self.nodes:
             node.world.remove_topic(node.topic_ids["u"])
-            node.world.groups.on_topic_deleted("u")
+            node.world.groups.on_topic_deleted("u", node.topic_ids["u"])
             node.topic_ids["u"] = node.world.make_topic("u")
 
     def stop_leading(self) -> None:

@@ -237,6 +237,22 @@ def test_a_marker_that_came_before_the_answer_voids_it(node: Node) -> None:
     assert stable_offset(node) == -1
 
 
+def test_a_topic_made_again_before_the_answer_is_another_topic(node: Node) -> None:
+    """While the coordinator of the transaction is asked, the topic is deleted and made again, and read by a group."""
+    node.transactions.code = None
+    asked = commit(node, 100)
+    old = node.image.topic_by_name("t")
+    assert old is not None
+    node.remove_topic(old.id)
+    node.make_topic("t")
+    commit_plainly(node, 7)
+    node.transactions.say(E.NONE)
+    node.settle()
+    assert codes(asked) == [E.UNKNOWN_TOPIC_OR_PARTITION]
+    node.mark()
+    assert stable_offset(node) == 7
+
+
 def test_another_leads_when_the_coordinator_answers(node: Node) -> None:
     node.transactions.code = None
     asked = commit(node, 10)

@@ -27,6 +27,7 @@ from strandline.coordinators.transactional_offsets import commit_error
 from strandline.errors import ErrorCode
 
 E = ErrorCode
+OLD, NEW = UUID(int=1), UUID(int=2)
 RETENTION_MS = 3_600_000
 CHECK_MS = 60_000
 
@@ -207,7 +208,7 @@ def delete_offset(story: Story) -> None:
 
 
 def delete_topic(story: Story) -> None:
-    story.step(TopicDeleted("t"))
+    story.step(TopicDeleted("t", OLD))
 
 
 @pytest.mark.parametrize("has_committed", [True, False])
@@ -336,3 +337,32 @@ def test_a_group_of_the_consumer_protocol_fences_by_epoch(
     assert commit_error(group, request) is expected
     group.members.clear()
     assert commit_error(group, request) is (E.NONE if epoch < 0 else E.UNKNOWN_MEMBER_ID)
+
+
+# ---- a topic is deleted and made again while transactions are open
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_pending_position_of_the_next_topic_outlives_a_late_deletion(story: Story, is_restarted: bool) -> None:
+    story.commit("job", 100, topic_id=OLD, generation_id=-1)
+    story.commit_in_transaction(7, 3, topic_id=NEW)
+    if is_restarted:
+        story.restart()
+    story.told()
+    story.step(TopicDeleted("t", OLD))
+    assert story.told() == [], "a tombstone would take the pending position along"
+    assert story.committed(topic_id=NEW) == -1
+    story.end_transaction(7, is_commit=True)
+    assert story.committed(topic_id=NEW) == 3
+    story.restart()
+    assert story.committed(topic_id=NEW) == 3
+
+
+def test_a_pending_position_of_the_topic_before_never_comes_back(story: Story) -> None:
+    story.commit_in_transaction(7, 100, topic_id=OLD)
+    story.commit("job", 3, topic_id=NEW, generation_id=-1)
+    story.step(TopicDeleted("t", OLD))
+    story.end_transaction(7, is_commit=True)
+    assert story.committed(topic_id=NEW) == 3
+    story.restart()
+    assert story.committed(topic_id=NEW) == 3

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from strandline.broker.group_driver import GroupDriver
+from strandline.broker.group_topics import TopicsOfNode
 from strandline.codec.answers import response_class
 from strandline.codec.columns import columns_of
 from strandline.codec.message import Message, decode_exact, encode
@@ -142,7 +143,7 @@ class World:
         self.image = ClusterImage()
         self.may_be_replaced = False
         self.errors: list[tuple[int, int]] = []
-        self.groups = GroupDriver(self.clock, self.config, self.offsets_topic)
+        self.groups = GroupDriver(self.clock, self.config, self.offsets_topic, TopicsOfNode(self))  # type: ignore[arg-type]
 
     @property
     def runtime(self) -> TurnedClock:
@@ -169,7 +170,7 @@ class World:
     def restart(self) -> None:
         """The process ends without a word; the partitions stay."""
         self.clock = TurnedClock()
-        self.groups = GroupDriver(self.clock, self.config, self.offsets_topic)
+        self.groups = GroupDriver(self.clock, self.config, self.offsets_topic, TopicsOfNode(self))  # type: ignore[arg-type]
 
     def ask(self, handler: Any, request: Message, version: int) -> Asked:
         """Send a request over the wire format to a handler; the answer comes now or later."""
