@@ -5,7 +5,8 @@ type 1) by `__strandline.sink.<sink>#`, what the transactional ids of the sink b
 
 - The listed transactions are all open, with these producer ids and epochs: they are committed, every other open one of
   the sink is aborted, and the answer leaves when that is decided for good. Markers follow it.
-- The batch is the sink's last one: `already_committed`; of the listed ones those that are open are aborted.
+- The batch is the sink's last one: `already_committed`; of the listed ones those that are open are aborted, unless the
+  decision committed that producer in that epoch: then this is a late copy, and what is open is of a later batch.
 - It is below the last one: PRODUCER_FENCED. One of the list is not open so: INVALID_TXN_STATE. It is of another sink,
   or listed twice: INVALID_REQUEST. They are more than 5,000, or their names do not fit a record: MESSAGE_TOO_LARGE.
   In all of these nothing is changed.

@@ -161,8 +161,10 @@ class World:
             return
         sink, batch_id, attempts = self.random.choice(self.decisions)
         before = len(self.story.log)
+        open_before = [each for each in self.open.values() if self.is_open(each)]
         members = {each.transactional_id: each.producer for each in attempts}
         answer = self.story.commit_batch(batch_id, members, sink=sink)
+        assert all(map(self.is_open, open_before)), "a copy of what was decided aborts nothing"
         last = max(each for of, each, _ in self.decisions if of == sink)
         assert answer.last_batch_id == last
         if batch_id < last:

@@ -65,6 +65,27 @@ def test_the_last_batch_is_committed_once(story: Story) -> None:
     assert states(story, A, B, C) == ["CompleteCommit", "CompleteAbort", "Ongoing"]
 
 
+@pytest.mark.parametrize("restarts", ["no", "yes", "of a compacted log"])
+def test_a_late_copy_does_not_touch_the_next_batch(story: Story, restarts: str) -> None:
+    """The producers raise no epoch: in the next batch they go on with the one that the copy names."""
+    producers = opened(story, A, B)
+    story.commit_batch(4, producers)
+    story.write_markers()
+    for name, producer in producers.items():
+        assert story.end(producer, name=name, version=0) == producer
+        assert story.add(producer, P0, name=name) is ErrorCode.NONE
+    if restarts != "no":
+        story.log = last_of_each(story.log) if restarts == "of a compacted log" else story.log
+        story.restart()
+    records = len(story.log)
+    late = story.commit_batch(4, producers)
+    assert (late.error_code, late.already_committed, late.last_batch_id) == (ErrorCode.NONE, True, 4)
+    assert len(story.log) == records
+    assert states(story, A, B) == ["Ongoing", "Ongoing"]
+    assert story.commit_batch(5, producers).last_batch_id == 5
+    assert {(each.transactional_id, each.is_commit) for each in story.markers} == {(A, True), (B, True)}
+
+
 def test_a_batch_before_the_last_is_fenced(story: Story) -> None:
     producers = opened(story, A)
     story.commit_batch(4, {})

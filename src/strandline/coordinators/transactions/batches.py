@@ -67,8 +67,8 @@ def commit_batch(event: CommitBatch, turn: Turn) -> None:
         # it has written is not what was committed under this number.
         sentence = f"batch {request.batch_id} of sink {request.sink_id} is over: batch {last_batch_id} was committed"
         refuse(event, ErrorCode.PRODUCER_FENCED, sentence, turn)
-    elif request.batch_id == last_batch_id:
-        abort_listed(request, turn)
+    elif sink is not None and request.batch_id == last_batch_id:
+        abort_listed(request, sink, turn)
         turn.reply(event.token, CommitBatchResponse(already_committed=True, last_batch_id=last_batch_id))
     elif is_rolling(sink, turn.known):
         refuse(event, ErrorCode.CONCURRENT_TRANSACTIONS, "the batch before is being committed", turn)
@@ -174,6 +174,7 @@ def apply(decision: Decision, known: Transactions, *, transaction_version: int) 
     """
     sink = known.sink(decision.sink_id)
     sink.last_batch_id, sink.decided_ms, sink.note = decision.batch_id, decision.decided_ms, decision.note
+    sink.committed = {member.producer_id: member.producer_epoch for member in decision.members}
     members = {member.transactional_id: member for member in decision.members}
     aborted = 0
     for transactional_id in sink.transactional_ids:
@@ -218,10 +219,16 @@ def roll(turn: Turn) -> None:
         turn.start_timer(ROLL_KEY, 0)
 
 
-def abort_listed(request: CommitBatchRequest, turn: Turn) -> None:
-    """What was written for a batch that is committed counts for nothing, and should not hold back readers."""
+def abort_listed(request: CommitBatchRequest, sink: Sink, turn: Turn) -> None:
+    """Abort what another attempt wrote for a batch that is committed: it counts for nothing, and holds back readers.
+
+    A late copy of the request that was decided names transactions that are committed. If one is open with the same
+    epoch, it is of a later batch: producers of version 1 keep their epoch, and each attempt has producers of its own.
+    """
     known = turn.known
     for each in request.transactions:
+        if sink.committed.get(each.producer_id) == each.producer_epoch:
+            continue
         transaction = known.by_id.get(each.transactional_id)
         if transaction is not None and is_open(transaction, each.producer_id, each.producer_epoch):
             prepare(known, aborted_by_sink(transaction, turn.now_ms, turn.config.transaction_version))
@@ -262,7 +269,7 @@ def delete_sink(event: DeleteSink, turn: Turn) -> None:
 def forget_decision(sink_id: str, known: Transactions) -> None:
     sink = known.sinks.get(sink_id)
     if sink is not None:
-        sink.last_batch_id, sink.decided_ms, sink.note = NO_BATCH, NEVER, NO_NOTE
+        sink.last_batch_id, sink.decided_ms, sink.note, sink.committed = NO_BATCH, NEVER, NO_NOTE, {}
         known.maybe_forget_sink(sink_id)
 
 

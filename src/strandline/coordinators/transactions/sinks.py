@@ -43,6 +43,9 @@ class Sink:
     decided_ms: int = NEVER
     note: bytes = NO_NOTE
     """Of the last batch."""
+    committed: dict[int, int] = field(default_factory=dict)
+    """Producer ids and epochs that the last batch committed. By them a late copy of its request is told from another
+    attempt at the same batch."""
     transactional_ids: dict[str, None] = field(default_factory=dict)
 
     @property
