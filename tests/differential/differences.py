@@ -23,7 +23,6 @@ OPAQUE = (
     "Batches are opaque: records are not opened on their way in. What only opening would show is the producer's fault."
 )
 NO_SHARE_GROUPS = "There are no share groups yet."
-AT_ONCE = "What is asked is done before such a time could pass."
 HARMLESS = "Harmless: read as the nearest sound value."
 NOTHING_ASKED = "A topic without partitions asks nothing; its name is still answered."
 ONCE = "A group that is named twice is described once, so that an answer is never larger than all groups together."
@@ -296,9 +295,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         "10,000 partitions in a request are allowed; Kafka counts the record of the topic among them.",
     ),
     Difference("CreateTopics [567]: value with spaces", "value 5000", "value  5000 ", "A value is kept as it is used."),
-    Difference("CreateTopics *: a negative timeout", "ok", "REQUEST_TIMED_OUT", AT_ONCE),
-    Difference("CreateTopics *: a timeout of 0", "ok", "REQUEST_TIMED_OUT", AT_ONCE),
-    Difference("CreatePartitions *: a negative timeout", "ok", "REQUEST_TIMED_OUT", AT_ONCE),
     Difference(
         "DeleteTopics *: a topic by name and by id",
         "responses [{error_code: INVALID_REQUEST, error_message: a text, name: read}, "

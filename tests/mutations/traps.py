@@ -219,6 +219,11 @@ TRAPS: dict[str, Trap] = {
         "our own review",
         "read batches when the socket takes them; bound all other answers that wait, and close the stalest connection",
     ),
+    "late-admin-answer": Trap(
+        "an administrator's request without a controller hangs, or its client is told to look for another one",
+        "KIP-590",
+        "answer REQUEST_TIMED_OUT at the request's own timeout; brokers, not clients, find the next controller",
+    ),
     "raft-vote": Trap(
         "a voter votes twice in one epoch, or for a candidate whose log is behind",
         "Raft 5.2, 5.4.1",

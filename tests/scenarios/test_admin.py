@@ -98,7 +98,9 @@ def test_added_partitions_are_served_when_the_answer_is_there(peer: Peer) -> Non
     create(peer, "growing")
     names = MetadataRequest(topics=[MetadataRequestTopic(name="growing")])
     assert len(peer.ask(names, 12).topics[0].partitions) == 1
-    request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="growing", count=5, assignments=None)])
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="growing", count=5, assignments=None)], timeout_ms=20_000
+    )
     assert peer.ask(request, 3).results[0].error_code == 0
     write(peer, "growing", 1, partition=4)
     assert offset(peer, "growing", LATEST, partition=4) == 1
@@ -109,7 +111,9 @@ def test_added_partitions_are_there_after_a_kill(tmp_path: Path) -> None:
     with embedded(data=tmp_path / "data") as broker:
         with Peer(broker.port) as peer:
             create(peer, "growing")
-            request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="growing", count=3, assignments=None)])
+            request = CreatePartitionsRequest(
+                topics=[CreatePartitionsTopic(name="growing", count=3, assignments=None)], timeout_ms=20_000
+            )
             assert peer.ask(request, 3).results[0].error_code == 0
         broker.kill()
         broker.restart()

@@ -69,6 +69,10 @@ class RequestContext:
         self.client_host = client_host
 
     @property
+    def exchange(self) -> Exchange:
+        return self._exchange
+
+    @property
     def connection(self) -> Connection:
         return self._exchange.connection
 
@@ -120,7 +124,7 @@ class Dispatcher:
         self.is_active: Callable[[], bool] = lambda: True
         """Whether this node is the active controller."""
         self.forward: Forward | None = None
-        """Hands a request on to the one that is. Without it, whoever asks is told that this is the wrong one."""
+        """Has the one that is answer a request. Without it, whoever asks is told that this is the wrong one."""
         self.clock_ns = clock_ns
         """What requests are timed by; without a clock nothing is counted."""
         self.window_clock_ns = clock_ns
@@ -223,23 +227,18 @@ class Dispatcher:
             correlation_id, flexible_header=version >= route.flexible_from and route.api_key != API_VERSIONS
         )
         context = RequestContext(self.node, route, exchange, version, client_id, connection.transport.peer_host)
-        if (route.for_active or route.is_forwarded) and not self.is_active() and self._is_elsewhere(route):
+        if self.forward is not None and route.is_forwarded:
             header = REQUEST_HEADER.pack(route.api_key, version, correlation_id, client_id_size)
-            self._hand_on(context, request, header, view)
+            self.forward(context, request, header + view)
+        elif self.forward is None and route.for_active and not self.is_active():
+            self._refuse_inactive(context, request)
         elif (response := handler.handle(context, request)) is not None:
             context.reply(response)
         if self.clock_ns is not None and (took_ns := self.clock_ns() - began_ns) > SLOW_NS:
             self.slow = took_ns, route.name, context.client_host, client_id
 
-    def _is_elsewhere(self, route: Route) -> bool:
-        """Whether the request is not for this node, which is not the active controller."""
-        return route.is_forwarded if self.forward is not None else route.for_active
-
-    def _hand_on(self, context: RequestContext, request: Message, header: bytes, view: memoryview) -> None:
-        """What only the active controller can answer has come to another node."""
-        if self.forward is not None:
-            self.forward(context, request, header + view)
-            return
+    def _refuse_inactive(self, context: RequestContext, request: Message) -> None:
+        """What only the active controller can answer has come to another one."""
         answer = refusal(request, context.api_version, ErrorCode.NOT_CONTROLLER)
         if answer is None:
             self.refuse(context.connection, f"{context.route.name} is for the active controller")

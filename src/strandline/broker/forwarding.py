@@ -1,11 +1,13 @@
-"""A client's request that only the active controller can answer, handed on in an Envelope, and its answer handed back.
+"""A client's request that only the active controller can answer: done here if this node is the active one, else handed
+on in an Envelope, and its answer handed back.
 
-The client is answered on its own connection, in its turn. While no controller is known the request waits, as long as
-its own timeout says or `FORWARD_S_MAX`; then it is answered with REQUEST_TIMED_OUT. A request that reached a controller
-which then fell silent may have been carried out: that, too, is what this code says.
+The client is answered on its own connection, in its turn, and not later than its request says (`FORWARD_S` where it
+does not, `FORWARD_S_MAX` at most): then with REQUEST_TIMED_OUT. What was asked may be carried out all the same. While
+no controller is known, and when a controller loses its office, the request waits for the next one. A request without
+any time is not begun, as in Apache Kafka, whose controller looks at the deadline first.
 
-Wired as `dispatcher.forward = Forwarding(channel).forward` and `dispatcher.is_active = lambda: metadata.is_leader`,
-with a `ControllerChannel` of its own: creating thousands of topics takes seconds, and nothing else should wait for it.
+Wired as `dispatcher.forward = Forwarding(channel).forward`, with a `ControllerChannel` of its own: creating thousands
+of topics takes seconds, and nothing else should wait for it.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from strandline.broker.dispatch import RequestContext
 from strandline.codec.answers import response_class
 from strandline.codec.message import Message, decode, encode
 from strandline.codec.messages.envelope_request import EnvelopeRequest
@@ -22,12 +25,10 @@ from strandline.codec.messages.envelope_response import EnvelopeResponse
 from strandline.codec.wire import skip_tags
 from strandline.errors import ErrorCode, error_code, error_message
 from strandline.handlers.context import ControllerChannel, EncodedResponse
-from strandline.handlers.k58_envelope import ANONYMOUS, HEADER
+from strandline.handlers.k58_envelope import ANONYMOUS, HEADER, lost_office
 from strandline.handlers.local_alterations import LocalPart
 from strandline.handlers.refusals import refusal
-
-if TYPE_CHECKING:
-    from strandline.broker.dispatch import RequestContext
+from strandline.runtime import TimerHandle
 
 log = logging.getLogger("strandline.broker")
 
@@ -35,11 +36,64 @@ FORWARD_S_MAX: Final = 60.0
 FORWARD_S: Final = 30.0
 """Where a request does not say how long it may take."""
 FORWARD_S_MIN: Final = 1.0
+"""How long a controller has to answer, however little time its client has: requests that time out cost a connection."""
 FORWARD_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of one request: in its Envelope it must still fit into a frame that the controller takes."""
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of all that wait for the controller; nobody else counts them, and without a controller they wait for long."""
 _CORRELATION_ID_SIZE: Final = 4
+_NOT_BEGUN_LATE: Final = frozenset((19, 20, 37, 43, 45))
+"""CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders, AlterPartitionReassignments: these have a deadline in
+Apache Kafka's controller. The timeouts of ListPartitionReassignments and UpdateFeatures only end our wait."""
+
+
+class TimedContext(RequestContext):
+    """A request that is answered in time, by the controller or with REQUEST_TIMED_OUT, and once."""
+
+    __slots__ = ("_deadline", "_on_lost_office", "_request", "_timer")
+
+    def __init__(self, context: RequestContext, request: Message, timeout_s: float) -> None:
+        super().__init__(
+            context.node,
+            context.route,
+            context.exchange,
+            context.api_version,
+            context.client_id,
+            context.client_host,
+        )
+        self._request = request
+        runtime = self.node.runtime
+        self._deadline = runtime.monotonic() + timeout_s
+        self._on_lost_office: tuple[int, Callable[[], object]] | None = None
+        self._timer: TimerHandle | None = runtime.call_later(timeout_s, self._on_timeout)
+
+    @property
+    def left_s(self) -> float:
+        return self._deadline - self.node.runtime.monotonic()
+
+    def handle_here(self, on_lost_office: Callable[[], object]) -> None:
+        """Have the controller of this node answer, as long as it is the active one."""
+        self._on_lost_office = self.node.metadata.epoch, on_lost_office
+        response = self.route.load().handle(self, self._request)
+        if response is not None:
+            self.reply(response)
+
+    def reply(self, response: Any) -> None:
+        if self._timer is None:
+            return
+        if self._on_lost_office is not None:
+            (epoch, on_lost_office), self._on_lost_office = self._on_lost_office, None
+            if lost_office(self.node.metadata, self._request, self.api_version, response, epoch):
+                on_lost_office()
+                return
+        self._timer.cancel()
+        self._timer = None
+        super().reply(response)
+
+    def _on_timeout(self) -> None:
+        self._on_lost_office = None
+        message = "The controller did not finish the request in time."
+        self.reply(refusal(self._request, self.api_version, ErrorCode.REQUEST_TIMED_OUT, message))
 
 
 class Forwarding:
@@ -48,7 +102,18 @@ class Forwarding:
         self._waiting_bytes = 0
 
     def forward(self, context: RequestContext, request: Message, content: bytes) -> None:
-        """Hand `content`, the bytes of `request` with its header, to the active controller, and its answer back."""
+        """Have the active controller answer `request`; `content` are its bytes with its header."""
+        timeout_s = _timeout_s(request)
+        timed = TimedContext(context, request, max(0.0, timeout_s))
+        if timeout_s <= 0:
+            # Answered on the next turn, as every request that has no time left.
+            return
+        if context.node.metadata.is_leader:
+            timed.handle_here(lambda: self._hand_on(timed, request, content))
+        else:
+            self._hand_on(timed, request, content)
+
+    def _hand_on(self, context: TimedContext, request: Message, content: bytes) -> None:
         local = LocalPart(context.node, request)
         if local.is_nothing:
             self._ask(context, request, content, context.reply)
@@ -65,7 +130,7 @@ class Forwarding:
 
         self._ask(context, rest, _header(context, content) + encode(rest, context.api_version), on_reply)
 
-    def _ask(self, context: RequestContext, request: Message, content: bytes, reply: Callable[[Any], object]) -> None:
+    def _ask(self, context: TimedContext, request: Message, content: bytes, reply: Callable[[Any], object]) -> None:
         if len(content) > FORWARD_BYTES_MAX:
             message = (
                 f"{len(content)} bytes are more than the {FORWARD_BYTES_MAX} that are handed on to the controller."
@@ -89,7 +154,7 @@ class Forwarding:
                 assert error is not None
                 reply(refusal(request, context.api_version, error_code(error), error_message(error)))
 
-        self._channel.ask(envelope, 0, on_answer, timeout_s=_timeout_s(request))
+        self._channel.ask(envelope, 0, on_answer, timeout_s=max(FORWARD_S_MIN, context.left_s))
 
 
 def _unwrap(
@@ -117,9 +182,9 @@ def _header(context: RequestContext, content: bytes) -> bytes:
 
 def _timeout_s(request: Any) -> float:
     timeout_ms: int | None = getattr(request, "timeout_ms", None)
-    if timeout_ms is None:
+    if timeout_ms is None or (timeout_ms <= 0 and request.API_KEY not in _NOT_BEGUN_LATE):
         return FORWARD_S
-    return min(FORWARD_S_MAX, max(FORWARD_S_MIN, timeout_ms / 1000))
+    return min(FORWARD_S_MAX, timeout_ms / 1000)
 
 
 def _packed(host: str) -> bytes:

@@ -30,6 +30,7 @@ NO_LOW_WATERMARK = -1
 
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | None:
+    deadline = context.node.runtime.monotonic() + max(0, request.timeout_ms) / 1000
     asked = ((topic.name, each) for topic in request.topics for each in topic.partitions)
 
     def on_deleted(results: list[DeleteRecordsPartitionResult]) -> None:
@@ -45,7 +46,7 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteReco
                 if not result.error_code:
                     result.error_code, result.low_watermark = error_code(error), NO_LOW_WATERMARK
         names = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
-        wait = _Wait(context, request.timeout_ms, results, lambda: context.reply(_response(request, results)))
+        wait = _Wait(context, deadline, results, lambda: context.reply(_response(request, results)))
         wait.begin(names)
 
     gradually(context.node.runtime, (_delete(context.node, name, each) for name, each in asked), on_deleted)
@@ -83,12 +84,12 @@ class _Wait:
     def __init__(
         self,
         context: RequestContext,
-        timeout_ms: int,
+        deadline: float,
         results: list[DeleteRecordsPartitionResult],
         on_done: Callable[[], object],
     ) -> None:
         self._node = context.node
-        self._timeout_s = max(0, timeout_ms) / 1000
+        self._deadline = deadline
         self._results = results
         self._on_done = on_done
         self._left: dict[int, None] = {}
@@ -103,7 +104,8 @@ class _Wait:
                 partition.when_trimmed(result.low_watermark, _PartitionWait(self, at))
         self._is_beginning = False
         if self._left:
-            self._timer = self._node.runtime.call_later(self._timeout_s, self._on_timeout)
+            left_s = self._deadline - self._node.runtime.monotonic()
+            self._timer = self._node.runtime.call_later(max(0.0, left_s), self._on_timeout)
         else:
             self._on_done()
 

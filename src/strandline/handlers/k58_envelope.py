@@ -20,7 +20,7 @@ from strandline.codec.messages.envelope_request import EnvelopeRequest
 from strandline.codec.messages.envelope_response import EnvelopeResponse
 from strandline.codec.wire import read_name, skip_tags
 from strandline.errors import ErrorCode, MalformedMessage, PeerError, RequestError
-from strandline.handlers.context import ApiRange, EncodedResponse, RequestContext
+from strandline.handlers.context import ApiRange, EncodedResponse, Metadata, RequestContext
 from strandline.handlers.local_context import LocalContext
 from strandline.observability.response_errors import carries_error
 
@@ -121,19 +121,18 @@ def _host(address: bytes) -> str:
 
 
 def _wrap(context: RequestContext, wrapped: Wrapped, response: Any, epoch: int) -> EnvelopeResponse:
-    if _lost_office(context, wrapped, response, epoch):
+    if lost_office(context.node.metadata, wrapped.request, wrapped.version, response, epoch):
         return EnvelopeResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
     body = response.body if type(response) is EncodedResponse else encode(response, wrapped.version)
     tags = b"\x00" if wrapped.version >= wrapped.route.flexible_from else b""
     return EnvelopeResponse(response_data=_CORRELATION_ID.pack(wrapped.correlation_id) + tags + body)
 
 
-def _lost_office(context: RequestContext, wrapped: Wrapped, response: Any, epoch: int) -> bool:
-    """Whether the answer says NOT_CONTROLLER somewhere."""
+def lost_office(metadata: Metadata, request: Message, version: int, response: Any, epoch: int) -> bool:
+    """Return whether the answer says NOT_CONTROLLER somewhere; `epoch` was the quorum's when the request was begun."""
     if type(response) is EncodedResponse:
-        metadata = context.node.metadata
         if metadata.is_leader and metadata.epoch == epoch:
             # It was in office all the time; a long answer need not be read again to know.
             return False
-        response, _ = decode(response_class(type(wrapped.request)), wrapped.version, response.body)
+        response, _ = decode(response_class(type(request)), version, response.body)
     return carries_error(response, ErrorCode.NOT_CONTROLLER)

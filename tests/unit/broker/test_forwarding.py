@@ -20,10 +20,16 @@ from strandline.codec.messages import (
     create_topics_request,
     incremental_alter_configs_request,
 )
+from strandline.codec.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from strandline.codec.messages.elect_leaders_request import ElectLeadersRequest
 from strandline.codec.messages.envelope_request import EnvelopeRequest
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
@@ -104,6 +110,87 @@ def test_without_a_controller_a_request_waits_for_its_time_and_is_told(cluster: 
     assert features.error_code == ErrorCode.REQUEST_TIMED_OUT
     cluster.elect(2)
     assert [each.error_code for each in cluster.ask(new_topic("a"), 7, node_id=3).topics] == [0]
+
+
+def timed(timeout_ms: int) -> list[tuple[Message, int]]:
+    """A request of each kind that says how long it may take, and its newest version."""
+    delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="there")], timeout_ms=timeout_ms)
+    grow = CreatePartitionsTopic(name="there", count=3, assignments=None)
+    moved = ReassignableTopic(name="there", partitions=[ReassignablePartition(partition_index=0, replicas=[2])])
+    return [
+        (new_topic("a", timeout_ms=timeout_ms), 7),
+        (delete, 6),
+        (CreatePartitionsRequest(topics=[grow], timeout_ms=timeout_ms), 3),
+        (ElectLeadersRequest(topic_partitions=None, timeout_ms=timeout_ms), 2),
+        (AlterPartitionReassignmentsRequest(topics=[moved], timeout_ms=timeout_ms), 1),
+    ]
+
+
+def codes(answer: Any) -> set[int]:
+    """All error codes of an answer, at whatever depth."""
+    found = {int(answer.error_code)} if hasattr(answer, "error_code") else set()
+    for field in answer.FIELDS:
+        if field.struct is not None:
+            for element in getattr(answer, field.name) or ():
+                found |= codes(element)
+    return found - {0}
+
+
+@pytest.mark.parametrize("node_id", [1, 2])
+@pytest.mark.parametrize("number", range(5))
+def test_what_is_not_committed_in_time_is_told_so_at_its_time(
+    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch, node_id: int, number: int
+) -> None:
+    """The active controller has no majority: at that node itself, and through another one."""
+    assert codes(cluster.ask(new_topic("there"), 7, node_id=1)) == set()
+    cluster.run(1)
+    monkeypatch.setattr(cluster[1], "controller_write", lambda records, on_done: None)
+    request, version = timed(1_500)[number]
+    began = cluster.loop.now
+    answer = cluster.ask(request, version, node_id=node_id)
+    assert codes(answer) == {ErrorCode.REQUEST_TIMED_OUT}
+    assert 1.5 <= cluster.loop.now - began < 2
+    soon, version = timed(200)[number]
+    began = cluster.loop.now
+    assert codes(cluster.ask(soon, version, node_id=node_id)) == {ErrorCode.REQUEST_TIMED_OUT}
+    assert 0.2 <= cluster.loop.now - began < 0.5
+
+
+@pytest.mark.parametrize("node_id", [1, 2])
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_without_any_time_nothing_is_done(cluster: SmallCluster, node_id: int, timeout_ms: int) -> None:
+    """As in Apache Kafka, whose controller looks at the deadline before it begins."""
+    assert codes(cluster.ask(new_topic("there"), 7, node_id=1)) == set()
+    written = list(cluster.log)
+    for request, version in timed(timeout_ms):
+        assert codes(cluster.ask(request, version, node_id=node_id)) == {ErrorCode.REQUEST_TIMED_OUT}, request
+    assert cluster.log == written
+    features = UpdateFeaturesRequest(timeout_ms=timeout_ms)
+    assert cluster.ask(features, 1, node_id=node_id).error_code == 0, "its timeout is not looked at, as in Kafka"
+
+
+def test_an_answer_that_comes_too_late_is_not_sent(cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = cluster[1].controller_write
+    monkeypatch.setattr(
+        cluster[1], "controller_write", lambda *write: cluster[1].runtime.call_later(2.0, lambda: real(*write))
+    )
+    assert codes(cluster.ask(new_topic("a", timeout_ms=1_000), 7, node_id=1)) == {ErrorCode.REQUEST_TIMED_OUT}
+    cluster.run(3)
+    assert "a" in cluster[1].image.topics
+    monkeypatch.undo()
+    assert codes(cluster.ask(new_topic("b"), 7, node_id=1)) == set(), "the connection is in order"
+
+
+def test_a_client_of_a_controller_that_loses_its_office_is_answered_by_the_next(cluster: SmallCluster) -> None:
+    told = cluster.ask_later(new_topic("a"), 7, node_id=1)
+    assert cluster.loop.run_while(lambda: not cluster[1].pending, within_s=1)
+    cluster.elect(None)
+    cluster.run(1)
+    assert not told, "NOT_CONTROLLER is no answer for a client: any broker takes its request"
+    cluster.elect(3)
+    assert cluster.loop.run_while(lambda: not told, within_s=5)
+    assert codes(told[0][0]) == set()
+    assert "a" in cluster[3].image.topics
 
 
 def test_what_waits_for_a_controller_has_a_limit(cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch) -> None:
