@@ -217,20 +217,20 @@ class BrokerSettings(StorageSettings):
         "The largest metrics, compressed or not, that a client may push in one request.",
     )
 
+    num_recovery_threads_per_data_dir: int = integer(
+        "num.recovery.threads.per.data.dir",
+        2,
+        at_least(1),
+        "Worker processes that recover logs after a crash. Few and small logs are recovered without one.",
+        update=CLUSTER_WIDE,
+    )
+
     # Accepted, so that a stock server.properties starts without warnings.
     num_network_threads: int = integer(
         "num.network.threads", 3, at_least(1), "One loop serves all connections.", effect=False, update=CLUSTER_WIDE
     )
     num_io_threads: int = integer(
         "num.io.threads", 8, at_least(1), "One loop serves all requests.", effect=False, update=CLUSTER_WIDE
-    )
-    num_recovery_threads_per_data_dir: int = integer(
-        "num.recovery.threads.per.data.dir",
-        2,
-        at_least(1),
-        "Recovery runs before the node is ready.",
-        effect=False,
-        update=CLUSTER_WIDE,
     )
     queued_max_requests: int = integer(
         "queued.max.requests",

@@ -116,5 +116,6 @@ def reasons_not_ready(node: Node | None) -> list[str]:
         return ["stopping"]
     if node is None or not node.is_serving:
         return ["starting"]
+    reasons = [node.replicas.recovery.progress] if node.replicas.recovery.is_pending else []
     failure = node.metadata.log.failure
-    return [] if failure is None else [f"the metadata log failed: {failure}"]
+    return reasons if failure is None else [*reasons, f"the metadata log failed: {failure}"]

@@ -279,6 +279,9 @@ class Node:
     def log_failure(self, topic: str, index: int) -> StrandlineError | None:
         return self.replicas.offline.get(TopicPartition(topic, index))
 
+    def hurry_recovery(self, topic: str, index: int) -> bool:
+        return self.replicas.recovery.hurry(TopicPartition(topic, index))
+
     @property
     def may_be_replaced(self) -> bool:
         return self.lifecycle.may_be_replaced

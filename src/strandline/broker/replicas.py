@@ -18,6 +18,7 @@ from strandline.broker.channel import Channel
 from strandline.broker.controller_channel import ControllerChannel
 from strandline.broker.directory_health import DirectoryHealth
 from strandline.broker.in_sync_keeper import InSyncKeeper
+from strandline.broker.log_recovery import LogRecovery
 from strandline.broker.replica_fetchers import ReplicaFetchers
 from strandline.broker.replica_logs import ReplicaLogs
 from strandline.codec.messages.clear_elr_record import ClearElrRecord
@@ -30,6 +31,7 @@ from strandline.ids import TopicPartition
 from strandline.log.partition_log import PartitionLog
 from strandline.partition.partition import Partition
 from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, PartitionImage, Topic
+from strandline.quorum.topic_names import is_internal
 from strandline.settings import LONG_MAX
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 WORK_S_MAX: Final = 0.005
 """What making and deleting logs may take of one turn of the loop."""
+OPEN_FIRST_S_MAX: Final = 0.5
+"""How long a quorum of one opens partitions before it lets clients in; the rest is opened while they are served."""
 PARTITIONS_PER_STEP: Final = 500
 """Partitions that get their new settings before the clock is looked at again."""
 
@@ -78,6 +82,9 @@ class Replicas:
         self._work: deque[Callable[[], object]] = deque()
         self._is_working = False
         self._logs = ReplicaLogs(node)
+        self.recovery = LogRecovery(node)
+        self.recovery.on_recovered = self._on_recovered
+        self.recovery.on_failed = self.offline.__setitem__
         self.health = DirectoryHealth(node.runtime, node.directory, node.directory_id)
         self.in_sync = InSyncKeeper(
             node.runtime,
@@ -153,17 +160,21 @@ class Replicas:
     def open_all(self, then: Callable[[], object], *, at_once: bool) -> None:
         """After a start, when the image is up to date: open what it says is here, then call `then`.
 
-        Logs that nobody closed are read again, which may take minutes. A node that is alone has nothing else to do; one
-        of several votes, leads the quorum perhaps, and must not be silent meanwhile.
+        Logs that no clean stop left are read again, which may take minutes. `at_once` is for a quorum of one: it serves
+        each partition as soon as that is open, for no other broker could. One of several stays fenced until all are.
         """
         self._logs.sort_out()
-        for topic in self._node.image.topics.values():
+        for topic in sorted(self._node.image.topics.values(), key=lambda topic: not is_internal(topic.name)):
             self._work.extend(partial(self._follow_image, topic.id, index) for index in range(len(topic.partitions)))
-        self._work.append(then)
         if not at_once:
+            self._work.append(partial(self.recovery.when_done, then))
             self._maybe_work_off()
-        while self._work and at_once:
+            return
+        until = self._node.runtime.monotonic() + OPEN_FIRST_S_MAX
+        while self._work and self._node.runtime.monotonic() <= until:
             self._work.popleft()()
+        then()
+        self._maybe_work_off()
 
     def on_metadata(self, records: list[Any], then: Callable[[], object]) -> None:
         """Do what records ask that have just been committed, a share per turn of the loop; then call `then`."""
@@ -300,6 +311,8 @@ class Replicas:
                 return None
             # Nobody counts on our copy, and another has the records.
             self._logs.put_aside(name)
+        if self.recovery.takes(topic, index):
+            return None
         opened = self._logs.open(topic, index)
         if isinstance(opened, StrandlineError):
             self.offline[name] = opened
@@ -313,6 +326,12 @@ class Replicas:
         opened.log.on_damaged = partial(self.on_damaged, opened)
         self._note_flush_by_time(opened)
         return opened
+
+    def _on_recovered(self, name: TopicPartition) -> None:
+        topic = self._node.image.topic_by_name(name.topic)
+        if topic is not None:
+            self._work.append(partial(self._follow_image, topic.id, name.partition))
+            self._maybe_work_off()
 
     def _on_failed(self, partition: Partition, error: StrandlineError) -> None:
         self.health.on_log_failed(f"{partition.topic}-{partition.index}", str(error))
@@ -351,8 +370,8 @@ class Replicas:
         if partition is not None:
             self.departed.add(partition)
             self._end(where, partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif self.offline.pop(where, None) is not None:
-            self._logs.delete(where, None)
+        else:
+            self._delete_unopened(where)
 
     def _delete_topic(self, topic_id: bytes) -> None:
         """The topic is out of sight at once; its partitions end one by one, before any work that was ordered later."""
@@ -376,8 +395,15 @@ class Replicas:
     def _delete_partition(self, where: TopicPartition, partition: Partition | None) -> None:
         if partition is not None:
             self._end(where, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        elif self.offline.pop(where, None) is not None:
+        else:
+            self._delete_unopened(where)
+
+    def _delete_unopened(self, where: TopicPartition) -> None:
+        """Delete the log of a partition that is offline or still to be recovered."""
+        if self.offline.pop(where, None) is not None:
             self._logs.delete(where, None)
+        else:
+            self.recovery.cancel(where, partial(self._logs.delete, where, None))
 
     def _end(self, where: TopicPartition, partition: Partition, error_code: int) -> None:
         was_led = partition.is_leader
@@ -407,6 +433,7 @@ class Replicas:
     def close(self) -> None:
         """No more opening, fetching, proposing or looking; the logs are closed by whoever stops the node."""
         self._work.clear()
+        self.recovery.close()
         self.fetchers.close()
         self.in_sync.close()
         self.health.close()

@@ -39,6 +39,7 @@ class Shutdown:
     def _end(self) -> None:
         node = self._node
         node.client_door.close()
+        node.replicas.recovery.close()
         for name in PARTS_LOADED_LATE:
             if name in node.__dict__:
                 getattr(node, name).close()
@@ -97,9 +98,8 @@ class Shutdown:
         except OSError as error:
             log.warning("checkpoints could not be written, so the next start recovers: %s", error)
             self._is_clean = False
-        node.directory.close(
-            clean=self._is_clean and not node.replicas.offline, broker_epoch=node.lifecycle.broker_epoch
-        )
+        is_whole = not node.replicas.offline and not node.replicas.recovery.is_pending
+        node.directory.close(clean=self._is_clean and is_whole, broker_epoch=node.lifecycle.broker_epoch)
         log.info(
             "stopped; loop stalls above 20 ms: %d, the longest %.0f ms, of our own doing at least %.0f ms",
             node.watchdog.stalls,

@@ -16,9 +16,10 @@ import logging
 import re
 import threading
 import uuid
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from strandline.errors import CorruptLog
 from strandline.ids import TopicPartition
@@ -28,6 +29,7 @@ from strandline.log.observer import BatchObserver
 from strandline.log.open_files import OpenFiles
 from strandline.log.opening import open_log
 from strandline.log.partition_log import PartitionLog
+from strandline.log.segment import LOG_SUFFIX, file_stem
 from strandline.topic_config import TopicConfig
 
 log = logging.getLogger("strandline.log")
@@ -71,6 +73,8 @@ class LogDirectory:
         self._unopened = {*self.recovery_points, *self.high_watermarks, *self.log_start_offsets}
         """What the checkpoints know and nobody has opened yet. A node may wait long for its cluster, or end waiting: it
         must not forget meanwhile where its logs begin."""
+        self._recovered: set[TopicPartition] = set()
+        """Logs that a worker has recovered and closed, and that are not open yet."""
 
     # How the last process left it
 
@@ -123,8 +127,9 @@ class LogDirectory:
         path = directory or self.path / str(name)
         if (name in self.recovery_points or name in self.log_start_offsets) and not self.disk.exists(path):
             self._forget_deleted()
-        clean = self.was_clean and name in self.recovery_points
+        clean = self._was_left_clean(name)
         self._unopened.discard(name)
+        self._recovered.discard(name)
         opened = open_log(
             path,
             config,
@@ -141,6 +146,39 @@ class LogDirectory:
             # Perhaps only in the kernel's memory, too. Torn by a power cut it would name a topic that nobody knows.
             opened.sync_with_next_flush(path / PARTITION_METADATA)
         return opened
+
+    def _was_left_clean(self, name: TopicPartition) -> bool:
+        return (self.was_clean and name in self.recovery_points) or name in self._recovered
+
+    def needs_recovery(self, name: TopicPartition) -> bool:
+        """Whether a log is there that was not closed by a clean stop."""
+        return not self._was_left_clean(name) and self.disk.exists(self.path / str(name))
+
+    def bytes_to_recover(self, name: TopicPartition) -> int:
+        """Bytes of the segments that recovery reads: from the one with the recovery point on."""
+        path, recovery_point = self.path / str(name), self.recovery_points.get(name, 0)
+        stems = [each[: -len(LOG_SUFFIX)] for each in self.disk.names(path) if each.endswith(LOG_SUFFIX)]
+        offsets = sorted(int(stem) for stem in stems if stem.isdecimal())
+        first = max(0, bisect_left(offsets, recovery_point) - 1)
+        return sum(self.disk.size(path / (file_stem(offset) + LOG_SUFFIX)) for offset in offsets[first:])
+
+    def recovery_params(self, name: TopicPartition) -> dict[str, Any]:
+        """What a worker must know of a log to recover it."""
+        path = self.path / str(name)
+        return {
+            "directory": str(path),
+            "recovery_point": self.recovery_points.get(name, 0),
+            "log_start_offset": self.log_start_offsets.get(name, 0),
+            "cleaned_up_to": self.cleaner_offsets.get(name, 0),
+            # Perhaps only in the kernel's memory, too.
+            "synced_with_it": [str(path / PARTITION_METADATA)],
+        }
+
+    def note_recovered(self, name: TopicPartition, end_offset: int) -> None:
+        """A worker has recovered, flushed and closed a log, which ends at `end_offset`."""
+        self.recovery_points[name] = end_offset
+        self._recovered.add(name)
+        self._unopened.add(name)
 
     def _forget_deleted(self) -> None:
         """A log begins: what the checkpoints say of a deleted one of the same name must not be believed of it.
@@ -188,12 +226,14 @@ class LogDirectory:
     def delete_path(self, name: TopicPartition) -> Path:
         """Where a log that is being deleted is moved."""
         self._unopened.discard(name)
+        self._recovered.discard(name)
         self.cleaner_offsets.pop(name, None)
         return self.path / f"{name.topic[:_NAME_KEPT_MAX]}-{name.partition}.{self.new_hex()}{DELETE_SUFFIX}"
 
     def put_aside(self, name: TopicPartition) -> Path:
         """Move a directory that belongs to no topic we know out of the way. It is never deleted by itself."""
         self._unopened.discard(name)
+        self._recovered.discard(name)
         self.cleaner_offsets.pop(name, None)
         target = self.path / f"{name.topic[:_NAME_KEPT_MAX]}-{name.partition}.{self.new_hex()}{STRAY_SUFFIX}"
         self.disk.rename(self.path / str(name), target)

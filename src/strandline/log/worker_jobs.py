@@ -1,7 +1,7 @@
-"""What a worker can do with the sealed files of logs, by name. Jobs and what they tell are plain JSON.
+"""What a worker can do with the files of logs, by name. Jobs and what they tell are plain JSON.
 
 A job only reads sealed segments and writes files of names that count for nothing; the owner of the log decides what
-becomes of them. It may be stopped or killed at any moment.
+becomes of them. Recovery alone changes a log, which no broker has open then. A job may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from strandline.log.disk import Disk
 
 CLEAN: Final = "clean"
 SCRUB: Final = "scrub"
+RECOVER: Final = "recover"
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -22,7 +23,9 @@ def load(kind: str) -> None:
     if kind == CLEAN:
         import strandline.log.cleaning.clean
     elif kind == SCRUB:
-        import strandline.log.scrubbing  # noqa: F401
+        import strandline.log.scrubbing
+    elif kind == RECOVER:
+        import strandline.log.recovery_job  # noqa: F401
 
 
 def run(
@@ -47,4 +50,8 @@ def run(
         from strandline.log.scrubbing import scrub
 
         return scrub(params, disk=disk, report=report, is_stopped=is_stopped, sleep=sleep)
+    if kind == RECOVER:
+        from strandline.log.recovery_job import recover
+
+        return recover(params, disk=disk)
     raise ValueError(f"a worker knows no job {kind!r}")

@@ -161,6 +161,9 @@ class NodeOfOne:
     def partition(self, topic: str, index: int) -> Records | None:
         return self.partitions.get((topic, index))
 
+    def hurry_recovery(self, topic: str, index: int) -> bool:
+        return False
+
     def controller_write(self, records: list[Any], on_done: Done) -> None:
         self.writes.append((records, on_done))
 

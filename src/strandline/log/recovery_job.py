@@ -1,0 +1,40 @@
+"""The job of a worker that recovers one log: what a start would do on its loop, and would keep clients waiting for.
+
+The worker opens the log as after a crash, flushes what it found, and closes it as a clean stop does. So the broker
+opens it as after a clean stop. A worker that is killed on the way leaves a log that is recovered again.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from strandline.log.disk import Disk
+from strandline.log.open_files import OpenFiles
+from strandline.log.opening import open_log
+from strandline.topic_config import TopicConfig
+
+CONFIG = ("cleanup_policy", "index_interval_bytes", "preallocate", "segment_bytes")
+"""The settings that recovery depends on."""
+
+
+def recover(params: dict[str, Any], *, disk: Disk) -> dict[str, Any]:
+    """Recover the log in `directory`, and return the offset at which it ends. CorruptLog if it is damaged."""
+    module, name = params["observer"].split(":")
+    log = open_log(
+        Path(params["directory"]),
+        TopicConfig(**params["config"]),
+        disk=disk,
+        open_files=OpenFiles(disk),
+        now_ms=params["now_ms"],
+        observer=getattr(import_module(module), name)(),
+        recovery_point=params["recovery_point"],
+        log_start_offset=params["log_start_offset"],
+        cleaned_up_to=params["cleaned_up_to"],
+    )
+    for path in map(Path, params["synced_with_it"]):
+        if disk.exists(path):
+            log.sync_with_next_flush(path)
+    log.close()
+    return {"end_offset": log.log_end_offset}

@@ -1,0 +1,208 @@
+"""After a crash a node answers at once, and serves each partition as soon as its log has been recovered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from tests.unit.broker.test_clean_stop import batch_of
+from tests.unit.broker.test_dynamic_config import STATIC, create, write
+
+from strandline.broker.endpoint import reasons_not_ready
+from strandline.broker.main import node_on, stop
+from strandline.broker.node import Node
+from strandline.broker.storage_worker import Job, JobFailed
+from strandline.config import BrokerConfig
+from strandline.errors import ErrorCode
+from strandline.handlers.absent_partitions import led_partition
+from strandline.ids import TopicPartition
+from strandline.log import worker_jobs
+from strandline.log.checkpoints import CLEAN_SHUTDOWN
+from strandline.log.disk import RealDisk
+from strandline.quorum.topic_commands import TopicRef
+
+PARTITIONS = 4
+RECORDS = 3
+
+
+class HeldWorkers:
+    """Workers that do nothing until the test says so."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+
+    @property
+    def names(self) -> list[str]:
+        return [Path(job.params["directory"]).name for job in self.jobs]
+
+    def run(self, kind: str, params: dict[str, Any], on_report: Any, on_done: Any) -> Job:
+        job = Job(len(self.jobs), kind, json.loads(json.dumps(params)), on_report, on_done)
+        self.jobs.append(job)
+        return job
+
+    def finish(self, *, dies: bool = False) -> None:
+        """Let the oldest job come to its end."""
+        job = self.jobs.pop(0)
+        if dies:
+            job.on_done(None, JobFailed("Worker", "the worker process ended"))
+            return
+        try:
+            result = worker_jobs.run(
+                job.kind,
+                job.params,
+                disk=RealDisk(),
+                report=lambda _: None,
+                is_stopped=lambda: False,
+                sleep=lambda _: None,
+            )
+        except Exception as error:
+            job.on_done(None, JobFailed(type(error).__name__, str(error)))
+        else:
+            job.on_done(result, None)
+
+    def close(self) -> None:
+        self.jobs.clear()
+
+
+Story = Callable[[Node, HeldWorkers], Coroutine[Any, Any, None]]
+
+
+def after_a_crash(tmp_path: Path, story: Story, *, damage: str = "", orders: int = PARTITIONS) -> None:
+    """A node that finds logs which no clean stop left, and that has all of them recovered by workers."""
+    config = BrokerConfig.load("", STATIC | {"num.recovery.threads.per.data.dir": "1"})
+
+    async def first() -> None:
+        node = node_on(asyncio.get_running_loop(), tmp_path, config)
+        node.start()
+        await create(node, "orders", orders)
+        for partition in node.topics["orders"]:
+            assert partition is not None
+            for _ in range(RECORDS):
+                partition.append(memoryview(bytearray(batch_of([b"a record"]))), node.runtime.now_ms())
+        await create(node, "__consumer_offsets", 1)
+        await stop(node)
+
+    async def second() -> None:
+        node = node_on(asyncio.get_running_loop(), tmp_path, config)
+        held = HeldWorkers()
+        node.__dict__["storage_workers"] = held
+        node.replicas.recovery.loop_logs_max = 0
+        node.start()
+        await asyncio.sleep(0)
+        try:
+            await story(node, held)
+        finally:
+            await stop(node)
+
+    asyncio.run(first())
+    (tmp_path / CLEAN_SHUTDOWN).unlink()
+    if damage:
+        file = next((tmp_path / damage).glob("*.log"))
+        content = bytearray(file.read_bytes())
+        content[70] ^= 1
+        file.write_bytes(content)
+    asyncio.run(second())
+
+
+def served(node: Node) -> list[int]:
+    return [each.index for each in node.topics["orders"] if each is not None]
+
+
+def test_a_node_of_one_is_ready_before_its_logs_are_recovered(tmp_path: Path) -> None:
+    async def story(node: Node, held: HeldWorkers) -> None:
+        assert node.is_ready
+        assert node.image.topic_by_name("orders") is not None
+        assert served(node) == []
+        assert led_partition(node, "orders", 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert reasons_not_ready(node) == ["recovering: 0 of 5 partitions, 0 of 0 MB"]
+        assert held.names == ["__consumer_offsets-0"], "internal topics come first, and one at a time"
+        held.finish()
+        held.finish()
+        assert served(node) == [0]
+        partition = led_partition(node, "orders", 0)
+        assert not isinstance(partition, ErrorCode)
+        assert (partition.log_end_offset, partition.high_watermark) == (RECORDS, RECORDS)
+        assert reasons_not_ready(node) == ["recovering: 2 of 5 partitions, 0 of 0 MB"]
+        while held.jobs:
+            held.finish()
+        assert served(node) == list(range(PARTITIONS))
+        assert reasons_not_ready(node) == []
+
+    after_a_crash(tmp_path, story)
+    assert (tmp_path / CLEAN_SHUTDOWN).exists(), "everything was recovered before the stop"
+
+
+def test_what_a_client_asks_for_is_recovered_next(tmp_path: Path) -> None:
+    async def story(node: Node, held: HeldWorkers) -> None:
+        assert led_partition(node, "orders", 2) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        held.finish()
+        assert held.names == ["orders-2"]
+
+    after_a_crash(tmp_path, story)
+
+
+def test_one_of_several_brokers_waits_for_all_of_its_logs(tmp_path: Path) -> None:
+    """It stays fenced until `then`, as Kafka's does: the others lead, and count on nothing that it may have lost."""
+
+    async def story(node: Node, held: HeldWorkers) -> None:
+        told: list[bool] = []
+        node.replicas.open_all(lambda: told.append(True), at_once=False)
+        while held.jobs:
+            assert not told
+            held.finish()
+        assert told == [True]
+        assert served(node) == list(range(PARTITIONS))
+
+    after_a_crash(tmp_path, story)
+
+
+def test_a_stop_before_the_end_is_not_marked_as_clean(tmp_path: Path) -> None:
+    async def story(node: Node, held: HeldWorkers) -> None:
+        held.finish()
+        held.finish()
+
+    after_a_crash(tmp_path, story)
+    assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+
+
+def test_damage_takes_its_partition_offline_and_no_other(tmp_path: Path) -> None:
+    async def story(node: Node, held: HeldWorkers) -> None:
+        while held.jobs:
+            held.finish()
+        assert served(node) == [0, 2, 3]
+        assert led_partition(node, "orders", 1) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert "orders-1" in str(node.log_failure("orders", 1))
+
+    after_a_crash(tmp_path, story, damage="orders-1")
+
+
+def test_a_worker_that_dies_costs_time_and_no_log(tmp_path: Path) -> None:
+    async def story(node: Node, held: HeldWorkers) -> None:
+        while held.jobs:
+            held.finish(dies=True)
+        assert served(node) == list(range(PARTITIONS))
+
+    after_a_crash(tmp_path, story)
+
+
+def test_a_topic_that_is_deleted_and_made_again_meanwhile_begins_empty(tmp_path: Path) -> None:
+    async def story(node: Node, held: HeldWorkers) -> None:
+        held.finish()
+        assert held.names == ["orders-0"], "a worker has the files of this one open"
+        records, _ = node.controller.delete_topics([TopicRef("orders")])
+        await write(node, records)
+        assert TopicPartition("orders", 0) in node.directory.partition_directories()
+        assert TopicPartition("orders", 1) not in node.directory.partition_directories()
+        created = asyncio.ensure_future(create(node, "orders", 2))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        while held.jobs:
+            held.finish()
+        await created
+        assert [each and each.log_end_offset for each in node.topics["orders"]] == [0, 0]
+        assert reasons_not_ready(node) == []
+
+    after_a_crash(tmp_path, story)
