@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import groupby
 
 from strandline.testing.history import Assign, Committed, Consumed, Mop, Op, Poll, Send, Watermark
 from strandline.testing.sim_invariants import Violation
@@ -24,6 +25,25 @@ def ops_of(ops: list[Op], topics: set[str]) -> list[Op]:
         elif not named.isdisjoint(topics):
             found.append(replace(op, mops=tuple(mop for mop in mops if _topic_of(mop) in wanted)))
     return found
+
+
+def in_order_of_sending(ops: list[Op]) -> list[Op]:
+    """Return the operations with the sends of each process in the order in which they were made.
+
+    A producer has several batches under way, and one that is refused on the way is acknowledged after later ones.
+    """
+    sends = [op for op in ops if op.f == "send"]
+    sends.sort(key=lambda op: (op.process, op.invoked_ns, [_number(mop) for mop in op.mops[:1]]))
+    made: dict[int, Iterator[Op]] = {
+        process: iter(list(each)) for process, each in groupby(sends, key=lambda op: op.process)
+    }
+    return [next(made[op.process]) if op.f == "send" else op for op in ops]
+
+
+def _number(mop: Mop) -> int:
+    """Return which of the values of its process this is."""
+    assert isinstance(mop, Send)
+    return int(mop.value.rpartition(":")[2])
 
 
 def without_offsets(op: Op) -> Op:

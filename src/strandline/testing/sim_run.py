@@ -22,7 +22,7 @@ from strandline.testing.sim_actors import Actors, NotAlive
 from strandline.testing.sim_availability import Availability, unread, unsettled
 from strandline.testing.sim_committer import RecreatedCommitter
 from strandline.testing.sim_invariants import Violation
-from strandline.testing.sim_judging import failing_loudly, ops_of, without_offsets
+from strandline.testing.sim_judging import failing_loudly, in_order_of_sending, ops_of, without_offsets
 from strandline.testing.sim_options import SimOptions
 from strandline.testing.sim_table import judge_table
 
@@ -161,6 +161,7 @@ class Run(Actors):
             # What transactions take from a topic, and what they write, is judged together.
             outputs = self.options.outputs if topic.name == "orders" else ()
             ops = ops_of(self.history.ops, {topic.name, *(each.name for each in outputs)})
+            ops = in_order_of_sending(ops)
             if topic.forgets:
                 ops = self.forgotten.left_of(ops)
             report = check(ops if topic.acks == ALL else [without_offsets(op) for op in ops])

@@ -1,0 +1,92 @@
+"""Short runs of small clusters, each with one thing that users, disks or networks do, and the faults that it needs."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from strandline.testing.sim_options import SimOptions, options_of
+from strandline.testing.sim_run import run
+from strandline.testing.sim_users import UserOptions
+
+SEEDS = range(2)
+
+
+def focused(
+    seed: int,
+    faults: dict[str, int],
+    *,
+    safety_s: float = 25.0,
+    every_s: float = 0.0,
+    settings: dict[str, str] | None = None,
+    cleaning: bool = False,
+    **users: object,
+) -> SimOptions:
+    """Return what a seed means without groups and transactions, with these faults and habits only."""
+    drawn = options_of(seed, safety_s=safety_s, nodes=3, cleaning=cleaning, users=False)
+    return dataclasses.replace(
+        drawn,
+        groups=(),
+        processors=(),
+        transactors=None,
+        sinks=None,
+        outputs=(),
+        table=None if drawn.table is None else dataclasses.replace(drawn.table, transactors=None),
+        administer_every_s=every_s,
+        delivery_timeout_s=15.0,
+        produce_pause_s=0.3,
+        users=UserOptions(**users),  # type: ignore[arg-type]
+        settings={**drawn.settings, **(settings or {})},
+        nemesis=dataclasses.replace(drawn.nemesis, pause_s=2.0, weights=faults),
+    )
+
+
+def survives(options: SimOptions) -> None:
+    result = run(options)
+    print(result)
+    assert result.failure is None, result.failure
+    assert result.acknowledged > 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_disks_that_are_full_at_one_write_and_not_at_the_next(seed: int) -> None:
+    survives(focused(seed, {"brimming disk": 4, "kill": 1, "power cut": 1}))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_disks_that_are_replaced_by_empty_ones(seed: int) -> None:
+    survives(focused(seed, {"replaced disk": 2, "kill": 1}))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bits_that_flip_in_batches_on_their_way(seed: int) -> None:
+    survives(focused(seed, {"kill": 2, "resets": 2, "pause": 1}, flip_share=0.1, burst=5))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_administrator_who_changes_minima_and_configs(seed: int) -> None:
+    faults = {"kill": 2, "pause": 1, "isolate": 2, "stop": 1, "kill all": 1}
+    survives(focused(seed, faults, every_s=0.7, duties=("configure", *["minimum"] * 5)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_topic_that_is_created_again_under_its_clients(seed: int) -> None:
+    survives(focused(seed, {"kill": 1, "pause": 1, "isolate": 1}, every_s=0.7, duties=("recreate",) * 5))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_readers_that_stop_reading(seed: int) -> None:
+    survives(focused(seed, {"kill": 1, "resets": 1}, stalled_readers=3))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_producers_that_are_away_longer_than_they_are_remembered(seed: int) -> None:
+    expiry = {"producer.id.expiration.ms": "20000", "producer.id.expiration.check.interval.ms": "1000"}
+    faults = {"kill": 1, "resets": 2}
+    survives(focused(seed, faults, safety_s=60.0, settings=expiry, rest_s=25.0, strangers=1))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_replicas_that_are_away_longer_than_tombstones_stay(seed: int) -> None:
+    survives(focused(seed, {"absence": 1, "kill": 1}, safety_s=60.0, cleaning=True))
