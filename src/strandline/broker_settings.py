@@ -180,6 +180,13 @@ class BrokerSettings(StorageSettings):
         at_least(1),
         "How often silent producers are looked for.",
     )
+    producer_id_count_max: int = integer(
+        "producer.id.count.max",
+        200_000,
+        at_least(1),
+        "How many idempotent producers all partitions of a node remember together. Beyond that the one silent for "
+        "longest is forgotten, if it was silent for 5 minutes; else new ones have to retry.",
+    )
     log_retention_check_interval_ms: int = long(
         "log.retention.check.interval.ms", 300_000, at_least(1), "How often old segments are looked for."
     )

@@ -9,7 +9,7 @@
     │   ├── UnsupportedCompression      a codec that is unknown
     │   ├── BatchTooLarge               beyond max.message.bytes
     │   ├── OffsetOutOfRange            a fetch below the log start offset or beyond the end
-    │   ├── OutOfOrderSequence, DuplicateSequence, InvalidProducerEpoch, UnknownProducerId
+    │   ├── OutOfOrderSequence, InvalidProducerEpoch, UnknownProducerId
     │   └── InvalidTopic, InvalidConfig, ...    RequestError with a code of its own
     └── WorldError                  the world is wrong: expected and handled
         ├── DiskFailed                  EIO, ENOSPC, a log directory that is offline
@@ -155,6 +155,22 @@ class ErrorCode(IntEnum):
     INVALID_REGULAR_EXPRESSION = 128
 
 
+COMES_AGAIN: Final = frozenset(
+    {
+        # librdkafka and the Java client send the same batch again; the Java client splits one that is too large.
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Refusals after which a producer sends the same sequence again."""
+
+
 class StrandlineError(Exception):
     """The root. `code` is what a Kafka client is told."""
 
@@ -203,10 +219,6 @@ class OutOfOrderSequence(PeerError):
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-class DuplicateSequence(PeerError):
-    code = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-
-
 class InvalidProducerEpoch(PeerError):
     code = ErrorCode.INVALID_PRODUCER_EPOCH
 
@@ -236,6 +248,15 @@ class BehindRefused(WorldError):
 
     Not OUT_OF_ORDER_SEQUENCE_NUMBER: by that librdkafka begins a new epoch for all its partitions, and what another of
     them may have stored already, unacknowledged, is then stored twice.
+    """
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+class TooManyProducers(WorldError):
+    """A node remembers as many producers as it may, and each of them appended a moment ago.
+
+    Every client retries this code; librdkafka takes THROTTLING_QUOTA_EXCEEDED for final.
     """
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS

@@ -22,6 +22,10 @@ class Difference(NamedTuple):
 OPAQUE = (
     "Batches are opaque: records are not opened on their way in. What only opening would show is the producer's fault."
 )
+AGAIN_IN_ORDER = (
+    "An unknown producer that does not begin with sequence 0 has to send its batch again: one before it may have been "
+    "refused, and would be overtaken (decision 0005)."
+)
 NO_SHARE_GROUPS = "There are no share groups yet."
 HARMLESS = "Harmless: read as the nearest sound value."
 NOTHING_ASKED = "A topic without partitions asks nothing; its name is still answered."
@@ -104,6 +108,17 @@ DIFFERENCES: tuple[Difference, ...] = (
         "ok",
         "OUT_OF_ORDER_SEQUENCE_NUMBER",
         "Ten batches of a producer are remembered, not five: its requests wait for their commit side by side.",
+    ),
+    Difference(
+        "Produce *: first sequence of an unknown producer is not 0", "NOT_ENOUGH_REPLICAS", "ok", AGAIN_IN_ORDER
+    ),
+    Difference("Produce *: sequence: begins at *", "NOT_ENOUGH_REPLICAS", "ok", AGAIN_IN_ORDER),
+    Difference("Produce 3: an old sequence, each version", "NOT_ENOUGH_REPLICAS", "ok", AGAIN_IN_ORDER),
+    Difference(
+        "Produce 3: a gap in the sequence, each version",
+        "NOT_ENOUGH_REPLICAS",
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        AGAIN_IN_ORDER,
     ),
     Difference("Produce *: null records", "INVALID_RECORD", "hangs", "A client should not have to wait for ever."),
     Difference(

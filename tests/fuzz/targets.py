@@ -112,12 +112,13 @@ _METADATA_CLASSES = _metadata_classes()
 def some_snapshot(rng: random.Random) -> bytes:
     producers = Producers()
     for number in range(rng.randrange(5)):
-        producers.note(number, 0, 0, 10, 3, 1000)
+        for sequence in range(rng.randrange(4)):
+            producers.note(number, 0, sequence, 10 + sequence, 0, 1000, 1000)
     return producers.snapshot()
 
 
 def restore(data: bytes) -> None:
-    Producers().restore(data)
+    Producers().restore(data, 1000)
 
 
 def text_of(read: Callable[[str], Any]) -> Callable[[bytes], Any]:

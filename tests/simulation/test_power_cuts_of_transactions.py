@@ -49,7 +49,7 @@ def append(log: PartitionLog, producers: Producers, batch: bytearray, now_ms: in
     if is_marker(header):
         learn_marker(log, header, batch, log.active)
     else:
-        producers.note_header(header)
+        producers.note_header(header, 0)
 
 
 def something(rng: random.Random, now_ms: int) -> bytearray:

@@ -101,7 +101,7 @@ def is_late(partition: Partition, *, before_ms: int) -> bool:
     """Whether the producer of the earliest open transaction has written nothing since then."""
     producers = partition.producers
     producer_id = next(iter(producers.open_transactions), None)
-    return producer_id is not None and producers.entries[producer_id].last_timestamp_ms < before_ms
+    return producer_id is not None and producers.entries[producer_id].appended_ms < before_ms
 
 
 _PARTITION: Final = ("topic", "partition")

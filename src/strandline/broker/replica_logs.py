@@ -12,7 +12,7 @@ from strandline.errors import StrandlineError
 from strandline.ids import TopicPartition
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
-from strandline.partition.producers import Producers
+from strandline.partition.producers import ProducerLimit, Producers
 from strandline.quorum.cluster_image import PartitionImage, Topic
 from strandline.quorum.quorum_state import uuid_text
 from strandline.quorum.topic_names import is_internal
@@ -27,6 +27,7 @@ class ReplicaLogs:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._removals = Removals(node.runtime, node.directory.disk)
+        self.producer_limit = ProducerLimit(node.config.producer_id_count_max)
         self._leaving = SegmentRemovals(node.runtime, node.directory.disk, self._write_start_offsets)
 
     def _write_start_offsets(self, on_done: Written) -> None:
@@ -73,7 +74,7 @@ class ReplicaLogs:
             # Of a topic of that name that was deleted while we were away.
             log.warning("%s belongs to another topic; kept as %s", name, directory.put_aside(name).name)
             topic_id = None
-        producers = Producers()
+        producers = Producers(self.producer_limit)
         opened = directory.open_log(name, config, now_ms=node.runtime.now_ms(), observer=producers)
         opened.on_leaving = self._leaving.take
         opened.remove_files = partial(self._removals.remove_files_of, opened)

@@ -427,8 +427,16 @@ class Replicas:
 
     def expire_producers(self) -> None:
         before_ms = self._node.runtime.now_ms() - self._node.config.producer_id_expiration_ms
+        partitions = 0
+        count = 0
         for partition in self.all():
-            partition.producers.expire(before_ms=before_ms)
+            producers = partition.producers
+            producers.expire(before_ms=before_ms)
+            partitions += bool(producers.entries)
+            count += len(producers.entries)
+        # A log that failed while it was opened had counted its producers, too.
+        limit = self._logs.producer_limit
+        limit.partitions, limit.count = partitions, count
 
     def close(self) -> None:
         """No more opening, fetching, proposing or looking; the logs are closed by whoever stops the node."""

@@ -102,13 +102,16 @@ def _dump_producer_snapshot(file: Path) -> Iterator[Item]:
 
     from strandline.codec.message import decode_exact
     from strandline.codec.messages.producer_snapshot import ProducerSnapshot
+    from strandline.codec.producer_snapshot import ENTRY_SIZE
 
     content = file.read_bytes()
     if len(content) < 10:
         yield Item("damage", {"reason": f"a producer snapshot of {len(content)} bytes"}, is_damage=True)
         return
     version = int.from_bytes(content[:2], "big", signed=True)
-    snapshot = decode_exact(ProducerSnapshot, version, content[2:])
+    # Behind Kafka's entries there may be a part of Strandline's own.
+    end = 10 + max(0, int.from_bytes(content[6:10], "big", signed=True)) * ENTRY_SIZE
+    snapshot = decode_exact(ProducerSnapshot, version, content[2:end])
     yield Item(
         "snapshot", {"offset": _base_offset(file), "version": version, "producers": len(snapshot.producer_entries)}
     )

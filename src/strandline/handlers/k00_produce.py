@@ -25,7 +25,8 @@ from strandline.codec.produce import (
     encode_produce_response,
     parse_produce,
 )
-from strandline.errors import ErrorCode, NotLeader, RequestError, StrandlineError, WorldError, error_code
+from strandline.codec.record_batch import HEADER_SIZE, Buffer
+from strandline.errors import ErrorCode, NotLeader, RequestError, StrandlineError, error_code
 from strandline.handlers.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
 from strandline.handlers.context import Connection, Exchange, Node
 from strandline.handlers.shares import gradually
@@ -111,8 +112,8 @@ def _append_all(
         partition = partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
         if refusal or partition is None or records is None or not partition.is_leader:
             code = (refusal if partition is not None else 0) or _why_not(node, topic, index, partition)
-            if partition is not None and records is not None and code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                partition.note_refused(records, now_ms)
+            if partition is not None and records is not None:
+                partition.note_refused(records, now_ms, code)
             results.append(_refused(node, topic, index, code))
             continue
         try:
@@ -122,7 +123,7 @@ def _append_all(
                 results.append(PartitionResult(topic, index, ErrorCode.INVALID_TOPIC_EXCEPTION, -1, -1, -1))
                 continue
             if acks == ACKS_ALL and partition.is_under_min_in_sync:
-                partition.note_refused(records, now_ms)
+                partition.note_refused(records, now_ms, ErrorCode.NOT_ENOUGH_REPLICAS)
                 node.count_error(API_KEY, ErrorCode.NOT_ENOUGH_REPLICAS)
                 results.append(PartitionResult(topic, index, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1))
                 continue
@@ -133,8 +134,7 @@ def _append_all(
                     partition, records, now_ms, verdicts.get((topic, index))
                 )
         except StrandlineError as error:
-            if isinstance(error, WorldError):
-                partition.note_refused(records, now_ms)
+            partition.note_refused(records, now_ms, error_code(error))
             results.append(_refused(node, topic, index, error_code(error), str(error)))
             continue
         except OpensLater:
@@ -334,26 +334,33 @@ class OpeningProduce:
     def begin(self, to_open: list[tuple[Partition, memoryview, int]]) -> None:
         for partition, records, position in to_open:
             try:
+                batch = bytearray(records)
                 self._node.reencoder.open(
-                    bytearray(records), partition.config, partial(self._on_opened, partition, position)
+                    batch, partition.config, partial(self._on_opened, partition, position, bytes(batch[:HEADER_SIZE]))
                 )
             except StrandlineError as error:
-                self._fail(position, error)
+                self._fail(partition, position, batch, error)
             else:
                 self._left += 1
         if not self._left:
             self._finish()
 
     def _on_opened(
-        self, partition: Partition, position: int, batch: bytearray | None, error: BaseException | None
+        self,
+        partition: Partition,
+        position: int,
+        header: bytes,
+        batch: bytearray | None,
+        error: BaseException | None,
     ) -> None:
         if batch is None:
             assert error is not None
-            self._fail(position, error)
+            self._fail(partition, position, header, error)
         elif self._node.partition(partition.topic, partition.index) is not partition:
-            self._fail(position, RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted"))
+            gone = RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
+            self._fail(partition, position, header, gone)
         elif not partition.is_leader:
-            self._fail(position, NotLeader("another leads since"))
+            self._fail(partition, position, header, NotLeader("another leads since"))
         else:
             self._append(partition, position, batch)
         self._left -= 1
@@ -368,14 +375,15 @@ class OpeningProduce:
                 partition, memoryview(batch), self._node.runtime.now_ms(), verdict, is_opened=True
             )
         except StrandlineError as error:
-            self._fail(position, error)
+            self._fail(partition, position, batch, error)
             return
         self._waits.append((partition, commits_at, position))
         self._results[position] = self._results[position]._replace(
             base_offset=base_offset, log_append_time_ms=append_time_ms, log_start_offset=partition.log_start_offset
         )
 
-    def _fail(self, position: int, error: BaseException) -> None:
+    def _fail(self, partition: Partition, position: int, batch: Buffer, error: BaseException) -> None:
+        partition.note_refused(batch, self._node.runtime.now_ms(), error_code(error))
         if not isinstance(error, StrandlineError):
             log.error("a batch could not be opened", exc_info=error)
         self._exchange.count_error(error_code(error))

@@ -59,6 +59,8 @@ class GrowingLog(ReadableLog):
         self.snapshots = Snapshots(directory, disk, observer)
         self.leader_epochs = LeaderEpochs()
         self.flushed_offset = 0
+        self.appended_ms = 0
+        """When the newest batch was appended, or the log opened: no batch was appended later than this."""
         self.has_aborted = False
         """Whether a transaction was ever aborted here, as far as the segments know."""
         self.learnt_from = 0
@@ -256,7 +258,7 @@ class GrowingLog(ReadableLog):
                         learn_marker(self, header, run[at : at + size], segment)
                         is_plain = False
                     else:
-                        self.observer.note_header(header)
+                        self.observer.note_header(header, now_ms)
                 at += size
             if not is_plain:
                 count_run(segment, headers, len(run), next_offset)
@@ -276,6 +278,8 @@ class GrowingLog(ReadableLog):
         """Where the next bytes go: the active segment, or a new one if it is full or old."""
         if self.failure is not None:
             raise self.refusal()
+        if now_ms > self.appended_ms:
+            self.appended_ms = now_ms
         segment = self.active
         if segment.size_bytes and (
             segment.size_bytes + size_bytes > self.config.segment_bytes

@@ -21,7 +21,7 @@ def learn(log: GrowingLog, header: HeaderFields, marker: Buffer | None, segment:
     """
     if log.observer is not None and header[9] >= 0:
         if marker is None:
-            log.observer.note_header(header)
+            log.observer.note_header(header, log.appended_ms)
         else:
             learn_marker(log, header, marker, segment)
     if header[2] > log.leader_epochs.latest and log.leader_epochs.note(header[2], header[0]):
@@ -31,7 +31,7 @@ def learn(log: GrowingLog, header: HeaderFields, marker: Buffer | None, segment:
 def learn_marker(log: GrowingLog, header: HeaderFields, marker: Buffer, segment: Segment | None) -> None:
     """A control batch of a producer is in the log: it may have ended a transaction."""
     if log.observer is not None:
-        aborted = log.observer.note_marker(header, marker)
+        aborted = log.observer.note_marker(header, marker, log.appended_ms)
         if aborted is not None and segment is not None:
             segment.note_aborted(aborted)
             log.has_aborted = True
@@ -58,7 +58,7 @@ def learn_markers(log: GrowingLog, high_watermark: int) -> None:
         return
     for _, header, _ in _headers(log, high_watermark, learnt_from):
         if is_marker(header) and header.base_offset < learnt_from:
-            relearn(log, log.snapshots.restore(at_most=high_watermark), None)
+            relearn(log, log.snapshots.restore(at_most=high_watermark, now_ms=log.appended_ms), None)
             break
 
 

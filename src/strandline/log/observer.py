@@ -9,12 +9,12 @@ from strandline.log.transaction_index import AbortedTransaction
 
 
 class BatchObserver(Protocol):
-    def note_header(self, header: HeaderFields) -> None:
-        """Of a batch of records."""
+    def note_header(self, header: HeaderFields, now_ms: int) -> None:
+        """Take note of a batch of records, which was appended at `now_ms` or before."""
 
-    def note_marker(self, header: HeaderFields, batch: Buffer) -> AbortedTransaction | None:
-        """Of a control batch that has a producer, whole; what it aborted."""
+    def note_marker(self, header: HeaderFields, batch: Buffer, now_ms: int) -> AbortedTransaction | None:
+        """Take note of a control batch that has a producer; return what it aborted."""
 
     def snapshot(self) -> bytes: ...
-    def restore(self, data: bytes) -> None: ...
+    def restore(self, data: bytes, now_ms: int) -> None: ...
     def clear(self) -> None: ...

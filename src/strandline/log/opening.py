@@ -50,6 +50,7 @@ def open_log(
     that is no torn tail raises CorruptLog, and nothing is cut.
     """
     log = PartitionLog(directory, config, disk=disk, open_files=open_files, observer=observer)
+    log.appended_ms = now_ms
     if not disk.exists(directory):
         disk.make_directory(directory)
         log.unsynced_directories.append(directory.parent)
@@ -160,7 +161,7 @@ def _trust(log: PartitionLog, recovery_point: int, now_ms: int) -> None:
         log.add_segment(recovery_point, now_ms)
     else:
         raise damage
-    relearn(log, log.snapshots.restore(at_most=log.log_end_offset), None)
+    relearn(log, log.snapshots.restore(at_most=log.log_end_offset, now_ms=log.appended_ms), None)
 
 
 def _recover(log: PartitionLog, recovery_point: int, cleaned_up_to: int) -> None:
@@ -171,7 +172,7 @@ def _recover(log: PartitionLog, recovery_point: int, cleaned_up_to: int) -> None
     # A sealed segment below it is sound, but its index may be lost or foreign, and is then built anew.
     first = next((at for at, segment in enumerate(log.segments[:first]) if not _has_index(log, segment)), first)
     checked_from = log.base_offsets[first]
-    relearn(log, log.snapshots.restore(at_most=checked_from), checked_from)
+    relearn(log, log.snapshots.restore(at_most=checked_from, now_ms=log.appended_ms), checked_from)
     # What the file says of epochs from here on may be of a log that was cut and written anew, while what is found is of
     # the one before: a power cut, or a sync that failed, takes back the one without the other. The batches are read.
     told_epochs = list(log.leader_epochs.epochs)

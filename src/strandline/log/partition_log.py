@@ -107,7 +107,7 @@ class PartitionLog(GrowingLog):
             self.save_leader_epochs(sync=True)
         self._count_flushed_again()
         self.snapshots.remove_beyond(offset)
-        relearn(self, self.snapshots.restore(at_most=self.log_end_offset), None)
+        relearn(self, self.snapshots.restore(at_most=self.log_end_offset, now_ms=self.appended_ms), None)
 
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Forget everything, and go on at `offset` as a log that begins there.
@@ -144,7 +144,7 @@ class PartitionLog(GrowingLog):
         except OSError as error:
             self.fail(DiskFailed(f"{self.directory}: cannot begin at {offset}: {error.strerror}"))
             raise self.refusal() from error
-        relearn(self, self.snapshots.restore(at_most=None), None)
+        relearn(self, self.snapshots.restore(at_most=None, now_ms=self.appended_ms), None)
 
     def drop_segments(self, first: int) -> None:
         """Delete the segments from the one at place `first` on."""
@@ -212,6 +212,8 @@ class PartitionLog(GrowingLog):
         self.failure = Closed(f"{self.directory} was deleted")
         for segment in self.segments:
             segment.abandon()
+        if self.observer is not None:
+            self.observer.clear()
         # Whoever owns the log is let go of, so that all of it is freed now: the garbage of thousands of topics would
         # keep the loop for tenths of a second one day.
         self.on_flushed = self.on_failed = self.on_flush_wanted = self.on_write_failed = self.on_damaged = None

@@ -34,15 +34,18 @@ class Snapshots:
         if self._observer is not None:
             self._disk.write_whole(self._path(offset), self._observer.snapshot())
 
-    def restore(self, *, at_most: int | None) -> int | None:
-        """Load the newest sound snapshot at or below `at_most`; its offset, or None and the observer knows nothing."""
+    def restore(self, *, at_most: int | None, now_ms: int) -> int | None:
+        """Load the newest sound snapshot at or below `at_most`; its offset, or None and the observer knows nothing.
+
+        Nothing in it was appended after `now_ms`.
+        """
         if self._observer is None:
             return None
         for offset in reversed(self.offsets()):
             if at_most is not None and offset > at_most:
                 continue
             try:
-                self._observer.restore(self._disk.read_whole(self._path(offset)))
+                self._observer.restore(self._disk.read_whole(self._path(offset)), now_ms)
             except CorruptLog:
                 self._disk.remove(self._path(offset))
                 continue

@@ -58,9 +58,10 @@ class InternalAppends(ReadablePartition):
         is_transactional = header[5] & TRANSACTIONAL
         if is_transactional and not self.producers.has_open_transaction(header[9], header[10]):
             check_verified(self.producers, header[9], header[10], guard, verifies=self.verifies_transactions)
-        base_offset = self.log.append(owned, header, leader_epoch=self.leader_epoch, now_ms=self.runtime.now_ms())
+        now_ms = self.runtime.now_ms()
+        base_offset = self.log.append(owned, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         if is_transactional:
-            self.producers.note_header(HEADER.unpack_from(owned))
+            self.producers.note_header(HEADER.unpack_from(owned), now_ms)
         self._appended_internal(owned, base_offset + header[6] + 1, on_committed)
 
     def append_marker(

@@ -21,11 +21,13 @@ from strandline.codec.record_batch import (
     HEADER,
     HEADER_SIZE,
     TRANSACTIONAL,
+    Buffer,
     HeaderFields,
     check_batch,
     stamp_append_time,
 )
 from strandline.errors import (
+    COMES_AGAIN,
     BatchTooLarge,
     BehindRefused,
     ErrorCode,
@@ -435,6 +437,8 @@ class Partition(InternalAppends):
                 raise
             if known is not None:
                 return known, known + header[6] + 1, -1
+            if producer_id not in producers.entries:
+                producers.check_room(now_ms)
         if self.opens_batches and not is_opened:
             opened = opened_now(batch, header, config)
             if opened is not batch:
@@ -454,15 +458,16 @@ class Partition(InternalAppends):
         base_offset = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         last_offset = base_offset + header[6]
         if producer_id >= 0:
-            producers.note(producer_id, header[10], header[11], last_offset, header[6], header[8])
+            producers.note(producer_id, header[10], header[11], last_offset, header[6], header[8], now_ms)
             if is_transactional and (guard is not ONGOING or producer_id not in producers.open_transactions):
                 producers.note_transactional(producer_id, base_offset)
         self._appended(len(batch))
         return base_offset, last_offset + 1, append_time_ms
 
-    def note_refused(self, batch: memoryview, now_ms: int) -> None:
-        """A batch is turned away that may come again. What its producer sent behind it must not be taken before."""
-        if len(batch) >= HEADER_SIZE:
+    def note_refused(self, batch: Buffer, now_ms: int, code: int) -> None:
+        """Note that a batch was refused. If it may come again, what its producer sent behind it must not be stored
+        before it."""
+        if code in COMES_AGAIN and len(batch) >= HEADER_SIZE:
             header: HeaderFields = HEADER.unpack_from(batch)
             if header[9] >= 0 and header[11] >= 0:
                 self.producers.note_refused(header[9], header[10], header[11], now_ms)

@@ -6,27 +6,28 @@ Kafka keeps five. But Kafka begins a request when the one before is answered; he
 side. So the first may time out while the four after it are acknowledged, and when it is sent again, with more behind
 it, and those answers are lost, it lies further back than five.
 
+Only a batch that is found among these ten is a duplicate (decision 0005). A producer that is not known begins with
+sequence 0. If it begins with another one, the broker refuses that batch once, with an error that clients retry: the
+batch before it may have been refused, and comes again first. A producer whose state was lost, to expiration for
+example, sends the same batch again, and the broker accepts it.
+
+Entries are kept in the order of their last append, by the broker's clock: the records' own times may be years old.
+
 A transaction is open from its first batch until its marker, and counts as undecided until that marker is committed:
 `first_unstable_offset` is where the first of these begins. Moves of the high watermark are told by `on_high_watermark`.
 
 All of it follows from the log; a `.snapshot` file at each roll saves reading the log from its start.
-
-    .snapshot   version int16 = 1, crc uint32 (CRC-32C of what follows), entry count int32, then per producer:
-                producer id int64, epoch int16, last sequence int32, last offset int64, offset delta int32,
-                timestamp int64, coordinator epoch int32, current transaction's first offset int64 (-1: none)
 """
 
 from __future__ import annotations
 
-import struct
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Final
 
-from crc32c import crc32c
-
+from strandline.codec.producer_snapshot import NOT_SAID, decode_snapshot, encode_snapshot
 from strandline.codec.record_batch import TRANSACTIONAL, Buffer, HeaderFields
 from strandline.codec.transaction_marker import parse_marker
-from strandline.errors import CorruptLog, DuplicateSequence, InvalidProducerEpoch, OutOfOrderSequence
+from strandline.errors import BehindRefused, InvalidProducerEpoch, OutOfOrderSequence, TooManyProducers
 from strandline.log.transaction_index import AbortedTransaction
 from strandline.partition.verification import Verifications
 
@@ -37,29 +38,31 @@ NO_SEQUENCE: Final = -1
 NO_EPOCH: Final = -1
 ALL_STABLE: Final = 1 << 63
 """Where the first undecided transaction begins if there is none: behind every offset."""
-SNAPSHOT_VERSION: Final = 1
 REFUSED_MAX: Final = 1000
 """Producers of which it is remembered what they were refused; the oldest are forgotten."""
 REFUSAL_COUNTS_MS: Final = 30_000
 """A gap is put down to a refusal for so long. Whoever has given the refused batch up is to hear of its gap in time."""
-_PREFIX = struct.Struct(">hI")
-_COUNT = struct.Struct(">i")
-_ENTRY = struct.Struct(">qhiqiqiq")
+PRODUCERS_MAX: Final = 200_000
+"""Default of `producer.id.count.max`: producers that all partitions of a node remember together."""
+ACTIVE_MS: Final = 300_000
+"""A producer that appended less than this ago may retry: no other takes its place. `delivery.timeout.ms` is 120 s."""
 
 
 class ProducerEntry:
     """One producer. Ten thousand of them may be known to one partition: nothing is kept that follows from the rest."""
 
-    __slots__ = ("coordinator_epoch", "epoch", "last_sequence", "last_timestamp_ms", "recent", "restored")
+    __slots__ = ("appended_ms", "coordinator_epoch", "epoch", "last_sequence", "last_timestamp_ms", "recent")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.restored = False
         self.recent: list[tuple[int, int, int]] = []
         """Batches, oldest first: (last sequence, last offset, offset delta)."""
         self.last_sequence = NO_SEQUENCE
         """Of the newest batch."""
         self.last_timestamp_ms = -1
+        """Of the newest batch, as the producer set it."""
+        self.appended_ms = -1
+        """When the newest batch or marker was appended here, by this broker's clock; never earlier than it was."""
         self.coordinator_epoch = -1
 
     @property
@@ -76,22 +79,57 @@ class ProducerEntry:
 
     def begin_epoch(self, epoch: int) -> None:
         self.epoch = epoch
-        self.restored = False
         self.recent.clear()
         self.last_sequence = NO_SEQUENCE
+
+
+def _is_behind(sequence: int, other: int) -> bool:
+    return 0 < (sequence - other) & SEQUENCE_MASK < _HALF
 
 
 def _first_sequence(last_sequence: int, offset_delta: int) -> int:
     return (last_sequence - offset_delta) & SEQUENCE_MASK if last_sequence >= 0 else NO_SEQUENCE
 
 
-class Producers:
-    __slots__ = ("completed", "entries", "first_unstable_offset", "open_transactions", "refused", "verifications")
+class ProducerLimit:
+    """How many producers the partitions of a node remember, all together.
 
-    def __init__(self) -> None:
-        self.entries: dict[int, ProducerEntry] = {}
+    At the limit a partition with more than its share gives up the producer that was silent for longest, and refuses a
+    new one if none was silent for `ACTIVE_MS`. One with less than its share takes new ones. So a flood of producer ids
+    into one partition costs the producers of others nothing, and there are never more than twice `count_max`.
+    """
+
+    __slots__ = ("count", "count_max", "partitions")
+
+    def __init__(self, count_max: int = PRODUCERS_MAX) -> None:
+        self.count_max = count_max
+        self.count = 0
+        self.partitions = 0
+        """Partitions that remember a producer."""
+
+    @property
+    def share(self) -> int:
+        return self.count_max // max(1, self.partitions)
+
+
+class Producers:
+    __slots__ = (
+        "completed",
+        "entries",
+        "first_unstable_offset",
+        "limit",
+        "open_transactions",
+        "refused",
+        "verifications",
+    )
+
+    def __init__(self, limit: ProducerLimit | None = None) -> None:
+        self.limit = limit or ProducerLimit()
+        self.entries: OrderedDict[int, ProducerEntry] = OrderedDict()
+        """The one that appended least recently comes first."""
         self.refused: dict[int, tuple[int, int, int]] = {}
-        """Since a producer's newest batch: epoch and first sequence of the first one that was refused for now, when."""
+        """The batch that a producer has to send next, if it was refused and may come again: its epoch, its first
+        sequence, and when that was. Of a producer that is not known: the first batch of those refused."""
         self.open_transactions: dict[int, int] = {}
         """Of producers whose transaction has no marker yet: the first offset of it; the earliest first."""
         self.completed: deque[tuple[int, int]] = deque()
@@ -106,23 +144,17 @@ class Producers:
     # Sequences
 
     def check(self, producer_id: int, epoch: int, base_sequence: int, last_sequence: int) -> int | None:
-        """Whether the batch may be appended: None, or the base offset that its first sending was given.
+        """Return None if the batch may be appended, or the base offset that its first sending was given.
 
-        Raises InvalidProducerEpoch for a fenced producer and OutOfOrderSequence for a gap.
+        Raises InvalidProducerEpoch for a fenced producer, OutOfOrderSequence for a gap, and BehindRefused for what may
+        be a gap that a refusal made.
         """
         entry = self.entries.get(producer_id)
         if entry is None:
-            # State may have been lost to retention while the producer lives on: its next sequence is taken as given,
-            # as Kafka does; what matters is that the batches after it are in order.
             if epoch < NO_EPOCH:
                 raise InvalidProducerEpoch(f"producer {producer_id} sent epoch {epoch}")
-            refused = self.refused.get(producer_id)
-            if refused is not None and refused[0] == epoch and base_sequence != refused[1]:
-                # The batch before was turned away a moment ago, and comes again. Taken now, this one would pass for the
-                # producer's first, and the other could never be stored.
-                raise OutOfOrderSequence(
-                    f"producer {producer_id} sent sequence {base_sequence}; {refused[1]} was refused and comes first"
-                )
+            if base_sequence != 0:
+                self._check_unknown(producer_id, epoch, base_sequence)
             return None
         if epoch != entry.epoch:
             if epoch < entry.epoch:
@@ -138,23 +170,71 @@ class Producers:
         known = entry.find(base_sequence, last_sequence)
         if known is not None:
             return known
-        if entry.restored and 0 < len(entry.recent) < BATCHES_KEPT and (newest - last_sequence) & SEQUENCE_MASK < _HALF:
-            # Every sequence up to the newest is in the log, but a snapshot keeps only the newest batch, so the offset
-            # of this older one is not known any more. Clients take this code as a success without an offset.
-            raise DuplicateSequence(f"producer {producer_id} sent sequence {base_sequence} again after a restart")
+        # Never a duplicate by inference: that a later sequence is in the log does not prove that this one is.
         raise OutOfOrderSequence(
             f"producer {producer_id} sent sequence {base_sequence} after {newest} in epoch {epoch}"
         )
 
+    def _check_unknown(self, producer_id: int, epoch: int, base_sequence: int) -> None:
+        """Accept a producer in mid-sequence only by the batch that it sends first when it sends all of them again."""
+        refused = self.refused.get(producer_id)
+        if refused is None or refused[0] != epoch or refused[1] != base_sequence:
+            raise BehindRefused(
+                f"producer {producer_id} is not known and began with sequence {base_sequence}; send it again in order"
+            )
+
+    def check_room(self, now_ms: int) -> None:
+        """Raise TooManyProducers if a producer that is not known cannot be remembered beside those in use."""
+        limit = self.limit
+        if limit.count >= limit.count_max and len(self.entries) >= limit.share:
+            oldest = self._least_recent()
+            if oldest is None or self.entries[oldest].appended_ms > now_ms - ACTIVE_MS:
+                raise TooManyProducers(
+                    f"{limit.count} producers are remembered and in use; producer.id.count.max is {limit.count_max}"
+                )
+
+    def _least_recent(self) -> int | None:
+        """Return the producer that appended least recently and has no transaction open, if there is one."""
+        for _ in range(len(self.open_transactions) + 1):
+            producer_id = next(iter(self.entries), None)
+            if producer_id not in self.open_transactions:
+                return producer_id
+            # Its marker brings it to the end once more; up to there it is in use.
+            self.entries.move_to_end(producer_id)
+        return None
+
+    def _add(self, producer_id: int, epoch: int) -> ProducerEntry:
+        limit = self.limit
+        if not self.entries:
+            limit.partitions += 1
+        elif limit.count >= limit.count_max and len(self.entries) >= limit.share:
+            # A leader has seen to it that this one is silent. A follower, or a log that is read again, holds the same.
+            oldest = self._least_recent()
+            if oldest is not None:
+                del self.entries[oldest]
+                limit.count -= 1
+        limit.count += 1
+        entry = self.entries[producer_id] = ProducerEntry(epoch)
+        return entry
+
     def note(
-        self, producer_id: int, epoch: int, base_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int
+        self,
+        producer_id: int,
+        epoch: int,
+        base_sequence: int,
+        last_offset: int,
+        offset_delta: int,
+        timestamp_ms: int,
+        now_ms: int,
     ) -> None:
-        """Remember a batch that is in the log. A coordinator's has no sequence."""
+        """Remember a batch that is in the log since `now_ms` at the latest. A coordinator's has no sequence."""
         entry = self.entries.get(producer_id)
         if entry is None:
-            entry = self.entries[producer_id] = ProducerEntry(epoch)
-        elif entry.epoch != epoch:
-            entry.begin_epoch(epoch)
+            entry = self._add(producer_id, epoch)
+        else:
+            self.entries.move_to_end(producer_id)
+            if entry.epoch != epoch:
+                entry.begin_epoch(epoch)
         if self.refused:
             self.refused.pop(producer_id, None)
         last_sequence = (base_sequence + offset_delta) & SEQUENCE_MASK if base_sequence >= 0 else NO_SEQUENCE
@@ -164,25 +244,33 @@ class Producers:
             del recent[0]
         entry.last_sequence = last_sequence
         entry.last_timestamp_ms = timestamp_ms
+        entry.appended_ms = now_ms
 
-    def note_refused(self, producer_id: int, epoch: int, base_sequence: int, now_ms: int = 0) -> None:
-        """A batch was turned away for now: too few replicas are in sync, the disk is full, another leads."""
+    def note_refused(self, producer_id: int, epoch: int, base_sequence: int, now_ms: int) -> None:
+        """Remember that a batch was refused that may come again: too few replicas in sync, a full disk, a bad CRC."""
+        entry = self.entries.get(producer_id)
+        if entry is not None:
+            wanted = 0 if epoch > entry.epoch else (entry.last_sequence + 1) & SEQUENCE_MASK
+            if epoch < entry.epoch or base_sequence != wanted:
+                return
         refused = self.refused.get(producer_id)
-        if refused is not None and (refused[0] > epoch or (refused[0] == epoch and refused[1] != base_sequence)):
-            return
+        if refused is not None:
+            if refused[0] > epoch or self.is_behind_refused(producer_id, epoch, base_sequence, now_ms):
+                return
+            del self.refused[producer_id]
         self.refused[producer_id] = (epoch, base_sequence, now_ms)
         if len(self.refused) > REFUSED_MAX:
             del self.refused[next(iter(self.refused))]
 
     def is_behind_refused(self, producer_id: int, epoch: int, base_sequence: int, now_ms: int) -> bool:
-        """Whether a batch is out of order only because the one before it was turned away a moment ago."""
+        """Whether a batch is out of order only because the one before it was refused a moment ago."""
         refused = self.refused.get(producer_id)
-        if refused is None or refused[0] != epoch or now_ms - refused[2] >= REFUSAL_COUNTS_MS:
-            return False
-        entry = self.entries.get(producer_id)
-        if entry is not None and entry.epoch == epoch and refused[1] != (entry.last_sequence + 1) & SEQUENCE_MASK:
-            return False
-        return 0 < (base_sequence - refused[1]) & SEQUENCE_MASK < _HALF
+        return (
+            refused is not None
+            and refused[0] == epoch
+            and now_ms - refused[2] < REFUSAL_COUNTS_MS
+            and _is_behind(base_sequence, refused[1])
+        )
 
     # Transactions
 
@@ -214,18 +302,18 @@ class Producers:
 
     # Learning from the log
 
-    def note_header(self, header: HeaderFields) -> None:
-        """Learn from a batch of records in the log, while recovering or following."""
+    def note_header(self, header: HeaderFields, now_ms: int) -> None:
+        """Learn from a batch of records that is in the log since `now_ms` at the latest: one recovered, or fetched."""
         producer_id = header[9]
         if producer_id < 0:
             return
         is_transactional = header[5] & TRANSACTIONAL
         if header[11] >= 0 or is_transactional:
-            self.note(producer_id, header[10], header[11], header[0] + header[6], header[6], header[8])
+            self.note(producer_id, header[10], header[11], header[0] + header[6], header[6], header[8], now_ms)
         if is_transactional:
             self.note_transactional(producer_id, header[0])
 
-    def note_marker(self, header: HeaderFields, batch: Buffer) -> AbortedTransaction | None:
+    def note_marker(self, header: HeaderFields, batch: Buffer, now_ms: int) -> AbortedTransaction | None:
         """Learn from a control batch of a producer in the log: the transaction that it aborted, if it did.
 
         It carries no sequence. Its epoch is the producer's from here on: whoever sends in an older one is fenced.
@@ -236,12 +324,15 @@ class Producers:
         producer_id, epoch, offset = header[9], header[10], header[0]
         entry = self.entries.get(producer_id)
         if entry is None:
-            entry = self.entries[producer_id] = ProducerEntry(epoch)
+            entry = self._add(producer_id, epoch)
             self.refused.pop(producer_id, None)
-        elif entry.epoch != epoch:
-            entry.begin_epoch(epoch)
+        else:
+            self.entries.move_to_end(producer_id)
+            if entry.epoch != epoch:
+                entry.begin_epoch(epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp_ms = header[8]
+        entry.appended_ms = now_ms
         self.verifications.end(producer_id)
         first_offset = self.open_transactions.pop(producer_id, None)
         if first_offset is None:
@@ -257,70 +348,66 @@ class Producers:
         return AbortedTransaction(producer_id, first_offset, offset, stable_offset)
 
     def expire(self, *, before_ms: int) -> None:
-        """Forget producers that wrote nothing since `before_ms` and hold no transaction open."""
-        gone = [
-            producer_id
-            for producer_id, entry in self.entries.items()
-            if entry.last_timestamp_ms < before_ms and producer_id not in self.open_transactions
-        ]
+        """Forget producers that appended nothing since `before_ms` and have no transaction open."""
+        gone = []
+        for producer_id, entry in self.entries.items():
+            if entry.appended_ms >= before_ms:
+                break
+            if producer_id not in self.open_transactions:
+                gone.append(producer_id)
         for producer_id in gone:
             del self.entries[producer_id]
+        self._on_forgotten(len(gone))
         self.verifications.expire(before_ms=before_ms)
+
+    def _on_forgotten(self, count: int) -> None:
+        self.limit.count -= count
+        if count and not self.entries:
+            self.limit.partitions -= 1
 
     # Snapshots
 
     def snapshot(self) -> bytes:
-        parts = [_COUNT.pack(len(self.entries))]
-        for producer_id, entry in self.entries.items():
-            last, last_offset, delta = entry.recent[-1] if entry.recent else (NO_SEQUENCE, -1, 0)
-            parts.append(
-                _ENTRY.pack(
-                    producer_id,
-                    entry.epoch,
-                    last,
-                    last_offset,
-                    delta,
-                    entry.last_timestamp_ms,
-                    entry.coordinator_epoch,
-                    self.open_transactions.get(producer_id, -1),
-                )
+        opened = self.open_transactions
+        return encode_snapshot(
+            (
+                producer_id,
+                entry.epoch,
+                entry.recent,
+                entry.last_timestamp_ms,
+                entry.coordinator_epoch,
+                opened.get(producer_id, -1),
+                entry.appended_ms,
             )
-        body = b"".join(parts)
-        return _PREFIX.pack(SNAPSHOT_VERSION, crc32c(body)) + body
+            for producer_id, entry in self.entries.items()
+        )
 
-    def restore(self, data: bytes) -> None:
+    def restore(self, data: bytes, now_ms: int) -> None:
         """Take the state of a snapshot; CorruptLog if it is not one.
 
+        What Kafka wrote does not say when a producer appended: that counts as `now_ms`, so that none expires early.
         What it does not know is which markers lay above the high watermark: whoever restores learns these from the log.
         """
-        if len(data) < _PREFIX.size + _COUNT.size:
-            raise CorruptLog(f"producer snapshot of {len(data)} bytes")
-        version, crc = _PREFIX.unpack_from(data)
-        body = memoryview(data)[_PREFIX.size :]
-        if version != SNAPSHOT_VERSION or crc32c(body) != crc:
-            raise CorruptLog("producer snapshot with a wrong version or CRC")
-        (count,) = _COUNT.unpack_from(body)
-        if count < 0 or len(body) != _COUNT.size + count * _ENTRY.size:
-            raise CorruptLog(f"producer snapshot claims {count} entries in {len(body)} bytes")
+        entries = decode_snapshot(data)
         self.clear()
-        opened: list[tuple[int, int]] = []
-        for at in range(_COUNT.size, len(body), _ENTRY.size):
-            producer_id, epoch, last, offset, delta, timestamp, coordinator, first = _ENTRY.unpack_from(body, at)
-            entry = self.entries[producer_id] = ProducerEntry(epoch)
-            entry.restored = True
-            entry.last_timestamp_ms = timestamp
-            entry.coordinator_epoch = coordinator
-            if first >= 0:
-                opened.append((first, producer_id))
-            if offset >= 0:
-                entry.recent.append((last, offset, delta))
-                entry.last_sequence = last
-        self.open_transactions.update((producer_id, first) for first, producer_id in sorted(opened))
+        opened = sorted((first, producer_id) for producer_id, _, _, _, _, first, _ in entries if first >= 0)
+        self.open_transactions.update((producer_id, first) for first, producer_id in opened)
+        for producer_id, epoch, recent, timestamp_ms, coordinator_epoch, _, appended_ms in entries:
+            entry = self._add(producer_id, epoch)
+            entry.recent = recent
+            if recent:
+                entry.last_sequence = recent[-1][0]
+            entry.last_timestamp_ms = timestamp_ms
+            entry.coordinator_epoch = coordinator_epoch
+            # The clock may have been wrong and put right since; nothing was appended after now.
+            entry.appended_ms = now_ms if appended_ms == NOT_SAID or appended_ms > now_ms else appended_ms
         self._find_first_unstable()
 
     def clear(self) -> None:
         """Know nothing. Whoever is being asked about asks again: markers may have come and gone unseen."""
+        count = len(self.entries)
         self.entries.clear()
+        self._on_forgotten(count)
         self.open_transactions.clear()
         self.completed.clear()
         self.first_unstable_offset = ALL_STABLE

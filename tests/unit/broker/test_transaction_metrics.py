@@ -76,7 +76,7 @@ def test_a_partition_is_late_by_the_last_word_of_its_earliest_transaction() -> N
     assert not is_late(partition, before_ms=NOW_MS)
     for producer_id, wrote_ms in ((7, 500), (8, 100)):
         producers.entries[producer_id] = ProducerEntry(0)
-        producers.entries[producer_id].last_timestamp_ms = wrote_ms
+        producers.entries[producer_id].appended_ms = wrote_ms
         producers.note_transactional(producer_id, producer_id)
     assert not is_late(partition, before_ms=500)
     assert is_late(partition, before_ms=501)

@@ -80,7 +80,7 @@ class Partition:
 
     def _learn(self, offset: int, written: Written) -> None:
         if written.marker is None:
-            self.producers.note(*written.producer, written.sequence, offset, 0, 0)
+            self.producers.note(*written.producer, written.sequence, offset, 0, 0, 0)
             self.producers.note_transactional(written.producer[0], offset)
             return
         batch = encode_marker(
@@ -89,7 +89,7 @@ class Partition:
             coordinator_epoch=written.marker.coordinator_epoch,
             timestamp_ms=0,
         )
-        self.producers.note_marker((offset, *HEADER.unpack_from(batch)[1:]), batch)
+        self.producers.note_marker((offset, *HEADER.unpack_from(batch)[1:]), batch, 0)
 
     def forget_all_but_the_log(self, snapshot_at: int) -> None:
         """Another leads, or the node starts again."""
@@ -97,7 +97,7 @@ class Partition:
         for offset, written in enumerate(self.log):
             if offset == snapshot_at:
                 snapshot, self.producers = self.producers.snapshot(), Producers()
-                self.producers.restore(snapshot)
+                self.producers.restore(snapshot, 0)
             self._learn(offset, written)
 
     def committed(self) -> list[int]:

@@ -92,7 +92,7 @@ def append(log: PartitionLog, batch: bytearray, *, leader_epoch: int = 0, now_ms
     header = check_batch(batch)
     base_offset = log.append(batch, header, leader_epoch=leader_epoch, now_ms=now_ms)
     if log.observer is not None:
-        log.observer.note_header(HEADER.unpack_from(batch))
+        log.observer.note_header(HEADER.unpack_from(batch), now_ms)
     return base_offset
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from tests.unit.log.engine import NOON_MS, abandon, append, batch_of, crash, open_log
 
-from strandline.errors import DuplicateSequence
 from strandline.log.partition_log import PartitionLog
 from strandline.partition.producers import BATCHES_KEPT, Producers
 
@@ -102,15 +101,65 @@ def test_after_a_crash_the_whole_window_of_the_last_segment_is_known(tmp_path: P
     again.close()
 
 
-def test_after_a_clean_stop_only_the_newest_batch_is_known(tmp_path: Path) -> None:
-    """Kafka's format has room for one. An older batch that comes again is known to be a duplicate all the same."""
+def test_after_a_clean_stop_the_whole_window_is_known(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", observer=Producers())
     for sequence in range(5):
         send(log, 7, sequence)
     log.close()
     again = open_log(tmp_path / "orders-0", observer=(producers := Producers()), clean=True)
-    assert producers.check(7, 0, 4, 4) == 4
-    with pytest.raises(DuplicateSequence):
-        producers.check(7, 0, 2, 2)
-    assert producers.check(7, 0, 5, 5) is None
+    assert [producers.check(7, 0, sequence, sequence) for sequence in range(6)] == [0, 1, 2, 3, 4, None]
     again.close()
+
+
+def test_after_a_crash_right_behind_a_roll_the_whole_window_is_known(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", observer=Producers())
+    for sequence in range(5):
+        send(log, 7, sequence)
+    log.roll(NOON_MS)
+    send(log, 7, 5)
+    copy = crash(log, tmp_path / "copy-0")
+    abandon(log)
+    again = open_log(copy, observer=(producers := Producers()), recovery_point=5)
+    assert [producers.check(7, 0, sequence, sequence) for sequence in range(7)] == [0, 1, 2, 3, 4, 5, None]
+    again.close()
+
+
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_when_a_producer_appended_is_known_after_a_restart(tmp_path: Path, clean: bool) -> None:
+    """What a snapshot holds says so. What is read from the log counts as appended when the log was opened."""
+    log = open_log(tmp_path / "orders-0", observer=Producers())
+    append(log, batch_of([b"v"], producer_id=7, producer_epoch=0, sequence=0, timestamps=[5]), now_ms=NOON_MS)
+    log.roll(NOON_MS)
+    later_ms = NOON_MS + DAY_MS
+    append(log, batch_of([b"v"], producer_id=8, producer_epoch=0, sequence=0, timestamps=[5]), now_ms=later_ms)
+    directory = log.directory
+    if clean:
+        log.close()
+    else:
+        directory = crash(log, tmp_path / "copy-0")
+        abandon(log)
+    opened_ms = later_ms + DAY_MS
+    again = open_log(directory, observer=(producers := Producers()), clean=clean, recovery_point=1, now_ms=opened_ms)
+    appended = {producer_id: entry.appended_ms for producer_id, entry in producers.entries.items()}
+    assert appended == ({7: NOON_MS, 8: later_ms} if clean else {7: opened_ms, 8: opened_ms})
+    producers.expire(before_ms=later_ms)
+    assert set(producers.entries) == ({8} if clean else {7, 8})
+    again.close()
+
+
+def test_what_a_cut_brings_back_did_not_expire_meanwhile(tmp_path: Path) -> None:
+    """A cut reads the log again. What it finds was appended long after the log was opened."""
+    log = open_log(tmp_path / "orders-0", observer=(producers := Producers()))
+    for sequence in range(3):
+        append(
+            log,
+            batch_of([b"v"], producer_id=7, producer_epoch=0, sequence=sequence, timestamps=[5]),
+            now_ms=NOON_MS + DAY_MS + sequence,
+        )
+    log.truncate_to(1)
+    producers.expire(before_ms=NOON_MS + DAY_MS)
+    assert producers.check(7, 0, 0, 0) == 0
+    log.close()

@@ -460,7 +460,7 @@ def test_what_follows_a_batch_that_was_turned_away_is_turned_away_with_it(tmp_pa
         batch_of([b"v"], producer_id=7, producer_epoch=0, sequence=sequence) for sequence in range(3)
     )
     world.partition.append(memoryview(first), NOON_MS)
-    world.partition.note_refused(memoryview(second), NOON_MS)
+    world.partition.note_refused(memoryview(second), NOON_MS, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     with pytest.raises(BehindRefused) as caught:
         world.partition.append(memoryview(third), NOON_MS)
     assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS

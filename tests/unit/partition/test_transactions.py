@@ -11,7 +11,14 @@ from tests.unit.partition.test_partition import Waits, World, look
 
 from strandline.codec.columns import Record, decode_batch, encode_batch
 from strandline.codec.record_batch import check_batch, parse_header
-from strandline.errors import ErrorCode, InvalidProducerEpoch, OutOfOrderSequence, StrandlineError, error_code
+from strandline.errors import (
+    BehindRefused,
+    ErrorCode,
+    InvalidProducerEpoch,
+    OutOfOrderSequence,
+    StrandlineError,
+    error_code,
+)
 from strandline.partition import following
 from strandline.partition.partition import Partition
 from strandline.partition.verification import ONGOING, VERIFICATIONS_MAX, VerificationGuard
@@ -38,6 +45,13 @@ def send(
     partition = world.partition
     guard = guard or partition.begin_verification(producer_id, epoch, sequence)
     return partition.append(transactional(producer_id, sequence, epoch=epoch), NOON_MS, guard=guard)[0]
+
+
+def refuse_first(world: World, producer_id: int, sequence: int) -> None:
+    """A producer that is not known begins in mid-sequence: the broker has it send the batch again."""
+    with pytest.raises(BehindRefused) as caught:
+        send(world, producer_id, sequence)
+    world.partition.note_refused(transactional(producer_id, sequence), NOON_MS, error_code(caught.value))
 
 
 def end(
@@ -200,6 +214,7 @@ def test_with_an_epoch_for_each_transaction_the_first_sequence_is_zero(world: Wo
     guard = partition.begin_verification(ID, 0, 3, supports_epoch_bump=True)
     with pytest.raises(OutOfOrderSequence):
         send(world, ID, 3, guard=guard)
+    refuse_first(world, OTHER, 3)
     assert send(world, OTHER, 3) == 0, "of an older client nobody knows what was deleted"
 
 
@@ -212,6 +227,7 @@ def test_a_retry_is_told_its_offset_even_after_the_marker(world: World) -> None:
 
 def test_sequences_wrap_inside_a_transaction(world: World) -> None:
     last = 2**31 - 1
+    refuse_first(world, ID, last - 1)
     assert send(world, ID, last - 1) == 0
     assert send(world, ID, last) == 1
     assert send(world, ID, 0) == 2
