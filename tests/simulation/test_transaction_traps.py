@@ -14,7 +14,16 @@ import pytest
 from tests.simulation.by_hand import STATE, ByHand
 from tests.simulation.stage import Play, stage
 
+from strandline.codec.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from strandline.codec.messages.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse
+from strandline.codec.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from strandline.codec.messages.elect_leaders_response import ElectLeadersResponse
 from strandline.codec.messages.end_txn_response import EndTxnResponse
+from strandline.codec.messages.produce_response import ProduceResponse
 from strandline.errors import ErrorCode
 from strandline.testing.sim_cluster import SimNode
 from strandline.testing.sim_options import GROUP_SETTINGS, TopicOptions
@@ -133,6 +142,52 @@ def test_a_late_write_of_the_old_protocol_begins_nothing(seed: int, goes_on: boo
         if goes_on:
             assert producer.end(commits=True) is ErrorCode.NONE
         producer.wait_stable()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_coordinator_that_does_not_know_its_successor_lets_no_late_write_in(seed: int) -> None:
+    """It leads the partition, too: the successor's marker is there, and its own memory says that all is open."""
+    with story(seed, broker_session_timeout_ms="30000") as play:
+        producer = ByHand(play, speaks=OLD, timeout_s=60.0)
+        producer.begin()
+        controller = play.controller()
+        deposed, successor = (each for each in play.cluster.up() if each is not controller)
+        lead(play, "ledger", deposed)
+        lead(play, STATE, deposed)
+        producer.write("ledger")
+        late = producer.batch("ledger")
+        cut(play, deposed, controller)
+        lead(play, STATE, successor)
+        assert producer.end(commits=False) is ErrorCode.NONE
+        play.until(lambda: not has_open_transaction(deposed, producer), "the marker is in the log")
+        play.ask(deposed, late, 11, ProduceResponse)
+        play.network.heal()
+        assert producer.send("ledger", late).error_code == ErrorCode.TRANSACTION_ABORTABLE
+        producer.wait_stable()
+
+
+def has_open_transaction(leader: SimNode, producer: ByHand) -> bool:
+    assert leader.node is not None
+    partition = leader.node.partition("ledger", 0)
+    assert partition is not None
+    return producer.producer_id in partition.producers.open_transactions
+
+
+def lead(play: Play, topic: str, node: SimNode) -> None:
+    """Have the node lead the topic's partition: it becomes the first of the replicas, and is elected."""
+    (node_id,) = (each for each, other in play.cluster.nodes.items() if other is node)
+    replicas = [node_id, *(each for each in play.image_of(topic).replicas if each != node_id)]
+    reassigned = ReassignableTopic(name=topic, partitions=[ReassignablePartition(partition_index=0, replicas=replicas)])
+    elected = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic=topic, partitions=[0])])
+    play.ask(
+        play.controller(),
+        AlterPartitionReassignmentsRequest(topics=[reassigned]),
+        0,
+        AlterPartitionReassignmentsResponse,
+    )
+    play.until(lambda: play.image_of(topic).replicas[0] == node_id, "the order of replicas is another")
+    play.ask(play.controller(), elected, 2, ElectLeadersResponse)
+    play.until(lambda: play.image_of(topic).leader == node_id, f"{node.name} leads {topic}")
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from strandline.broker.group_log import GroupLog
 from strandline.broker.group_topics import TopicsOfNode, overrides_of_node
 from strandline.broker.hosted_shard import HostedShard, InternalPartition, OnCommitted
-from strandline.broker.hosted_shards import HostedShards
+from strandline.broker.hosted_shards import HostedShards, leads
 from strandline.broker_settings import BrokerSettings
 from strandline.coordinators.events import TopicDeleted, TopicsChanged, TransactionEnded
 from strandline.coordinators.group_config import ConsumerSettings, GroupConfig, MigrationPolicy, Overrides, no_overrides
@@ -80,6 +80,9 @@ class OffsetsTopic(Protocol):
 
     def partition(self, index: int) -> InternalPartition | None:
         """The partition if this node leads it."""
+
+    def is_led(self, index: int) -> bool:
+        """Whether the node's image has it lead the partition in the epoch in which it does."""
 
     def create(self) -> None:
         """Have the topic created if it does not exist; returns at once."""
@@ -196,6 +199,9 @@ class OffsetsTopicOfNode:
     def partition(self, index: int) -> Partition | None:
         partition = self._node.partition(CONSUMER_OFFSETS_TOPIC, index)
         return partition if partition is not None and partition.is_leader else None
+
+    def is_led(self, index: int) -> bool:
+        return leads(self._node, CONSUMER_OFFSETS_TOPIC, index)
 
     def create(self) -> None:
         create_missing(self._node, [CONSUMER_OFFSETS_TOPIC], _log_failure)  # type: ignore[arg-type]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from strandline.broker.hosted_shard import HostedShard, ShardT, waiting_of
 from strandline.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
 
 
 class CoordinatorTopic(Protocol):
@@ -17,6 +20,18 @@ class CoordinatorTopic(Protocol):
 
     def partition(self, index: int) -> Any:
         """The partition if this node leads it."""
+
+    def is_led(self, index: int) -> bool:
+        """Whether the node's image has it lead the partition in the epoch in which it does."""
+
+
+def leads(node: Node, topic: str, index: int) -> bool:
+    """Return whether the node leads the partition, and its image says so of the same leader epoch."""
+    partition, known = node.partition(topic, index), node.image.topic_by_name(topic)
+    if partition is None or known is None or not partition.is_leader:
+        return False
+    image = known.partitions[index]
+    return image.leader == node.node_id and image.leader_epoch == partition.leader_epoch
 
 
 class HostedShards(Generic[ShardT]):
@@ -47,6 +62,10 @@ class HostedShards(Generic[ShardT]):
         if hosted is None:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE if self._closed else ErrorCode.NOT_COORDINATOR
             waiting_of(event.token).refuse(code)
+        elif not self._topic.is_led(index):
+            # The image is ahead of the work that follows from it: another coordinates, or did meanwhile. What the shard
+            # remembers may be old.
+            waiting_of(event.token).refuse(ErrorCode.NOT_COORDINATOR)
         elif hosted.is_loading:
             waiting_of(event.token).refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:

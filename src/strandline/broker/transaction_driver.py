@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from strandline.broker.hosted_shard import HostedShard, InternalPartition
-from strandline.broker.hosted_shards import HostedShards
+from strandline.broker.hosted_shards import HostedShards, leads
 from strandline.broker.marker_sender import MarkerSender, WaitingMarker
 from strandline.broker.transaction_verification import OnVerified, Place, TransactionVerification
 from strandline.broker_settings import BrokerSettings
@@ -84,6 +84,9 @@ class TransactionTopic(Protocol):
 
     def partition(self, index: int) -> CoordinatorPartition | None:
         """The partition if this node leads it."""
+
+    def is_led(self, index: int) -> bool:
+        """Whether the node's image has it lead the partition in the epoch in which it does."""
 
     def transaction_version(self) -> int:
         """The finalised level of the feature `transaction.version`."""
@@ -270,6 +273,9 @@ class TransactionTopicOfNode:
     def partition(self, index: int) -> Partition | None:
         partition = self._node.partition(TRANSACTION_STATE_TOPIC, index)
         return partition if partition is not None and partition.is_leader else None
+
+    def is_led(self, index: int) -> bool:
+        return leads(self._node, TRANSACTION_STATE_TOPIC, index)
 
     def transaction_version(self) -> int:
         return self._node.image.features.get(TRANSACTION_VERSION, 0)

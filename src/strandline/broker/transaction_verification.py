@@ -3,6 +3,8 @@
 A Produce or TxnOffsetCommit of a transaction that the coordinator knows nothing of would leave records behind that
 nobody ever ends. `verify` asks; with `adds` the partition becomes part of the transaction by asking.
 
+A coordinator that was replaced and has not heard of it is not asked, if a marker of its successor shows that.
+
 Coordinated here, the shard is asked directly. Else the broker that coordinates is, with AddPartitionsToTxn, about all
 that came in one turn of the loop; a transactional id stands in a request once, as in Kafka. A coordinator may let a
 question wait until the transaction before has ended, and a connection answers in order: so there are a few of them.
@@ -26,6 +28,7 @@ from strandline.coordinators.call import Call
 from strandline.coordinators.transactions.events import AddPartitions
 from strandline.errors import ErrorCode, named
 from strandline.ids import TopicPartition
+from strandline.quorum.cluster_image import PartitionImage
 from strandline.quorum.topic_names import TRANSACTION_STATE
 
 if TYPE_CHECKING:
@@ -73,9 +76,12 @@ class TransactionVerification:
         """
         partitions = tuple(TopicPartition(*place) for place in places)
         question = _Question(transactional_id, producer_id, producer_epoch, partitions, adds, then)
-        leader = self._leader_of(transactional_id)
-        if leader is None:
+        coordinator_partition = self._coordinator_partition(transactional_id)
+        leader = -1 if coordinator_partition is None else coordinator_partition.leader
+        if coordinator_partition is None or leader < 0:
             question.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif self._has_newer_marker(question, coordinator_partition.leader_epoch):
+            question.refuse(ErrorCode.NOT_COORDINATOR)
         elif leader == self._node.node_id:
             self._ask_here(question)
         else:
@@ -88,12 +94,23 @@ class TransactionVerification:
         for coordinator in self._coordinators.values():
             coordinator.close()
 
-    def _leader_of(self, transactional_id: str) -> int | None:
+    def _coordinator_partition(self, transactional_id: str) -> PartitionImage | None:
+        """Return the partition of `__transaction_state` whose leader coordinates the id, as this broker knows it."""
         topic = self._node.image.topic_by_name(TRANSACTION_STATE)
-        if topic is None:
-            return None
-        leader = topic.partitions[self._driver.partition_index(transactional_id)].leader
-        return leader if leader >= 0 else None
+        return None if topic is None else topic.partitions[self._driver.partition_index(transactional_id)]
+
+    def _has_newer_marker(self, question: _Question, coordinator_epoch: int) -> bool:
+        """Return whether a partition has a marker of a later coordinator than the one that would be asked.
+
+        That one was replaced, and may not know it. It would call a transaction open that its successor has ended, and
+        a late batch would begin one that no coordinator ends. A marker that comes after this voids the guard.
+        """
+        for place in question.partitions:
+            partition = self._node.partition(*place)
+            entry = None if partition is None else partition.producers.entries.get(question.producer_id)
+            if entry is not None and entry.coordinator_epoch > coordinator_epoch:
+                return True
+        return False
 
     def _ask_here(self, question: _Question) -> None:
         def answered(codes: Any) -> None:

@@ -32,6 +32,9 @@ class Topic:
     def partition(self, index: int) -> LedPartition:
         return self.led
 
+    def is_led(self, index: int) -> bool:
+        return True
+
     def create(self) -> None:
         """It is there."""
 

@@ -32,12 +32,13 @@ def test_nobody_waits_longer_for_a_silent_coordinator_than_the_first(monkeypatch
     monkeypatch.setattr(transaction_verification, "Channel", Silent)
     monkeypatch.setattr(Silent, "asked", 0)
     clock = TurnedClock()
-    topic = SimpleNamespace(partitions=[SimpleNamespace(leader=2)])
+    topic = SimpleNamespace(partitions=[SimpleNamespace(leader=2, leader_epoch=4)])
     node: Any = SimpleNamespace(
         node_id=1,
         runtime=clock,
         network=None,
         image=SimpleNamespace(topic_by_name=lambda name: topic),
+        partition=lambda topic, index: None,
         replicas=SimpleNamespace(fetchers=SimpleNamespace(address_of=lambda broker_id: ("broker", broker_id))),
     )
     driver: Any = SimpleNamespace(partition_index=lambda transactional_id: 0)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.unit.coordinators.world import Asked, MemoryPartition, World
 
 from strandline.broker import hosted_shard
+from strandline.broker.hosted_shards import leads
 from strandline.codec.messages.heartbeat_request import HeartbeatRequest
 from strandline.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from strandline.codec.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
@@ -411,6 +413,32 @@ def same_shard(world: World) -> str:
     """A group without members in the shard of "g"."""
     index = world.groups.partition_index("g")
     return next(f"job-{n}" for n in range(100) if world.groups.partition_index(f"job-{n}") == index)
+
+
+def test_a_shard_that_is_to_be_let_go_answers_nothing(world: World) -> None:
+    """The image has another coordinator, which may have taken newer offsets."""
+    commit(world, 5)
+    world.clock.run()
+    world.offsets_topic.moved.add(world.groups.partition_index("g"))
+    assert fetch(world).response.groups[0].error_code == E.NOT_COORDINATOR
+    assert code(commit(world, 6)) is E.NOT_COORDINATOR
+    world.offsets_topic.moved.clear()
+    assert committed(world) == 5
+
+
+def test_a_node_leads_where_its_image_and_its_partition_agree() -> None:
+    image = SimpleNamespace(leader=1, leader_epoch=4)
+    partition = SimpleNamespace(is_leader=True, leader_epoch=4)
+    node: Any = SimpleNamespace(
+        node_id=1,
+        partition=lambda topic, index: partition,
+        image=SimpleNamespace(topic_by_name=lambda name: SimpleNamespace(partitions=[image])),
+    )
+    assert leads(node, "t", 0)
+    image.leader_epoch = 6
+    assert not leads(node, "t", 0), "another led in between"
+    image.leader_epoch, image.leader = 4, 2
+    assert not leads(node, "t", 0)
 
 
 def test_a_deleted_topic_is_forgotten(world: World) -> None:

@@ -122,12 +122,17 @@ class OffsetsInMemory:
     def __init__(self, partition_count: int) -> None:
         self.partitions: list[MemoryPartition | None] = [MemoryPartition() for _ in range(partition_count)]
         self.creations = 0
+        self.moved: set[int] = set()
+        """Partitions that the image has led elsewhere, which is still to take effect."""
 
     def partition_count(self) -> int:
         return len(self.partitions)
 
     def partition(self, index: int) -> MemoryPartition | None:
         return self.partitions[index]
+
+    def is_led(self, index: int) -> bool:
+        return index not in self.moved
 
     def create(self) -> None:
         self.creations += 1
