@@ -180,7 +180,7 @@ class Table:
         play = self.play
         play.wait_whole()
         truth = play.run._records_of(TABLE)
-        for node in play.cluster.nodes.values():
+        for node in map(play.node, play.image_of("table").replicas):
             assert node.node is not None
             partition = node.node.partition(*TABLE)
             assert partition is not None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from strandline.broker.storage_worker import Job, JobFailed
 from strandline.errors import StrandlineError
+from strandline.ids import TopicPartition
 from strandline.log.cleanable import Cleanable, Cleaned
 from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup, CleaningJob, CleaningResult, SourceSegment
 from strandline.log.segment import Segment
@@ -169,6 +170,24 @@ class CleaningRun:
             return
         group = self._groups.popleft()
         self._is_swapping = True
+        if group.removed_below > self._log.tombstone_horizon:
+            # On disk before they are gone: a replica that has not fetched them must be told, whatever happens here.
+            self._log.tombstone_horizon = group.removed_below
+            name = TopicPartition(self.partition.topic, self.partition.index)
+            files = self._node.directory.raised_tombstone_horizon(name, group.removed_below)
+            save = partial(self._node.directory.save, files)
+            self._runtime.in_thread(save, lambda _, error: self._on_horizon(group, error))
+        else:
+            self._swap(group)
+
+    def _on_horizon(self, group: CleanedGroup, error: BaseException | None) -> None:
+        if error is None:
+            self._swap(group)
+        else:
+            self._node.directory.forget_checkpoints()
+            self._on_swapped(group, error)
+
+    def _swap(self, group: CleanedGroup) -> None:
         replaced = set(group.replaced)
         replace_segments(
             self._log,

@@ -128,6 +128,8 @@ class _Cut(NamedTuple):
     offset: int
     begins_anew: bool
     """Whether nothing of the log stays, and it goes on at the offset."""
+    tombstone_horizon: int
+    """The leader's, which the log takes over; 0 if that does not matter."""
 
 
 class LeaderFetcher:
@@ -320,6 +322,11 @@ class LeaderFetcher:
         if fetched.diverging is not None:
             self._begin_cut(key, partition, where_to_cut(partition, *fetched.diverging))
             return
+        if fetched.tombstone_horizon > partition.log.tombstone_horizon:
+            # It is written down before records are appended from among which tombstones were removed.
+            horizon = fetched.tombstone_horizon
+            self._begin_cut(key, partition, partition.log_end_offset, tombstone_horizon=horizon)
+            return
         try:
             if len(fetched.records):
                 append_fetched(partition, fetched.records)
@@ -346,6 +353,16 @@ class LeaderFetcher:
     def _on_error(self, key: Key, partition: Partition, fetched: FetchedPartition, failed: list[Key]) -> None:
         start_offset = fetched.log_start_offset
         if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and start_offset >= 0:
+            if fetched.tombstone_horizon >= 0:
+                log.warning(
+                    "%r: the leader removed tombstones below %d that are not here; copying its log again from %d",
+                    partition,
+                    fetched.tombstone_horizon,
+                    start_offset,
+                )
+                horizon = fetched.tombstone_horizon
+                self._begin_cut(key, partition, start_offset, begins_anew=True, tombstone_horizon=horizon)
+                return
             if start_offset > partition.log_end_offset or partition.log_start_offset == partition.log_end_offset:
                 log.warning("%r: the leader's log begins at %d; beginning there", partition, start_offset)
                 self._begin_cut(key, partition, start_offset, begins_anew=True)
@@ -378,11 +395,13 @@ class LeaderFetcher:
 
     # Cutting
 
-    def _begin_cut(self, key: Key, partition: Partition, offset: int, *, begins_anew: bool = False) -> None:
+    def _begin_cut(
+        self, key: Key, partition: Partition, offset: int, *, begins_anew: bool = False, tombstone_horizon: int = 0
+    ) -> None:
         begins_anew = begins_anew or offset < partition.log.base_offsets[0]
         self._follower.hold(key)
-        self._cuts[key] = _Cut(partition.leader_epoch, offset, begins_anew)
-        partition.log.begin_cut(0 if begins_anew else offset)
+        self._cuts[key] = _Cut(partition.leader_epoch, offset, begins_anew, tombstone_horizon)
+        partition.log.begin_cut(0 if begins_anew else offset, tombstone_horizon=tombstone_horizon)
 
     def _cut(self) -> None:
         cuts = dict(self._cuts)
@@ -430,7 +449,8 @@ class LeaderFetcher:
                 restart_at(partition, offset)
             else:
                 truncate_to(partition, offset)
-            log.info("%r was cut from %d to %d", partition, end_offset, offset, extra=facts)
+            if offset != end_offset:
+                log.info("%r was cut from %d to %d", partition, end_offset, offset, extra=facts)
         except (StrandlineError, OSError) as error:
             log.error("%r cannot be cut: %s", partition, error, extra=facts)
             failed.append(key)

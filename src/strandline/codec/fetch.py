@@ -12,7 +12,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from strandline.codec.current_leader import FETCH_DIVERGING_TAG, NO_TAGS
+from strandline.codec.current_leader import FETCH_DIVERGING_TAG, FETCH_HORIZON_TAG, NO_TAGS
 from strandline.codec.primitives import read_uvarint
 from strandline.codec.wire import (
     ELEMENTS_MAX,
@@ -320,6 +320,8 @@ class FetchedPartition(NamedTuple):
     diverging: tuple[int, int] | None
     """(epoch, its end at the leader) if the follower's log is not a part of the leader's."""
     records: memoryview
+    tombstone_horizon: int = -1
+    """Where the leader's is, if it is above the offset that was asked for; -1 if not."""
 
 
 class FetchAnswer(NamedTuple):
@@ -395,19 +397,20 @@ def _parse_answer(view: memoryview, at: int) -> FetchAnswer:
                 raise MalformedMessage(f"records of {size} bytes with {len(view) - at} left")
             records = view[at : at + size]
             at += size
-            diverging = None
+            diverging, horizon = None, -1
             if view[at]:
-                diverging, at = _read_diverging(view, at)
+                diverging, horizon, at = _read_answer_tags(view, at)
             else:
                 at += 1
-            partitions.append(FetchedPartition(topic, index, error, high_watermark, start, diverging, records))
+            partitions.append(FetchedPartition(topic, index, error, high_watermark, start, diverging, records, horizon))
         at = skip_tags(view, at)
     skip_tags(view, at)
     return FetchAnswer(error_code, session_id, partitions)
 
 
-def _read_diverging(view: memoryview, at: int) -> tuple[tuple[int, int] | None, int]:
-    diverging = None
+def _read_answer_tags(view: memoryview, at: int) -> tuple[tuple[int, int] | None, int, int]:
+    """Where the follower's log diverges, and the leader's tombstone horizon."""
+    diverging, horizon = None, -1
     count, at = read_uvarint(view, at)
     if count > TAGGED_FIELDS_MAX:
         raise MalformedMessage(f"{count} tagged fields; {TAGGED_FIELDS_MAX} are allowed")
@@ -419,5 +422,7 @@ def _read_diverging(view: memoryview, at: int) -> tuple[tuple[int, int] | None, 
         if tag == FETCH_DIVERGING_TAG:
             epoch, end_offset = _EPOCH_END.unpack_from(view, at)
             diverging = (epoch, end_offset)
+        elif tag == FETCH_HORIZON_TAG:
+            (horizon,) = _INT64.unpack_from(view, at)
         at += size
-    return diverging, at
+    return diverging, horizon, at

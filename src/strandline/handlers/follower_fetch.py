@@ -8,19 +8,22 @@ Records are given up to the log end. A fetch that waits is answered when records
 what the follower knows, at once, but no more often than every few milliseconds if nothing else is to be told: under
 load the next records bring it along.
 
-With OFFSET_OUT_OF_RANGE a follower is told where the log starts, and begins anew there.
+With OFFSET_OUT_OF_RANGE a follower is told where the log starts, and begins anew there. So is a follower that was away
+until tombstones were removed which it has not fetched (decision 0037). It is told the leader's tombstone horizon along
+with that, and with all records below the horizon: its own log will lack the same tombstones.
 """
 
 from __future__ import annotations
 
 from typing import Final, cast
 
-from strandline.codec.current_leader import NO_TAGS, diverging_section
+from strandline.codec.current_leader import NO_TAGS, diverging_section, horizon_section
 from strandline.codec.fetch import ENDPOINTS_FROM, FetchRequest, PartitionData, encode_fetch_response
 from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError, StrandlineError, error_code
 from strandline.handlers.absent_partitions import leaders_section, why_absent
 from strandline.handlers.context import Exchange, Node
 from strandline.handlers.fetch_attempt import API_KEY, COLD_LOOKUPS_MAX, FetchAttempt, release
+from strandline.ids import TopicPartition
 from strandline.log.log_slice import LogSlice
 from strandline.log.segment import ColdRead
 from strandline.partition.fetch_session import FetchEntry
@@ -98,6 +101,10 @@ class FollowerAttempt(FetchAttempt):
                 None,
                 diverging_section(*diverging),
             )
+        if entry.fetch_offset < partition.log.tombstone_horizon or entry.fetch_offset == entry.log_start_offset:
+            refusal = self._why_not_on(partition, entry)
+            if refusal is not None:
+                return refusal
         entry.is_counted = True
         partition.on_follower_fetch(
             self.session.replica_id,
@@ -128,6 +135,33 @@ class FollowerAttempt(FetchAttempt):
         if diverging is None and offset > log.log_end_offset:
             raise OffsetOutOfRange(f"offset {offset} is beyond {log.log_end_offset}")
         return diverging
+
+    def _why_not_on(self, partition: Partition, entry: FollowerEntry) -> PartitionData[LogSlice] | None:
+        """What a follower is told that may hold values whose tombstones were removed here; None if it holds none."""
+        in_sync, log = partition.in_sync, partition.log
+        assert in_sync is not None
+        name = TopicPartition(partition.topic, partition.index)
+        if not in_sync.has_missed_tombstones(
+            in_sync.followers[self.session.replica_id],
+            entry.fetch_offset,
+            log_start_offset=entry.log_start_offset,
+            broker_epoch=self.broker_epoch,
+            horizon=log.tombstone_horizon,
+            cleaned_up_to=self.node.directory.cleaner_offsets.get(name, 0),
+        ):
+            return None
+        if in_sync.may_lead(self.session.replica_id):
+            # It lost records that it had acknowledged. It may discard the others only when it cannot be elected.
+            return self._refuse(entry, ErrorCode.REPLICA_NOT_AVAILABLE)
+        return PartitionData(
+            *entry.key,
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            partition.high_watermark,
+            -1,
+            log.log_start_offset,
+            None,
+            horizon_section(log.tombstone_horizon),
+        )
 
     def _find(self, entry: FetchEntry) -> Partition | int:
         topic, index = entry.key
@@ -182,7 +216,7 @@ class FollowerAttempt(FetchAttempt):
         idle: list[FetchEntry] = []
         for entry in session.entries.values() if self.is_full else session.news.values():
             data = self._read(entry, remaining, at_least_one=size == 0)
-            if data.error_code or data.tags is not NO_TAGS:
+            if data.error_code or (data.tags is not NO_TAGS and data.records is None):
                 is_urgent = True
                 results.append(data)
                 continue
@@ -210,7 +244,13 @@ class FollowerAttempt(FetchAttempt):
                 return refusal
             partition = entry.partition
             assert partition is not None
-        log = partition.log
+        log, tags = partition.log, NO_TAGS
+        if entry.fetch_offset < log.tombstone_horizon:
+            # Once more: tombstones may have been removed since it was counted.
+            refusal = self._why_not_on(partition, entry)
+            if refusal is not None:
+                return refusal
+            tags = horizon_section(log.tombstone_horizon)
         try:
             records = None
             if entry.fetch_offset < log.log_end_offset and (remaining > 0 or at_least_one):
@@ -225,7 +265,9 @@ class FollowerAttempt(FetchAttempt):
         except (StrandlineError, OSError) as error:
             return self._refuse(entry, error_code(error))
         high_watermark = partition.high_watermark
-        return PartitionData(*entry.key, 0, high_watermark, high_watermark, log.log_start_offset, records)
+        if records is None:
+            tags = NO_TAGS
+        return PartitionData(*entry.key, 0, high_watermark, high_watermark, log.log_start_offset, records, tags)
 
     # Waiting
 
@@ -260,7 +302,7 @@ class FollowerAttempt(FetchAttempt):
             if data.error_code:
                 self.node.count_error(API_KEY, data.error_code)
                 continue
-            if data.tags is NO_TAGS:
+            if data.tags is NO_TAGS or data.records is not None:
                 entry.sent_high_watermark = data.high_watermark
                 entry.sent_log_start_offset = data.log_start_offset
             if data.records is not None:

@@ -4,6 +4,7 @@
     replication-offset-checkpoint       each partition's high watermark
     log-start-offset-checkpoint         each log's first offset, where it is not that of its first segment
     cleaner-offset-checkpoint           up to where each compacted log has been cleaned
+    tombstone-horizon-checkpoint        below it tombstones were removed from a compacted log; Kafka ignores the file
 
 A file: a line `0` (version), a line with the number of entries, then `topic partition offset` lines.
 """
@@ -20,6 +21,7 @@ RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+TOMBSTONE_HORIZONS: Final = "tombstone-horizon-checkpoint"
 ALL: Final = frozenset((RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS))
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 

@@ -80,6 +80,11 @@ class GrowingLog(ReadableLog):
         offset that was seen never goes back."""
         self.written_start_offset = 0
         """Where the log starts at least, after a crash."""
+        self.tombstone_horizon = 0
+        """Tombstones, and markers of transactions, may have been removed below this offset, here or from the log that
+        this one is a copy of. What they delete is not here either. A replica that ends below it may hold that still."""
+        self.planned_tombstone_horizon = 0
+        """What it is about to be. It is written down before anything is appended that depends on it."""
         self.unsynced_directories: list[Path] = []
         self._unsynced_indexes: list[Path] = []
         self.dirty_segments: list[Segment] = []

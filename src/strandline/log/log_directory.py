@@ -3,7 +3,8 @@
 meta.properties                     cluster, node and directory id
 .lock                               held while a process owns the directory
 .kafka_cleanshutdown                left by a clean stop; without it logs are recovered
-recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint, cleaner-offset-checkpoint
+recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint, cleaner-offset-checkpoint,
+    tombstone-horizon-checkpoint
 <topic>-<partition>/                one log each, with partition.metadata naming the topic's id
 <topic>-<partition>.<hex>-delete/   being deleted;  ...-stray/  belongs to no topic we know, kept for a person
 """
@@ -69,6 +70,9 @@ class LogDirectory:
         was_clean = self.was_clean
         self.cleaner_offsets = self._read(checkpoints.CLEANER_OFFSETS)
         """Up to where each compacted log has been cleaned. Lost, more is cleaned again."""
+        # Without the file (Kafka wrote the directory, or an older version) any tombstone that was cleaned may be gone.
+        self.tombstone_horizons = self._read(checkpoints.TOMBSTONE_HORIZONS, otherwise=self.cleaner_offsets)
+        """The offset of each compacted log below which tombstones may have been removed."""
         self.was_clean = was_clean
         self._unopened = {*self.recovery_points, *self.high_watermarks, *self.log_start_offsets}
         """What the checkpoints know and nobody has opened yet. A node may wait long for its cluster, or end waiting: it
@@ -90,17 +94,17 @@ class LogDirectory:
         self.disk.sync_directory(self.path)
         return True
 
-    def _read(self, name: str) -> dict[TopicPartition, int]:
+    def _read(self, name: str, *, otherwise: Mapping[TopicPartition, int] | None = None) -> dict[TopicPartition, int]:
         path = self.path / name
         if not self.disk.exists(path):
-            return {}
+            return dict(otherwise or {})
         try:
             return checkpoints.parse_offsets(self.disk.read_whole(path))
         except CorruptLog as error:
             # Only ever a hint: without it more is read again.
             log.warning("%s: %s; ignored", path, error)
             self.was_clean = False
-            return {}
+            return dict(otherwise or {})
 
     def read_meta_properties(self) -> str | None:
         path = self.path / META_PROPERTIES
@@ -145,6 +149,7 @@ class LogDirectory:
         if not clean and self.disk.exists(path / PARTITION_METADATA):
             # Perhaps only in the kernel's memory, too. Torn by a power cut it would name a topic that nobody knows.
             opened.sync_with_next_flush(path / PARTITION_METADATA)
+        opened.tombstone_horizon = min(self.tombstone_horizons.get(name, 0), opened.log_end_offset)
         return opened
 
     def _was_left_clean(self, name: TopicPartition) -> bool:
@@ -191,6 +196,7 @@ class LogDirectory:
             (checkpoints.HIGH_WATERMARKS, self.high_watermarks),
             (checkpoints.LOG_START_OFFSETS, self.log_start_offsets),
             (checkpoints.CLEANER_OFFSETS, self.cleaner_offsets),
+            (checkpoints.TOMBSTONE_HORIZONS, self.tombstone_horizons),
         ):
             gone = [name for name in offsets if not self.disk.exists(self.path / str(name))]
             for name in gone:
@@ -228,6 +234,7 @@ class LogDirectory:
         self._unopened.discard(name)
         self._recovered.discard(name)
         self.cleaner_offsets.pop(name, None)
+        self.tombstone_horizons.pop(name, None)
         return self.path / f"{name.topic[:_NAME_KEPT_MAX]}-{name.partition}.{self.new_hex()}{DELETE_SUFFIX}"
 
     def put_aside(self, name: TopicPartition) -> Path:
@@ -235,6 +242,7 @@ class LogDirectory:
         self._unopened.discard(name)
         self._recovered.discard(name)
         self.cleaner_offsets.pop(name, None)
+        self.tombstone_horizons.pop(name, None)
         target = self.path / f"{name.topic[:_NAME_KEPT_MAX]}-{name.partition}.{self.new_hex()}{STRAY_SUFFIX}"
         self.disk.rename(self.path / str(name), target)
         return target
@@ -271,6 +279,7 @@ class LogDirectory:
             }
             files |= self._changed(checkpoints.RECOVERY_POINTS, self.recovery_points)
             files |= self._lowered_cleaner_offsets(logs)
+            files |= self._changed_tombstone_horizons(logs, offline)
         if checkpoints.HIGH_WATERMARKS in wanted:
             self.high_watermarks = self._of_unopened(self.high_watermarks) | {
                 name: high_watermark for name, (_, high_watermark) in logs.items()
@@ -311,8 +320,35 @@ class LogDirectory:
         return {path: (self._files_made, content)}
 
     def changed_cleaner_offsets(self) -> Files:
-        """The file of where the cleaner has come, if it is not what was last written."""
-        return self._changed(checkpoints.CLEANER_OFFSETS, self.cleaner_offsets)
+        """The file of where the cleaner has come, if it is not what was last written.
+
+        The tombstone horizons are written first: where their file is missing, all that was cleaned counts as removed.
+        """
+        return self._changed(checkpoints.TOMBSTONE_HORIZONS, self.tombstone_horizons) | self._changed(
+            checkpoints.CLEANER_OFFSETS, self.cleaner_offsets
+        )
+
+    def _changed_tombstone_horizons(
+        self, logs: Mapping[TopicPartition, tuple[PartitionLog, int]], offline: Iterable[TopicPartition]
+    ) -> Files:
+        """The file of tombstone horizons, as they are or are about to be, if it is not what was last written."""
+        kept = {name: self.tombstone_horizons[name] for name in offline if name in self.tombstone_horizons}
+        self.tombstone_horizons = (
+            self._of_unopened(self.tombstone_horizons)
+            | kept
+            | {
+                name: horizon
+                for name, (each, _) in logs.items()
+                if (horizon := max(each.tombstone_horizon, each.planned_tombstone_horizon))
+            }
+        )
+        return self._changed(checkpoints.TOMBSTONE_HORIZONS, self.tombstone_horizons)
+
+    def raised_tombstone_horizon(self, name: TopicPartition, offset: int) -> Files:
+        """The file of tombstone horizons with a new one, to be written in any case: another thread may be at it."""
+        self.tombstone_horizons[name] = offset
+        self._written.pop(self.path / checkpoints.TOMBSTONE_HORIZONS, None)
+        return self._changed(checkpoints.TOMBSTONE_HORIZONS, self.tombstone_horizons)
 
     def _lowered_cleaner_offsets(self, logs: Mapping[TopicPartition, tuple[PartitionLog, int]]) -> Files:
         """Before a log is cut below where the cleaner has come: what is written there next is not clean, and a gap in

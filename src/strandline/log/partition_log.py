@@ -25,12 +25,14 @@ class PartitionLog(GrowingLog):
 
     # Cutting
 
-    def begin_cut(self, offset: int) -> bool:
+    def begin_cut(self, offset: int, *, tombstone_horizon: int = 0) -> bool:
         """The log is to be cut at `offset`, once a recovery point on disk that is higher has been lowered.
 
-        From here on nothing above counts as flushed, whoever asks; whether there was such a recovery point.
+        From here on nothing above counts as flushed, whoever asks; whether there was such a recovery point. A follower
+        whose leader has a larger `tombstone_horizon` takes that over with the cut, which need not remove anything.
         """
         self._cut_offset = offset
+        self.planned_tombstone_horizon = tombstone_horizon
         offset = self._safe_below(offset)
         self.planned_start_offset = 0
         if self._flushing is not None:
@@ -55,6 +57,7 @@ class PartitionLog(GrowingLog):
     def leave_uncut(self) -> None:
         """The cut that was begun is not made after all."""
         self._cut_offset = None
+        self.planned_tombstone_horizon = 0
         self._count_flushed_again()
 
     def _count_flushed_again(self) -> None:
@@ -73,9 +76,13 @@ class PartitionLog(GrowingLog):
         `LogDirectory.lower_recovery_point`. What was dropped is off the disk when this returns, so that no power cut
         can bring a dropped segment, or a dropped epoch, back behind batches that are appended from now on.
         """
-        self._cut_offset = None
+        was_begun, self._cut_offset = self._cut_offset is not None, None
         self.planned_start_offset = 0
+        self.tombstone_horizon = max(min(self.tombstone_horizon, offset), self.planned_tombstone_horizon)
+        self.planned_tombstone_horizon = 0
         if offset >= self.log_end_offset:
+            if was_begun:
+                self._count_flushed_again()
             return
         if self.swap is not None:
             self.swap.settle()
@@ -134,6 +141,7 @@ class PartitionLog(GrowingLog):
             self.save_leader_epochs(sync=True)
             self.snapshots.remove_beyond(-1)
             self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
+            self.tombstone_horizon, self.planned_tombstone_horizon = self.planned_tombstone_horizon, 0
             self.has_aborted = False
             self._cut_offset = None
             if self._flushing is not None:

@@ -67,6 +67,7 @@ class FollowerState:
         "id",
         "leader_end_then",
         "log_start_offset",
+        "whole_below",
     )
 
     def __init__(self, replica_id: int, now: float) -> None:
@@ -81,6 +82,9 @@ class FollowerState:
         self.leader_end_then = 1 << 62
         """The leader's end when it fetched last: who asks for it next was caught up then."""
         self.behind_since: float | None = None
+        self.whole_below = 0
+        """Its copy was begun when the leader had removed all that tombstones below this offset delete. So it does not
+        need those tombstones."""
 
 
 class InSyncReplicas:
@@ -202,6 +206,34 @@ class InSyncReplicas:
         follower.broker_epoch = broker_epoch
         follower.fetched_at = self.now
         follower.leader_end_then = end_offset
+
+    def has_missed_tombstones(
+        self,
+        follower: FollowerState,
+        offset: int,
+        *,
+        log_start_offset: int,
+        broker_epoch: int,
+        horizon: int,
+        cleaned_up_to: int,
+    ) -> bool:
+        """Tell whether a follower that asks for `offset` may hold a value whose tombstone the leader has removed.
+
+        Markers of transactions are removed likewise. `horizon` is the offset behind the last one. A follower without
+        records holds no such value. Nor does the leader send it one that a tombstone below `cleaned_up_to` deletes: it
+        may copy the log for as long as it takes, while more of those tombstones are removed.
+        """
+        if offset == log_start_offset:
+            follower.whole_below = max(horizon, cleaned_up_to)
+        elif follower.broker_epoch != broker_epoch:
+            # Another process, perhaps with a disk from long ago.
+            follower.whole_below = 0
+        return offset < horizon > follower.whole_below
+
+    def may_lead(self, replica_id: int) -> bool:
+        """Tell whether the controller may elect this replica as one that holds all that is committed."""
+        members = self.isr if self.proposed is None else (*self.isr, *self.proposed.isr)
+        return replica_id in members or replica_id in self.eligible
 
     def high_watermark(self, own_end_offset: int) -> int:
         """Up to where every replica that might be elected holds the records; -1 while one has not been heard of.

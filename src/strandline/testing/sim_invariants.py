@@ -321,7 +321,7 @@ class Invariants:
 
     def _look_at_stability(self, node_id: int, truth: Truth, key: tuple[bytes, int], partition: Partition) -> None:
         stability, records = self.stabilities.partitions.get(key), truth.records
-        if stability is None or truth.may_lose or (records is not None and records.is_excused):
+        if stability is None or truth.may_lose:
             return
 
         def due_where_cleaned() -> int:
@@ -437,28 +437,12 @@ class Invariants:
         may_grow: bool,
     ) -> list[bytes]:
         first = max(first, log.log_start_offset)
-        wrong, news, gone = check_compacted(truth, records, log, first, end, self._loop.now)
+        wrong, news = check_compacted(truth, records, log, first, end, self._loop.now)
         if wrong:
             self._fail(node_id, truth, wrong)
-        for offset in gone:
-            if not self._is_everywhere(truth, offset):
-                records.excuse(offset)
         if may_grow:
             truth.end = max(truth.end, end)
         return news
-
-    def _is_everywhere(self, truth: Truth, offset: int) -> bool:
-        """Whether every replica has had an offset, for certain: none will ever fetch from below it again."""
-        name, _, index = truth.name.rpartition("-")
-        topic = self.image.topics.get(name)
-        if topic is None:
-            return False
-        for replica in topic.partitions[int(index)].replicas:
-            node = self._cluster.nodes[replica].node
-            partition = None if node is None else node.partition(name, int(index))
-            if partition is None or partition.log.failure is not None or partition.log.flushed_offset <= offset:
-                return False
-        return True
 
     def _fail(self, node_id: int, truth: Truth, what: str) -> None:
         raise Violation(f"node {node_id}, {truth.name}: {what} (at {self._loop.now:.6f} s)")

@@ -8,8 +8,8 @@
 | tombstones stay a while | one is gone only after `delete.retention.ms` |
 | markers stay longer | the same, and nothing that its transaction wrote is left |
 
-Whoever has not read a tombstone when it goes keeps what it had deleted: a replica that was away for longer than
-`delete.retention.ms` brings it back, in Kafka too. `excused` holds the keys that this may have happened to.
+A replica that was away for longer than `delete.retention.ms` is no excuse: it begins again at the start of its leader's
+log, so that what a tombstone deleted does not come back with it.
 """
 
 from __future__ import annotations
@@ -51,13 +51,10 @@ class RecordTruth:
         self.history: dict[bytes, list[int]] = {}
         """Offsets of the records of a key that count, in order."""
         self.aborted: set[int] = set()
-        self.excused: set[bytes] = set()
-        self.is_excused = False
-        """Whether a marker went before every replica had it: one may wait for ever for the end of its transaction."""
+        self.is_excused: Final = False
+        """Whether a replica may wait for ever for the end of a transaction. None does any more."""
         self._open: dict[int, list[int]] = {}
         self._offsets: list[int] = []
-        self._gone: set[int] = set()
-        """Tombstones and markers that are missing somewhere."""
 
     def learn(self, batch: bytes, now_s: float) -> None:
         """A batch has become part of the truth."""
@@ -107,35 +104,24 @@ class RecordTruth:
                 return f"has {record} where {fact.record} was committed"
         return ""
 
-    def wrong_with_rest(self, batches: Sequence[bytes], first: int, end: int, now_s: float) -> tuple[str, list[int]]:
-        """What is missing from `first` to `end` of a log that holds these batches there, and may not be, in words.
-
-        With it the tombstones and markers that are missing and may be, where nobody has missed them yet.
-        """
+    def wrong_with_rest(self, batches: Sequence[bytes], first: int, end: int, now_s: float) -> str:
+        """What is missing from `first` to `end` of a log that holds these batches there, and may not be, in words."""
         held: set[int] = set()
         bases: set[int] = set()
         for batch in batches:
             columns = decode_batch(batch)
             bases.add(columns.base_offset)
             held.update(columns.offsets)
-        gone: list[int] = []
         for offset in self._offsets[bisect_left(self._offsets, first) : bisect_left(self._offsets, end)]:
-            if offset in held:
-                continue
-            why = self._why_kept(offset, now_s)
+            why = "" if offset in held else self._why_kept(offset, now_s)
             if why:
-                return f"lacks {self.facts[offset].record}: {why}", gone
-            if self._is_last_tombstone(offset):
-                gone.append(offset)
+                return f"lacks {self.facts[offset].record}: {why}"
         for offset, ended in self.markers.items():
             if first <= offset < end and offset not in bases:
                 left = [each for each in ended.offsets if each in held]
                 if left or not self._may_be_gone(ended.since_s, now_s):
-                    return f"lacks the marker at {offset}, and holds {left} of its transaction", gone
-                gone.append(offset)
-        news = [each for each in gone if each not in self._gone]
-        self._gone.update(news)
-        return "", news
+                    return f"lacks the marker at {offset}, and holds {left} of its transaction"
+        return ""
 
     def _may_be_gone(self, since_s: float, now_s: float) -> bool:
         return now_s - since_s >= self.delete_retention_s - CLOCKS_DIFFER_S
@@ -154,13 +140,6 @@ class RecordTruth:
             return "it is the last one of its key"
         return "" if self._may_be_gone(since_s, now_s) else f"a tombstone, {now_s - since_s:.1f} s old"
 
-    def _is_last_tombstone(self, offset: int) -> bool:
-        record = self.facts[offset].record
-        if record.key is None or record.value is not None:
-            return False
-        history = self.history.get(record.key, [])
-        return bool(history) and history[-1] == offset
-
     def last_stable_offset(self, batches: Sequence[bytes], high_watermark: int) -> int:
         """What it is for a log that holds these batches below its high watermark, and may never have had the rest."""
         undecided = {offset for offsets in self._open.values() for offset in offsets}
@@ -173,14 +152,6 @@ class RecordTruth:
             if not undecided.isdisjoint(range(header.base_offset, header.last_offset + 1)):
                 return header.base_offset
         return high_watermark
-
-    def excuse(self, offset: int) -> None:
-        """A tombstone or a marker is gone somewhere, and not every replica has had it."""
-        fact = self.facts.get(offset)
-        if fact is None:
-            self.is_excused = True
-        elif fact.record.key is not None:
-            self.excused.add(fact.record.key)
 
     # What a reader makes of it
 
@@ -203,7 +174,7 @@ class RecordTruth:
                 continue
             if seen is not None and seen.offset == last.offset:
                 continue
-            if last.value is None and (is_late or key in self.excused):
+            if last.value is None and is_late:
                 continue
             return f"the last record of {key!r} below {position} is {last}, and {seen} was read"
         return ""

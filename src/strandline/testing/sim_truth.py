@@ -97,9 +97,8 @@ class Truth:
 
 def check_compacted(
     truth: Truth, records: RecordTruth, log: PartitionLog, first: int, end: int, now_s: float
-) -> tuple[str, list[bytes], list[int]]:
-    """Compare a compacted log with the truth: what is wrong, the batches that are news, and which tombstones and
-    markers are missing by right that nobody has missed before."""
+) -> tuple[str, list[bytes]]:
+    """Compare a compacted log with the truth: what is wrong, and the batches that are news."""
     news: list[bytes] = []
     found = batches_between(log, first, end)
     due, news_due, is_thinned = first, truth.end, False
@@ -111,9 +110,9 @@ def check_compacted(
         known = truth.batches.get(base)
         if known is None:
             if base < truth.end:
-                return f"has a batch at {base} {identity} where others have none", news, []
+                return f"has a batch at {base} {identity} where others have none", news
             if base > news_due:
-                return f"has a hole from offset {news_due} to {base}", news, []
+                return f"has a hole from offset {news_due} to {base}", news
             news_due = due
             truth.learn(batch, identity, now_s)
             news.append(batch)
@@ -121,11 +120,10 @@ def check_compacted(
             is_thinned = True
             wrong = records.wrong_with_batch(batch)
             if wrong:
-                return wrong, news, []
+                return wrong, news
     if not is_thinned and due >= end:
-        return "", news, []
-    wrong, gone = records.wrong_with_rest(found, first, end, now_s)
-    return wrong, news, gone
+        return "", news
+    return records.wrong_with_rest(found, first, end, now_s), news
 
 
 def batches_between(log: PartitionLog, first: int, end: int) -> list[bytes]:

@@ -19,6 +19,7 @@ from strandline.codec.current_leader import (
     NodeEndpoint,
     diverging_section,
     endpoints_section,
+    horizon_section,
     leader_section,
 )
 from strandline.codec.message import decode_exact, encode
@@ -364,17 +365,19 @@ def test_a_fetch_answer_says_who_leads_and_where_logs_part(
     results: list[fetch.PartitionData[Bytes]] = [
         fetch.PartitionData(topic.bytes, 0, 6, -1, -1, -1, None, leader_section(FETCH_LEADER_TAG, *leader)),
         fetch.PartitionData(topic.bytes, 1, 0, 5, 5, 0, None, diverging_section(*diverging)),
+        fetch.PartitionData(topic.bytes, 2, 1, 5, -1, 0, None, horizon_section(diverging[1])),
     ]
     pieces, _ = fetch.encode_fetch_response(results, 17, session_id=1, endpoints=endpoints_section(endpoints))
     written = b"".join(piece for piece in pieces if isinstance(piece, bytes))
     answer = decode_exact(fetch_response.FetchResponse, 17, written)
-    first, second = answer.responses[0].partitions
+    first, second, _ = answer.responses[0].partitions
     assert (first.current_leader.leader_id, first.current_leader.leader_epoch) == leader
     assert (second.diverging_epoch.epoch, second.diverging_epoch.end_offset) == diverging
     assert [(each.node_id, each.host, each.port, each.rack) for each in answer.node_endpoints] == endpoints
     read = fetch.parse_fetch_answer(memoryview(written), 0, 17)
-    assert [each.diverging for each in read.partitions] == [None, diverging]
-    assert [each.error_code for each in read.partitions] == [6, 0]
+    assert [each.diverging for each in read.partitions] == [None, diverging, None]
+    assert [each.tombstone_horizon for each in read.partitions] == [-1, -1, diverging[1]]
+    assert [each.error_code for each in read.partitions] == [6, 0, 1]
 
 
 @EVERY_PRODUCE

@@ -47,6 +47,7 @@ class SegmentedLog:
         self.bases = [0]
         self.end_offset = 0
         self.clean_up_to = 0
+        self.tombstone_horizon = 0
         self.aborted: dict[int, list[AbortedTransaction]] = {0: []}
         self.open_since: dict[int, int] = {}
         self.active_producers: tuple[tuple[int, int, int], ...] = ()
@@ -145,6 +146,7 @@ class SegmentedLog:
             sleep=lambda _: None,
         )
         for group in groups:
+            self.tombstone_horizon = max(self.tombstone_horizon, group.removed_below)
             self.swap(group)
         self.clean_up_to = result.clean_up_to
         return result, groups

@@ -7,16 +7,19 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.unit.log.cleaning_cases import COMPILED, PLAIN, TWINS, SegmentedLog, using
 
-from strandline.codec.columns import Compression, Record
+from strandline.codec.columns import Compression, Record, decode_batch
+from strandline.codec.record_batch import BatchHeader
 from strandline.codec.transaction_marker import parse_marker
 
 DELETE_RETENTION_MS = 100
+COPIES_MAX = 3
 KEYS = st.sampled_from([b"a", b"b", b"c", b"", b"a-longer-key-of-more-than-sixteen-bytes"])
 RECORDS = st.lists(
     st.builds(
@@ -54,6 +57,13 @@ STEPS = st.lists(
 )
 
 
+class Copy(NamedTuple):
+    """What a follower has fetched that began with nothing at one moment, and has been away since."""
+
+    batches: list[tuple[BatchHeader, bytes]]
+    whole_below: int
+
+
 class Model:
     """What was written, who committed it, and when a tombstone was first seen by the cleaner."""
 
@@ -64,6 +74,7 @@ class Model:
         self.seen_ms: dict[int, int] = {}
         self.sequences: dict[int, int] = {}
         self.last_data: dict[int, int] = {}
+        self.copies: list[Copy] = []
 
     def state(self) -> dict[bytes, bytes]:
         return fold([self.committed[offset] for offset in sorted(self.committed)])
@@ -100,6 +111,8 @@ def run(steps: list[tuple], directory: Path, check: Callable[[SegmentedLog, Mode
                     model.aborted.update(ended)
             case ("roll",):
                 log.roll()
+                whole_below = max(log.clean_up_to, log.tombstone_horizon)
+                model.copies = [*model.copies[-COPIES_MAX + 1 :], Copy(list(log.batches()), whole_below)]
             case ("clean", passed_ms, buffer_bytes, segment_bytes):
                 now_ms += passed_ms
                 job = log.job(
@@ -166,7 +179,23 @@ def check_all(log: SegmentedLog, model: Model, now_ms: int) -> None:
     assert batches[-1][0].last_offset == log.end_offset - 1
     last_offsets = {header.last_offset for header, _ in batches if not header.is_control}
     assert set(model.last_data.values()) <= last_offsets
-    check_markers(log, model)
+    check_markers(batches, model)
+    for copy in model.copies:
+        check_copy(copy, batches, log.tombstone_horizon, model)
+
+
+def check_copy(copy: Copy, batches: list[tuple[BatchHeader, bytes]], horizon: int, model: Model) -> None:
+    """A follower that comes back may go on where it ended, if it has not missed what was removed."""
+    for header, _ in copy.batches:
+        end_offset = header.last_offset + 1
+        if end_offset < horizon > copy.whole_below:
+            continue
+        made = [each for each in copy.batches if each[0].last_offset < end_offset]
+        made += [each for each in batches if each[0].base_offset >= end_offset]
+        found = [each for header, batch in made if not header.is_control for each in decode_batch(batch)]
+        counted = [each for each in found if each.offset in model.committed]
+        assert fold(counted) == model.state(), f"a replica goes on at {end_offset}, and {horizon} is the horizon"
+        check_markers(made, model)
 
 
 def check_tombstones(log: SegmentedLog, model: Model, offsets: set[int], now_ms: int) -> None:
@@ -190,10 +219,10 @@ def check_below(log: SegmentedLog, model: Model, offsets: set[int]) -> None:
         seen[key] = offset
 
 
-def check_markers(log: SegmentedLog, model: Model) -> None:
+def check_markers(batches: list[tuple[BatchHeader, bytes]], model: Model) -> None:
     """Data of a transaction that ended is followed by its marker."""
     waiting: dict[int, int] = {}
-    for header, batch in log.batches():
+    for header, batch in batches:
         if header.is_control:
             if parse_marker(batch) is not None:
                 waiting.pop(header.producer_id, None)
@@ -211,10 +240,23 @@ A_ROUND_THAT_ENDS_IN_A_BATCH = [
     *(("clean", 0, 24 * 3, 150), ("clean", DELETE_RETENTION_MS, 24 * 3, 150)),
 ]
 """The second round is the first to be at the last tombstone, so it must not take it."""
+A_REPLICA_IS_AWAY = [
+    *(("put", [Record(-1, 0, b"a", b"1", ())], Compression.NONE, None, None), ("roll",), tombstones(b"a"), ("roll",)),
+    *(("clean", 0, 1 << 16, 150), ("clean", DELETE_RETENTION_MS, 1 << 16, 150)),
+]
+"""What was copied at the first roll has the value, and its tombstone is removed."""
+A_MARKER_IS_MISSED = [
+    *(("transact", [Record(-1, 0, b"a", b"1", ())], Compression.NONE, 1), ("roll",), ("end", 1, True)),
+    *(("put", [Record(-1, 0, b"a", b"2", ())], Compression.NONE, 1, None), ("roll",)),
+    *(("clean", 0, 1 << 16, 150), ("roll",), ("clean", 0, 1 << 16, 150)),
+    ("clean", DELETE_RETENTION_MS, 1 << 16, 150),
+]
 
 
 @pytest.mark.parametrize("twin", TWINS)
 @example(steps=A_ROUND_THAT_ENDS_IN_A_BATCH)
+@example(steps=A_REPLICA_IS_AWAY)
+@example(steps=A_MARKER_IS_MISSED)
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=STEPS)
 def test_a_cleaned_log_is_the_last_word_on_every_key(twin: ModuleType, steps: list[tuple]) -> None:

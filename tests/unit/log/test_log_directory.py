@@ -367,3 +367,47 @@ def test_a_stop_before_the_logs_were_opened_is_as_clean_as_the_one_before(tmp_pa
     waiting.write_checkpoints({})
     waiting.close(clean=True)
     assert a_directory(tmp_path).was_clean == was_clean
+
+
+def test_where_tombstones_were_removed_is_known_after_a_crash(tmp_path: Path) -> None:
+    directory = a_directory(tmp_path)
+    log = open_orders(directory)
+    fill(log, 20)
+    log.flush_now()
+    log.tombstone_horizon = 12
+    directory.save(directory.raised_tombstone_horizon(ORDERS, 12))
+    log.begin_cut(20, tombstone_horizon=15)
+    directory.write_checkpoints({ORDERS: (log, 20)})
+    assert (tmp_path / "tombstone-horizon-checkpoint").read_text() == "0\n1\norders 0 15\n", "before it counts"
+    log.leave_uncut()
+    directory.write_checkpoints({ORDERS: (log, 20)})
+    directory.close(clean=False)
+    again = a_directory(tmp_path)
+    log = open_orders(again)
+    assert log.tombstone_horizon == 12
+    log.truncate_to(7)
+    assert log.tombstone_horizon == 7
+    log.begin_cut(0, tombstone_horizon=9)
+    log.restart_at(3, NOON_MS)
+    again.write_checkpoints({ORDERS: (log, 3)})
+    assert log.tombstone_horizon == 9
+    assert (tmp_path / "tombstone-horizon-checkpoint").read_text() == "0\n1\norders 0 9\n"
+    log.close()
+    again.close(clean=True)
+
+
+@pytest.mark.parametrize("text", [None, "torn"])
+def test_without_a_word_on_it_any_tombstone_that_was_cleaned_may_be_gone(tmp_path: Path, text: str | None) -> None:
+    """Kafka wrote the directory, or an older version, or the file cannot be read."""
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 15\n")
+    if text is not None:
+        (tmp_path / "tombstone-horizon-checkpoint").write_text(text)
+    directory = a_directory(tmp_path)
+    assert directory.tombstone_horizons == {ORDERS: 15}
+    directory.save(directory.changed_cleaner_offsets())
+    directory.cleaner_offsets[ORDERS] = 20
+    directory.save(directory.changed_cleaner_offsets())
+    directory.close(clean=False)
+    again = a_directory(tmp_path)
+    assert again.tombstone_horizons == {ORDERS: 15}, "what is cleaned from now on is noted where it happens"
+    again.close(clean=False)

@@ -247,3 +247,49 @@ def test_the_low_watermark_waits_for_who_is_there() -> None:
     assert leader.in_sync.low_watermark(80) == 0
     leader.fenced.add(3)
     assert leader.in_sync.low_watermark(80) == 80
+
+
+def has_missed(leader: Leader, offset: int, *, horizon: int, start: int = 0, clean: int = 0, epoch: int = 20) -> bool:
+    follower = leader.in_sync.followers[2]
+    is_missed = leader.in_sync.has_missed_tombstones(
+        follower, offset, log_start_offset=start, broker_epoch=epoch, horizon=horizon, cleaned_up_to=clean
+    )
+    if not is_missed:
+        leader.fetch(2, offset, end_offset=1000, broker_epoch=epoch)
+    return is_missed
+
+
+def test_a_follower_that_ends_below_removed_tombstones_has_missed_them() -> None:
+    leader = Leader(isr=(1, 3))
+    assert has_missed(leader, 40, horizon=50)
+    assert not has_missed(leader, 50, horizon=50), "it has the last one, at 49"
+    assert has_missed(leader, 60, horizon=70), "removed since it last asked"
+
+
+def test_a_follower_that_begins_again_may_take_its_time() -> None:
+    leader = Leader(isr=(1, 3))
+    assert not has_missed(leader, 0, horizon=50, clean=90)
+    assert not has_missed(leader, 10, horizon=50, clean=90)
+    assert not has_missed(leader, 20, horizon=90, clean=200), "what that deletes had gone when it began"
+    assert has_missed(leader, 20, horizon=91, clean=200), "it may hold what that deletes"
+    assert not has_missed(leader, 91, horizon=91, clean=200)
+    assert not has_missed(leader, 7, horizon=91, clean=200, start=7), "it is empty again"
+    assert not has_missed(leader, 30, horizon=91, clean=200)
+
+
+def test_another_process_may_bring_another_log() -> None:
+    leader = Leader(isr=(1, 3))
+    assert not has_missed(leader, 0, horizon=50)
+    assert not has_missed(leader, 10, horizon=50)
+    assert has_missed(leader, 10, horizon=50, epoch=21)
+
+
+def test_a_replica_that_may_be_elected_is_known() -> None:
+    leader = Leader(isr=(1, 3))
+    assert [leader.in_sync.may_lead(each) for each in (1, 2, 3)] == [True, False, True]
+    leader.in_sync.eligible = (2,)
+    assert leader.in_sync.may_lead(2)
+    leader.in_sync.eligible = ()
+    leader.fetch(2, 150, end_offset=150)
+    assert leader.in_sync.maybe_expand(150) is not None
+    assert leader.in_sync.may_lead(2), "it is proposed"

@@ -54,6 +54,7 @@ cdef class RecordSieve:
     cdef readonly int64 records_sifted
     cdef readonly int64 records_kept
     cdef readonly int64 records_without_key
+    cdef readonly int64 tombstone_removed
 
     @cython.locals(
         mask=uint64, v0=uint64, v1=uint64, v2=uint64, v3=uint64, word=uint64, byte=uint64, at=Py_ssize_t,

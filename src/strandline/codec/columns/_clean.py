@@ -102,6 +102,7 @@ class RecordSieve:
         self.records_sifted = 0
         self.records_kept = 0
         self.records_without_key = 0
+        self.tombstone_removed = -1
 
     # Hashing
 
@@ -404,6 +405,7 @@ class RecordSieve:
                     self.records_without_key += 1
                     self.fates[row] = DROPPED
                 elif self.value_length < 0 and not keep_tombstones:
+                    self.tombstone_removed = self.offsets[row]
                     self.fates[row] = DROPPED
                 else:
                     self.fates[row] = ASKED

@@ -64,7 +64,7 @@ def _clean_group(
     target = CleanedSegment(job.directory, group, disk=disk, index_interval_bytes=job.index_interval_bytes, pace=pace)
     try:
         copier.copy(group, target)
-        return target.finish()
+        return target.finish()._replace(removed_below=copier.removed_below)
     except BaseException:
         target.remove()
         raise

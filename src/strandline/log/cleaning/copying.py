@@ -62,6 +62,12 @@ class GroupCopier:
         self.control_records_read = 0
         self.control_records_kept = 0
         self.aborted_records = 0
+        self._marker_removed = -1
+
+    @property
+    def removed_below(self) -> int:
+        """The offset behind the last tombstone or marker that was removed because its time is over; 0 if none was."""
+        return max(self._sieve.tombstone_removed, self._marker_removed) + 1
 
     def copy(self, group: list[SourceSegment], target: CleanedSegment) -> None:
         for segment in group:
@@ -178,6 +184,8 @@ class GroupCopier:
         self.control_records_read += header.record_count
         horizon_ms = header.delete_horizon_ms
         if header.record_count == 0 or (is_unneeded and horizon_ms is not None and horizon_ms <= self._job.now_ms):
+            if header.record_count:
+                self._marker_removed = header.last_offset
             self._put_empty(header, target)
             return
         self.control_records_kept += header.record_count

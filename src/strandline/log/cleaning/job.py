@@ -93,6 +93,8 @@ class CleanedGroup(NamedTuple):
     """Of the files that were written, without `.cleaned`: `.log` first."""
     size_bytes_before: int
     """Of the replaced segments together."""
+    removed_below: int = 0
+    """The offset behind the last tombstone or marker that the cleaning has removed so far; 0 if none."""
 
     def to_dict(self) -> dict[str, Any]:
         return {name: _plain(value) for name, value in self._asdict().items()}
