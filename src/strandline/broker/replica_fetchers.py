@@ -161,24 +161,29 @@ class LeaderFetcher:
         self.partitions[key] = partition
         self._failures.pop(key, None)
         self._forget_cut(key)
+        self._fetch_from_end(key, partition)
+
+    def _fetch_from_end(self, key: Key, partition: Partition) -> None:
+        """Ask for what comes next, as soon as all before it is held as `flush.mode` understands that.
+
+        The leader takes the offset for an acknowledgement. So each way to go on ends here: a new epoch, a retry, a cut.
+        """
         if partition.acknowledged_offset < partition.log_end_offset:
-            # To ask for what comes next says that all before is here, as `flush.mode` understands it.
             if key in self._follower:
                 self._follower.hold(key)
             partition.flusher.flush_soon(partition.log)
-            epoch = partition.leader_epoch
-            partition.when_flushed(partition.log_end_offset, _Flushed(partial(self._on_first_flush, key, epoch)))
-        else:
-            self._begin(key, partition)
-
-    def _on_first_flush(self, key: Key, leader_epoch: int, error_code: int) -> None:
-        partition = self.partitions.get(key)
-        if partition is not None and partition.leader_epoch == leader_epoch and partition.log.failure is None:
-            self.follow(partition)
-
-    def _begin(self, key: Key, partition: Partition) -> None:
+            on_flushed = partial(self._on_held_flushed, key, partition.leader_epoch)
+            partition.when_flushed(partition.log_end_offset, _Flushed(on_flushed))
+            return
         self._follower.follow(key, _position(partition), size_bytes_max=self._owner.config.replica_fetch_max_bytes)
         self._send_soon()
+
+    def _on_held_flushed(self, key: Key, leader_epoch: int, error_code: int) -> None:
+        # After an error there is nothing to ask for, or a cut or a new epoch asks: the log is not what it was.
+        partition = self.partitions.get(key)
+        if partition is None or error_code or partition.leader_epoch != leader_epoch or key in self._cuts:
+            return
+        self._fetch_from_end(key, partition)
 
     def unfollow(self, partition: Partition) -> None:
         key = (partition.topic_id.bytes, partition.index)
@@ -390,7 +395,7 @@ class LeaderFetcher:
             if partition is None or partition.leader_epoch != leader_epoch or key in self._cuts:
                 continue
             if partition.log.failure is None and key in self._follower:
-                self._follower.move(key, _position(partition))
+                self._fetch_from_end(key, partition)
         self._send()
 
     # Cutting
@@ -455,7 +460,7 @@ class LeaderFetcher:
             log.error("%r cannot be cut: %s", partition, error, extra=facts)
             failed.append(key)
             return
-        self._follower.move(key, _position(partition))
+        self._fetch_from_end(key, partition)
 
     def close(self) -> None:
         self._is_closed = True

@@ -1,0 +1,264 @@
+"""What a follower asks its leader for acknowledges all before it, so with `flush.mode=ack` it is on disk by then.
+
+A follower with a log on a disk, a flush that ends when the test says so, and a leader that answers what the test wants:
+records, errors, a divergence, silence. Whatever happens in whichever order, no request names an offset that is not
+flushed.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.log.engine import NOON_MS, batch_of, open_log
+from tests.unit.log.faulty_disk import FaultyDisk
+from tests.unit.log.manual_runtime import ManualRuntime
+
+from strandline.broker import replica_fetchers
+from strandline.broker.replica_fetchers import FETCH_VERSION, ReplicaFetchers
+from strandline.codec.current_leader import NO_TAGS, diverging_section, horizon_section
+from strandline.codec.fetch import PartitionData, PartitionFetch, encode_fetch_response, parse_fetch
+from strandline.codec.record_batch import LEADER_FIELDS, check_batch
+from strandline.config import BrokerConfig
+from strandline.errors import Disconnected, DiskFailed, ErrorCode
+from strandline.log.flusher import Flusher
+from strandline.partition.partition import Partition
+from strandline.partition.producers import Producers
+from strandline.topic_config import TopicConfig
+
+TOPIC_ID = uuid.UUID(int=1)
+LEADER = 1
+
+
+class Run(bytes):
+    """Batches as a leader sends them."""
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self)
+
+
+class Leader:
+    """The connection to it: what it was asked, and what it answers."""
+
+    address = ("leader", 9092)
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.waiting: list[Any] = []
+        self.asked: list[PartitionFetch] = []
+
+    def ask_raw(self, api_key: int, version: int, body: list[bytes], on_answer: Any, *, timeout_s: float) -> None:
+        request = parse_fetch(memoryview(b"".join(body)), 0, version)
+        self.asked += request.partitions
+        for each in request.partitions:
+            flushed = self.world.partition.log.flushed_offset
+            assert each.fetch_offset <= flushed, f"{each.fetch_offset} is acknowledged, and {flushed} is flushed"
+        self.waiting.append(on_answer)
+
+    def answer(
+        self, records: bytes = b"", *, code: int = 0, start: int = 0, tags: bytes = NO_TAGS, error_code: int = 0
+    ) -> None:
+        log = self.world.partition.log
+        data = PartitionData(
+            TOPIC_ID.bytes, 0, code, log.log_end_offset, -1, start, Run(records) if records else None, tags
+        )
+        pieces, _ = encode_fetch_response(
+            [] if error_code else [data], FETCH_VERSION, session_id=9, error_code=error_code
+        )
+        self.waiting.pop()(memoryview(b"".join(pieces)), None)
+
+    def lose(self) -> None:
+        self.waiting.pop()(None, Disconnected("the connection is lost"))
+
+    def close(self) -> None:
+        self.waiting.clear()
+
+
+class World:
+    def __init__(self, path: Path, **settings: Any) -> None:
+        self.runtime = ManualRuntime()
+        self.disk = FaultyDisk()
+        config = {"flush_mode": "ack", "segment_bytes": 300, **settings}
+        producers = Producers()
+        log = open_log(path / "orders-0", disk=self.disk, observer=producers, **config)
+        self.partition = Partition(
+            "orders",
+            0,
+            TOPIC_ID,
+            log=log,
+            producers=producers,
+            flusher=Flusher(self.runtime),
+            config=TopicConfig(**config),
+            leader_epoch=0,
+            is_only_copy=False,
+        )
+        self.leader = Leader(self)
+        self.write_error: BaseException | None = None
+        connect: Any = lambda host, port: self.leader  # noqa: E731
+        self.fetchers = ReplicaFetchers(
+            self.runtime,
+            BrokerConfig.load("", {}),
+            node_id=2,
+            broker_epoch=lambda: 7,
+            address_of=lambda _: self.leader.address,
+            connect=connect,
+            write_recovery_points=lambda done: done(self.write_error),
+        )
+        self.epoch = 0
+        self.begin_epoch()
+        self.turn()
+
+    def begin_epoch(self) -> None:
+        self.epoch += 1
+        self.partition.make_follower(LEADER, leader_epoch=self.epoch, partition_epoch=self.epoch)
+        self.fetchers.follow(self.partition)
+
+    def turn(self) -> None:
+        """Do all that is ready; flushes, which are in threads, do not end."""
+        while self.runtime.ready:
+            self.runtime.turn()
+
+    def let_time_pass(self) -> None:
+        self.runtime.now += 60
+        timers, self.runtime.timers = self.runtime.timers, []
+        for each in timers:
+            if not each.cancelled:
+                each.callback()
+        self.turn()
+
+    def flush(self) -> None:
+        while self.runtime.jobs:
+            self.runtime.jobs.popleft()()
+            self.turn()
+
+    def records(self, count: int = 1) -> bytes:
+        """The next batches, each of one record."""
+        run = bytearray()
+        for offset in range(self.partition.log_end_offset, self.partition.log_end_offset + count):
+            batch = batch_of([b"%d" % offset + b"." * 60], timestamps=[NOON_MS])
+            header = check_batch(batch)
+            LEADER_FIELDS.pack_into(batch, 0, offset, header[1], self.epoch)
+            run += batch
+        return bytes(run)
+
+
+def test_the_next_fetch_waits_for_the_flush(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.leader.answer(world.records(2))
+    world.turn()
+    world.let_time_pass()
+    assert [each.fetch_offset for each in world.leader.asked] == [0]
+    world.flush()
+    assert [each.fetch_offset for each in world.leader.asked] == [0, 2]
+
+
+def test_a_retry_waits_for_the_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records were appended; what came with them failed, and the partition is asked for again later."""
+    world = World(tmp_path)
+
+    def fail(*_: object) -> None:
+        raise DiskFailed("no space is left")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(replica_fetchers, "follow_start", fail)
+        world.leader.answer(world.records(2))
+    world.turn()
+    world.let_time_pass()
+    assert [each.fetch_offset for each in world.leader.asked] == [0]
+    world.flush()
+    assert [each.fetch_offset for each in world.leader.asked] == [0, 2]
+
+
+def test_what_is_left_of_a_log_that_is_cut_is_flushed_before_it_is_acknowledged(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for _ in range(4):
+        world.leader.answer(world.records(2))
+        world.turn()
+        world.flush()
+    asked = len(world.leader.asked)
+    world.leader.answer(tags=diverging_section(1, 3))
+    world.turn()
+    world.let_time_pass()
+    assert world.partition.log_end_offset == 3
+    world.flush()
+    world.let_time_pass()
+    world.flush()
+    assert [each.fetch_offset for each in world.leader.asked[asked:]] == [3]
+
+
+def test_a_horizon_is_on_disk_before_records_are_appended(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.write_error = OSError("no space is left")
+    world.leader.answer(world.records(2), tags=horizon_section(50))
+    world.turn()
+    assert (world.partition.log_end_offset, world.partition.log.tombstone_horizon) == (0, 0)
+    world.write_error = None
+    world.let_time_pass()
+    world.leader.answer(world.records(2), tags=horizon_section(50))
+    world.turn()
+    assert (world.partition.log_end_offset, world.partition.log.tombstone_horizon) == (0, 50)
+    world.leader.answer(world.records(2), tags=horizon_section(50))
+    world.flush()
+    assert world.partition.log_end_offset == 2
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_nothing_is_acknowledged_that_is_not_flushed(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    rng = random.Random(seed)
+    fails = False
+
+    def follow_start(*_: object) -> None:
+        if fails:
+            raise DiskFailed("no space is left")
+
+    monkeypatch.setattr(replica_fetchers, "follow_start", follow_start)
+    for _ in range(150):
+        fails = rng.random() < 0.2
+        world.write_error = OSError("no space is left") if rng.random() < 0.1 else None
+        event = rng.choice(
+            ["records", "records", "cut", "error", "session", "lost", "epoch", "time", "flush", "horizon"]
+        )
+        if event == "time":
+            world.let_time_pass()
+        elif event == "flush":
+            world.flush()
+        elif event == "epoch":
+            world.begin_epoch()
+        elif world.leader.waiting:
+            if event == "records":
+                world.leader.answer(world.records(rng.randrange(4)))
+            elif event == "cut":
+                tags = diverging_section(world.epoch, rng.randrange(world.partition.log_end_offset + 1))
+                world.leader.answer(tags=tags)
+            elif event == "error":
+                world.leader.answer(code=ErrorCode.UNKNOWN_LEADER_EPOCH)
+            elif event == "session":
+                world.leader.answer(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            elif event == "lost":
+                world.leader.lose()
+            else:
+                horizon = rng.randrange(1000)
+                tags = horizon_section(horizon)
+                if rng.random() < 0.3:
+                    world.leader.answer(code=ErrorCode.OFFSET_OUT_OF_RANGE, tags=tags)
+                else:
+                    world.leader.answer(world.records(2), tags=tags)
+        world.turn()
+    # It goes on by itself.
+    asked = len(world.leader.asked)
+    fails, world.write_error = False, None
+    for _ in range(4):
+        world.flush()
+        world.let_time_pass()
+        world.flush()
+        if world.leader.waiting:
+            world.leader.answer(world.records(1))
+        world.turn()
+    assert len(world.leader.asked) > asked
