@@ -181,7 +181,8 @@ class Lifecycle:
     def begin_shutdown(self, on_done: Callable[[], object]) -> None:
         """Ask the controller to move leaderships away; `on_done`, later, when it has or nobody answered in time."""
         self._on_stopped = on_done
-        if self.state in (BrokerState.STARTING, BrokerState.STOPPED) or self._is_closed:
+        if self.state in (BrokerState.STARTING, BrokerState.STOPPED) or self._is_closed or not self._has_run:
+            # One that was never unfenced leads nothing, and need not wait for a controller.
             self._runtime.call_soon(self._stop)
             return
         self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN

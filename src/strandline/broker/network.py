@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from strandline.broker.hangups import Hangups
+from strandline.broker.look_ups import LookUps
 from strandline.broker.socket_transport import RECEIVE_BUFFER_BYTES, ReceiveBuffer, SocketTransport
 from strandline.broker.transport import Accept, OutgoingReceiver, Piece
 from strandline.config import BrokerConfig
@@ -43,6 +44,7 @@ class SocketNetwork:
         self.hangups = Hangups(runtime.loop)
         self._memory = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.outgoing_buffer = ReceiveBuffer(self._memory)
+        self.look_ups = LookUps(runtime.loop)
 
     @classmethod
     def of(cls, runtime: LoopRuntime, config: BrokerConfig) -> SocketNetwork:
@@ -189,9 +191,7 @@ class SocketOutgoing:
         try:
             numeric = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         except (OSError, UnicodeError, OverflowError):
-            network.runtime.in_thread(
-                lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), self._on_looked_up
-            )
+            network.look_ups.find(host, port, self._on_looked_up)
         else:
             self._loop.call_soon(self._on_looked_up, numeric, None)
 

@@ -223,6 +223,20 @@ def test_without_a_controller_a_broker_goes_after_a_while() -> None:
     assert Timing().shutdown_silence_s <= ended - began < Timing().shutdown_silence_s + 1
 
 
+def test_a_broker_that_never_was_unfenced_leads_nothing_and_goes_at_once() -> None:
+    cluster = SmallCluster()
+    cluster.elect(1)
+    member = cluster[2]
+    member.lifecycle.start()
+    cluster.run(3)
+    assert member.lifecycle.state is BrokerState.FENCED
+    cluster.elect(None)
+    done: list[int] = []
+    member.lifecycle.begin_shutdown(lambda: done.append(1))
+    cluster.run(0.01)
+    assert done == [1], "there is nothing to hand over, and no controller to wait for"
+
+
 def test_a_broker_that_never_was_registered_goes_at_once() -> None:
     cluster = SmallCluster()
     done: list[int] = []

@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -213,3 +214,45 @@ def test_closing_while_it_connects_leaves_nothing_behind(parts: list[Any]) -> No
         outgoing.close()
         asker.loop.run_until_complete(turns(10))
         assert not told, "nothing is told after a close"
+
+
+class SilentNameServer:
+    """A resolver that does not answer: look-ups of names wait until `answers` is set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.answers = threading.Event()
+        self.asked = 0
+        self.was_asked = threading.Event()
+        self._real = socket.getaddrinfo
+        monkeypatch.setattr(socket, "getaddrinfo", self._look_up)
+
+    def _look_up(self, host: str, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("flags") == socket.AI_NUMERICHOST:
+            return self._real(host, *args, **kwargs)
+        self.asked += 1
+        self.was_asked.set()
+        self.answers.wait(WITHIN_S)
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+
+async def test_names_that_are_not_answered_keep_no_thread_from_the_disk_and_no_node_from_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    silent = SilentNameServer(monkeypatch)
+    loop = asyncio.get_running_loop()
+    runtime = LoopRuntime(loop)
+    network = SocketNetwork(runtime, SocketOptions(50, -1, -1))
+    closed: asyncio.Queue[str] = asyncio.Queue()
+    receiver: Any = SimpleNamespace(on_closed=lambda: closed.put_nowait("closed"))
+    outgoing = [network.connect("dead.invalid", 9092, receiver) for _ in range(20)]
+    synced = loop.create_future()
+    runtime.in_thread(lambda: "synced", lambda result, _: synced.set_result(result))
+    assert await synced == "synced"
+    assert await loop.run_in_executor(None, silent.was_asked.wait, WITHIN_S)
+    assert silent.asked == 1, "twenty connections to one name ask once"
+    runtime.close()
+    assert not silent.answers.is_set(), "it would have waited for the resolver"
+    assert closed.empty()
+    silent.answers.set()
+    for _ in outgoing:
+        assert await asyncio.wait_for(closed.get(), WITHIN_S) == "closed"
