@@ -254,4 +254,9 @@ TRAPS: dict[str, Trap] = {
         "KAFKA-15489",
         "resign when no majority has fetched within the timeout",
     ),
+    "stalled-loop": Trap(
+        "a pause of the process looks like a dead broker, and sessions end",
+        "stop-the-world pauses of the JVM; our own watchdog",
+        "long work is done in shares, by workers or in threads, and the collector walks only what is new",
+    ),
 }

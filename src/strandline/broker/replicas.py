@@ -41,6 +41,9 @@ WORK_S_MAX: Final = 0.005
 """What making and deleting logs may take of one turn of the loop."""
 OPEN_FIRST_S_MAX: Final = 0.5
 """How long a quorum of one opens partitions before it lets clients in; the rest is opened while they are served."""
+OPENED_STEP: Final = 500
+OPENED_REST: Final = 100
+"""Partitions after which `on_many_opened` is told: so many, or the smaller number when no more are to come for now."""
 PARTITIONS_PER_STEP: Final = 500
 """Partitions that get their new settings before the clock is looked at again."""
 
@@ -76,6 +79,9 @@ class Replicas:
         """Told of each partition that has other settings now."""
         self.on_damaged: Callable[[Partition, DamagedRecords], None] = _nobody
         """Told of a partition in which a reader met batches that are not what was written."""
+        self.on_many_opened: Callable[[], object] = _nobody
+        """Told that many partitions were opened since it was last told: Python's collector need not walk them."""
+        self._opened = 0
         self._names: dict[bytes, str] = {}
         self._flushed_by_time: dict[Partition, float] = {}
         self.work_s_max = WORK_S_MAX
@@ -276,10 +282,17 @@ class Replicas:
         self._is_working = True
         while self._work:
             self._work.popleft()()
+            self._tell_opened(OPENED_STEP)
             if self._work and runtime.monotonic() > until:
                 runtime.call_soon(self._work_off)
                 return
         self._is_working = False
+        self._tell_opened(OPENED_REST)
+
+    def _tell_opened(self, least: int) -> None:
+        if self._opened >= least:
+            self._opened = 0
+            self.on_many_opened()
 
     # One partition
 
@@ -325,6 +338,7 @@ class Replicas:
         opened.log.on_write_failed = self.health.on_write_failed
         opened.log.on_damaged = partial(self.on_damaged, opened)
         self._note_flush_by_time(opened)
+        self._opened += 1
         return opened
 
     def _on_recovered(self, name: TopicPartition) -> None:

@@ -13,7 +13,8 @@ from tests.unit.log.engine import NOON_MS, batch_of
 from tests.unit.log.faulty_disk import FaultyDisk
 from tests.unit.log.manual_runtime import ManualRuntime
 
-from strandline.broker.replicas import Replicas
+from strandline.broker.main import spare_the_collector
+from strandline.broker.replicas import OPENED_REST, OPENED_STEP, Replicas
 from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.codec.messages.partition_record import PartitionRecord
@@ -181,6 +182,37 @@ def test_a_deleted_topic_leaves_nothing_to_the_garbage_collector(world: World) -
     finally:
         gc.enable()
     assert not [each for each in left if "orders" in repr(each)]
+
+
+def test_many_new_partitions_are_announced_in_steps(world: World) -> None:
+    opened: list[int] = []
+    world.replicas.on_many_opened = lambda: opened.append(len(list(world.replicas.all())))
+    world.create("small", 3)
+    assert not opened
+    world.create("large", OPENED_STEP + OPENED_REST)
+    assert opened == [OPENED_STEP, 3 + OPENED_STEP + OPENED_REST]
+
+
+def test_the_collector_passes_over_partitions_that_were_made_after_the_start(world: World) -> None:
+    """It would walk all of them again and again, and keep the loop for tenths of a second each time."""
+    thresholds = gc.get_threshold()
+
+    def walked_for(name: str) -> int:
+        gc.collect()
+        before = len(gc.get_objects())
+        world.create(name, OPENED_STEP)
+        return len(gc.get_objects()) - before
+
+    try:
+        control = walked_for("control")
+        assert control > OPENED_STEP
+        world.replicas.on_many_opened = spare_the_collector
+        frozen = gc.get_freeze_count()
+        assert walked_for("orders") < control / 10
+        assert gc.get_freeze_count() > frozen + control / 2
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
 
 
 def test_one_bad_log_is_one_offline_partition(world: World) -> None:
