@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from strandline.partition.partition import Partition
     from strandline.testing.sim_cluster import SimCluster
     from strandline.testing.sim_consumer import SimConsumer
     from strandline.testing.sim_invariants import Invariants
@@ -34,22 +35,32 @@ class Availability:
         found = []
         for topic in self._invariants.image.topics.values():
             for index, partition in enumerate(topic.partitions):
-                leader = self._cluster.nodes.get(partition.leader)
-                if leader is not None and leader.is_up:
+                if self._leads(partition.leader, topic.id.bytes, index):
                     continue
                 holders = [each for each in partition.replicas if self._holds_all(each, topic.id.bytes, index)]
                 if holders:
                     found.append(
                         f"{topic.name}-{index} has leader {partition.leader}, in sync {partition.isr}, eligible "
-                        f"{partition.eligible_leader_replicas}, and {holders} hold every committed record"
+                        f"{partition.eligible_leader_replicas}, and {holders} can hold every committed record"
                     )
         return found
 
-    def _holds_all(self, node_id: int, topic_id: bytes, index: int) -> bool:
-        node = self._cluster.nodes[node_id].node
+    def _replica(self, node_id: int, topic_id: bytes, index: int) -> Partition | None:
+        sim_node = self._cluster.nodes.get(node_id)
+        node = None if sim_node is None else sim_node.node
         partitions = None if node is None else node.topics.get(topic_id)
-        partition = partitions[index] if partitions is not None and index < len(partitions) else None
-        if partition is None or partition.log.failure is not None:
+        return partitions[index] if partitions is not None and index < len(partitions) else None
+
+    def _leads(self, node_id: int, topic_id: bytes, index: int) -> bool:
+        """Return whether a node that runs leads by its own account: one that was started again may not know of it."""
+        partition = self._replica(node_id, topic_id, index)
+        return partition is not None and partition.is_leader
+
+    def _holds_all(self, node_id: int, topic_id: bytes, index: int) -> bool:
+        partition = self._replica(node_id, topic_id, index)
+        if partition is None:
+            return True  # Not opened yet: its disk has what it had.
+        if partition.log.failure is not None:
             return False
         truth = self._invariants.partitions.get((topic_id, index))
         return truth is None or truth.may_lose or partition.log.log_end_offset >= truth.end
