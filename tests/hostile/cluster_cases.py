@@ -18,6 +18,7 @@ from strandline.codec.messages import (
     allocate_producer_ids_request,
     alter_partition_reassignments_request,
     alter_partition_request,
+    assign_replicas_to_dirs_request,
     begin_quorum_epoch_request,
     broker_heartbeat_request,
     broker_registration_request,
@@ -309,6 +310,15 @@ def _brokers() -> Iterator[Case]:
             "active",
             lambda facts, broker=broker: in_sync(facts, broker_id=broker(facts), broker_epoch=0),  # type: ignore[misc]
             3,
+            ErrorCode.STALE_BROKER_EPOCH,
+        )
+        yield Case(
+            f"AssignReplicasToDirs of {name}",
+            "active",
+            lambda facts, broker=broker: assign_replicas_to_dirs_request.AssignReplicasToDirsRequest(  # type: ignore[misc]
+                broker_id=broker(facts), broker_epoch=0
+            ),
+            0,
             ErrorCode.STALE_BROKER_EPOCH,
         )
     yield Case(

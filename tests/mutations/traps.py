@@ -43,6 +43,11 @@ TRAPS: dict[str, Trap] = {
         "KIP-966",
         "the eligible leaders stay until the leader has asked for its set; only the metadata log says which they are",
     ),
+    "replaced-disk": Trap(
+        "a broker with a new disk is in sync and may never lead, or leads with nothing",
+        "KIP-858",
+        "the broker says where its replicas are, in its present epoch; an empty copy is no last known leader",
+    ),
     "rebooted-broker": Trap(
         "a rebooted empty broker enters the in-sync set by a late AlterPartition",
         "KIP-903, KIP-841",

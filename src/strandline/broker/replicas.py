@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline.broker import metadata_quorum
 from strandline.broker.channel import Channel
 from strandline.broker.controller_channel import ControllerChannel
+from strandline.broker.directory_assignments import DirectoryAssignments
 from strandline.broker.directory_health import DirectoryHealth
 from strandline.broker.in_sync_keeper import InSyncKeeper
 from strandline.broker.log_recovery import LogRecovery
@@ -92,6 +93,7 @@ class Replicas:
         self.recovery.on_recovered = self._on_recovered
         self.recovery.on_failed = self.offline.__setitem__
         self.health = DirectoryHealth(node.runtime, node.directory, node.directory_id)
+        self.directories = DirectoryAssignments(node, self._broker_epoch)
         self.in_sync = InSyncKeeper(
             node.runtime,
             self._controller,
@@ -316,6 +318,7 @@ class Replicas:
             partition = partitions[index] = self._open(topic, index)
         if partition is not None:
             self._take_role(partition, image)
+            self.directories.on_opened(topic_id, index)
 
     def _open(self, topic: Topic, index: int) -> Partition | None:
         name, image, node = TopicPartition(topic.name, index), topic.partitions[index], self._node
@@ -458,6 +461,7 @@ class Replicas:
         self.recovery.close()
         self.fetchers.close()
         self.in_sync.close()
+        self.directories.close()
         self.health.close()
 
 

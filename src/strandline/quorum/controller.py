@@ -19,7 +19,8 @@ What may concern thousands of partitions comes in shares: a `Steps` generator yi
 before the next is asked for, and returns the outcome (`handlers/steps.py` runs it for the handlers).
 
 Its parts: `topic_commands`, `broker_registry`, `heartbeats`, `elections`, `in_sync_changes`, `resignations`,
-`reassignment`; they share `controller_state`, and every change of a partition is made by `partition_changes`.
+`reassignment`, `directory_assignments`; they share `controller_state`, and every change of a partition is made by
+`partition_changes`.
 """
 
 from __future__ import annotations
@@ -65,8 +66,10 @@ from strandline.quorum.topic_commands import (
 if TYPE_CHECKING:
     import random
 
+    from strandline.codec.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
     from strandline.codec.messages.resign_leadership_request import ResignLeadershipRequest
     from strandline.codec.messages.resign_leadership_response import ResignedPartitionResult
+    from strandline.quorum.directory_assignments import Assigned
 
 __all__ = [
     "PARTITIONS_PER_REQUEST_MAX",
@@ -311,6 +314,13 @@ class Controller(TopicCommands):
     ) -> Iterator[Decision[tuple[uuid.UUID, ResignedPartitionResult]]]:
         """ResignLeadership, one partition at a time; STALE_BROKER_EPOCH at once for a broker that is no more."""
         from strandline.quorum.resignations import decide
+
+        self._state.broker(request.broker_id, request.broker_epoch)
+        return decide(self._state, request)
+
+    def decide_directories(self, request: AssignReplicasToDirsRequest) -> Iterator[Decision[Assigned]]:
+        """AssignReplicasToDirs, one partition at a time; STALE_BROKER_EPOCH at once for a broker that is no more."""
+        from strandline.quorum.directory_assignments import decide
 
         self._state.broker(request.broker_id, request.broker_epoch)
         return decide(self._state, request)

@@ -27,7 +27,13 @@ from enum import Enum, auto
 from typing import Final
 
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
-from strandline.quorum.cluster_image import NO_LEADER, NO_LEADER_CHANGE, PartitionImage
+from strandline.quorum.cluster_image import (
+    MIGRATING_DIRECTORY,
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    UNASSIGNED_DIRECTORY,
+    PartitionImage,
+)
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
@@ -72,6 +78,8 @@ class PartitionChange:
     leader_recovery_state: int | None = None
     unclean_shutdown: int | None = None
     """A broker that may have lost what it had acknowledged: it leaves in-sync set and ELR."""
+    directory: tuple[int, uuid.UUID] | None = None
+    """A broker, and the directory in which it has its replica."""
 
     def record(self) -> PartitionChangeRecord | None:
         partition = self.partition
@@ -139,7 +147,7 @@ class PartitionChange:
         if acceptable:
             return acceptable[0], False
         if not eligible and self.has_elr:
-            last_known = partition.last_known_elr or ()
+            last_known = self._last_known()
             if len(last_known) == 1 and last_known[0] in replicas and self._may_lead(last_known[0]):
                 return last_known[0], True
         if self.election is Election.UNCLEAN:
@@ -149,7 +157,20 @@ class PartitionChange:
         return NO_LEADER, False
 
     def _may_lead(self, broker_id: int) -> bool:
-        return broker_id != self.unclean_shutdown and self.may_lead(self.partition, broker_id)
+        partition = self.partition
+        if self.directory is not None:
+            partition = dataclasses.replace(partition, directories=self._directories(partition.replicas))
+        return broker_id != self.unclean_shutdown and self.may_lead(partition, broker_id)
+
+    def _last_known(self) -> list[int]:
+        """Return the last known leader; none if its replica is in another directory now, and so a new, empty one."""
+        known = self.partition.last_known_elr or []
+        if self.directory is None:
+            return known
+        broker_id, directory_id = self.directory
+        held = dict(zip(self.partition.replicas, self.partition.directories, strict=False)).get(broker_id)
+        is_new = held not in (None, UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY, directory_id)
+        return [each for each in known if each != broker_id or not is_new]
 
     def _note_last_known_leader(self, record: PartitionChangeRecord) -> None:
         """When nobody is left to lead, remember who did."""
@@ -167,6 +188,8 @@ class PartitionChange:
                 last = partition.isr[0]
             if last >= 0 and partition.last_known_elr != [last]:
                 record.last_known_elr = [last]
+        elif self._last_known() != (partition.last_known_elr or []):
+            record.last_known_elr = self._last_known()
 
     def _assign(
         self, record: PartitionChangeRecord, replicas: list[int], removing: list[int], adding: list[int]
@@ -174,14 +197,20 @@ class PartitionChange:
         partition = self.partition
         if replicas != partition.replicas:
             record.replicas = replicas
-            held = dict(zip(partition.replicas, partition.directories, strict=False))
-            directories = [held[each] if each in held else self.directory_of(each) for each in replicas]
+        if replicas != partition.replicas or self.directory is not None:
+            directories = self._directories(replicas)
             if directories != partition.directories:
                 record.directories = directories
         if removing != partition.removing_replicas:
             record.removing_replicas = removing
         if adding != partition.adding_replicas:
             record.adding_replicas = adding
+
+    def _directories(self, replicas: list[int]) -> list[uuid.UUID]:
+        held = dict(zip(self.partition.replicas, self.partition.directories, strict=False))
+        if self.directory is not None:
+            held[self.directory[0]] = self.directory[1]
+        return [held[each] if each in held else self.directory_of(each) for each in replicas]
 
 
 def _completed(isr: list[int], replicas: list[int], removing: list[int]) -> tuple[list[int], list[int]] | None:

@@ -13,15 +13,21 @@ from tests.unit.log.engine import NOON_MS, batch_of
 from tests.unit.log.faulty_disk import FaultyDisk
 from tests.unit.log.manual_runtime import ManualRuntime
 
+from strandline.broker.directory_assignments import RETRY_S
 from strandline.broker.main import spare_the_collector
 from strandline.broker.replicas import OPENED_REST, OPENED_STEP, Replicas
+from strandline.codec.messages.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
+from strandline.codec.messages.assign_replicas_to_dirs_response import DirectoryData as DirectoryAnswered
+from strandline.codec.messages.assign_replicas_to_dirs_response import PartitionData as PartitionAnswered
+from strandline.codec.messages.assign_replicas_to_dirs_response import TopicData as TopicAnswered
+from strandline.codec.messages.clear_elr_record import ClearElrRecord
 from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
 from strandline.codec.messages.topic_record import TopicRecord
 from strandline.config import BrokerConfig
-from strandline.errors import CorruptLog
+from strandline.errors import CorruptLog, ErrorCode
 from strandline.ids import TopicPartition
 from strandline.log.disk import Disk
 from strandline.log.flusher import Flusher
@@ -45,6 +51,8 @@ class World:
         self.image = ClusterImage()
         self.directory = LogDirectory(path, disk=self.disk, open_files_max=100)
         self.forgotten: list[tuple[str, uuid.UUID]] = []
+        self.asked: list[tuple[Any, Any]] = []
+        """Requests to the controller, each with what takes its answer."""
         node: Any = SimpleNamespace(
             node_id=1,
             directory_id=uuid.UUID(int=5),
@@ -57,11 +65,22 @@ class World:
             config=BrokerConfig.load("", {}),
             groups=SimpleNamespace(on_topic_deleted=lambda *topic: self.forgotten.append(topic)),
             dynamic_config=SimpleNamespace(apply=lambda: None),
+            controller_channel=SimpleNamespace(ask=self.ask),
         )
         self.replicas = Replicas(node)
         self.changed: list[tuple[str, ...]] = []
         self.replicas.on_topics_changed = self.changed.append
         self.offset = 0
+
+    def ask(self, request: Any, version: int, on_answer: Any, *, timeout_s: float) -> None:
+        self.asked.append((request, on_answer))
+
+    def pass_time(self, seconds: float) -> None:
+        self.runtime.now += seconds
+        due = [timer for timer in self.runtime.timers if timer.due <= self.runtime.now]
+        self.runtime.timers = [timer for timer in self.runtime.timers if timer not in due]
+        for timer in due:
+            timer.callback()
 
     def apply(self, *records: Any) -> None:
         for record in records:
@@ -275,3 +294,55 @@ def test_after_a_snapshot_any_topic_may_have_changed(world: World) -> None:
     world.image.apply(RemoveTopicRecord(topic_id=topic_id))
     world.replicas.on_image_replaced()
     assert world.changed == [("orders", "users")]
+
+
+def test_the_controller_is_told_of_replicas_in_another_directory_until_it_knows(world: World) -> None:
+    topic_id = world.create("orders", 2)
+    world.pass_time(1.0)
+    assert not world.asked, "it knows"
+    elsewhere = [uuid.UUID(int=4)]
+    for index in (0, 1):
+        world.apply(PartitionChangeRecord(partition_id=index, topic_id=topic_id, directories=elsewhere))
+    world.pass_time(1.0)
+    ((request, on_answer),) = world.asked
+    assert (request.broker_id, request.broker_epoch, request.directories[0].id.int) == (1, 0, 5)
+
+    def told(request: Any) -> list[int]:
+        (topic,) = request.directories[0].topics
+        assert topic.topic_id == topic_id
+        return [each.partition_index for each in topic.partitions]
+
+    assert told(request) == [0, 1]
+    on_answer(AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), None)
+    world.pass_time(RETRY_S)
+    assert told(world.asked[1][0]) == [0, 1]
+    world.asked[1][1](None, TimeoutError("no controller"))
+    world.pass_time(RETRY_S)
+    outcomes = [PartitionAnswered(0), PartitionAnswered(1, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)]
+    answer = AssignReplicasToDirsResponse(directories=[DirectoryAnswered(topics=[TopicAnswered(topic_id, outcomes)])])
+    world.asked[2][1](answer, None)
+    world.pass_time(RETRY_S)
+    assert told(world.asked[3][0]) == [1], "only what was refused"
+    world.apply(PartitionChangeRecord(partition_id=1, topic_id=topic_id, directories=[uuid.UUID(int=5)]))
+    world.asked[3][1](None, TimeoutError("the answer was lost"))
+    world.pass_time(RETRY_S)
+    assert len(world.asked) == 4, "the metadata says that it was taken"
+
+
+def test_a_leader_hears_that_nobody_is_eligible_any_more(world: World) -> None:
+    topic_id = world.create("orders", 1)
+    world.apply(
+        PartitionChangeRecord(
+            partition_id=0,
+            topic_id=topic_id,
+            replicas=[1, 2],
+            isr=[1],
+            directories=[uuid.UUID(int=5), uuid.UUID(int=6)],
+            eligible_leader_replicas=[2],
+        )
+    )
+    in_sync = world.partition("orders").in_sync
+    assert in_sync is not None
+    assert in_sync.eligible == (2,)
+    world.apply(ClearElrRecord(topic_name=""))
+    assert in_sync.eligible == ()

@@ -24,6 +24,11 @@ from strandline.codec.messages.alter_partition_request import (
     TopicData,
 )
 from strandline.codec.messages.alter_partition_response import AlterPartitionResponse
+from strandline.codec.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
+from strandline.codec.messages.assign_replicas_to_dirs_request import DirectoryData as DirectoryAssigned
+from strandline.codec.messages.assign_replicas_to_dirs_request import PartitionData as PartitionAssigned
+from strandline.codec.messages.assign_replicas_to_dirs_request import TopicData as TopicAssigned
+from strandline.codec.messages.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
 from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from strandline.codec.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from strandline.codec.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
@@ -47,6 +52,7 @@ from strandline.handlers import (
     k64_unregister_broker,
     k67_allocate_producer_ids,
     k70_controller_registration,
+    k73_assign_replicas_to_dirs,
 )
 from strandline.quorum.cluster_image import (
     ELIGIBLE_LEADER_REPLICAS,
@@ -56,6 +62,7 @@ from strandline.quorum.cluster_image import (
 )
 from strandline.quorum.config_changes import ConfigAlteration, ConfigOperation, Operation
 from strandline.quorum.controller import TopicRef
+from strandline.quorum.elections import ELECT_UNCLEAN
 from strandline.quorum.features import SAFE_DOWNGRADE, SUPPORTED_FEATURES, FeatureUpdate
 from strandline.quorum.new_topics import NewTopic
 
@@ -503,6 +510,101 @@ def test_a_controller_that_lost_its_lead_says_so_for_the_whole_request() -> None
     (outcome,) = node.controller.create_topics([NewTopic("b")])[1]
     assert isinstance(outcome, RequestError)
     assert outcome.code == ErrorCode.NOT_CONTROLLER
+
+
+# Directories
+
+
+def assign(node: ControllerNode, broker_id: int, directory: int, *, topic_id: Any = None, index: int = 0) -> Any:
+    topic = TopicAssigned(topic_id or node.image.topics["a"].id, [PartitionAssigned(index)])
+    request = AssignReplicasToDirsRequest(
+        broker_id, node.image.brokers[broker_id].epoch, [DirectoryAssigned(uuid.UUID(int=directory), [topic])]
+    )
+    return ask(k73_assign_replicas_to_dirs, node, request, 0, AssignReplicasToDirsResponse)
+
+
+def replace_disk(node: ControllerNode, broker_id: int) -> int:
+    """The broker comes back with an empty directory, and is unfenced; return the id of the directory."""
+    node.runtime.now += SESSION_S
+    for other in node.image.active_brokers():
+        if other.id != broker_id:
+            node.beat(other.id)
+    directory = uuid.UUID(int=2000 + broker_id)
+    assert node.register(broker_id, incarnation=90 + broker_id, log_dirs=[directory]).error_code == 0
+    assert not node.beat(broker_id).is_fenced
+    return directory.int
+
+
+def test_a_broker_with_a_new_disk_leads_again_once_it_has_said_where_its_replicas_are() -> None:
+    node = ControllerNode()
+    node.create("a", [1, 2])
+    directory = replace_disk(node, 1)
+    assert node.alter("a", [2, 1]).error_code == 0
+    answer = assign(node, 1, directory)
+    (assigned,) = answer.directories
+    assert (answer.error_code, assigned.id.int) == (0, directory)
+    assert assigned.topics[0].topic_id == node.image.topics["a"].id
+    assert [(each.partition_index, each.error_code) for each in assigned.topics[0].partitions] == [(0, 0)]
+    assert [each.int for each in node.partition_of("a").directories] == [directory, 1002]
+    node.runtime.now += SESSION_S
+    node.beat(1)
+    node.work_off()
+    assert (node.partition_of("a").leader, node.partition_of("a").isr) == (1, [1]), "the other one died"
+    written = len(node.log)
+    assert assign(node, 1, directory).error_code == 0
+    assert len(node.log) == written, "nothing is written that is so already"
+
+
+def test_a_partition_that_waits_for_a_leader_has_one_as_soon_as_the_directory_is_known() -> None:
+    node = ControllerNode()
+    node.create("a", [1], unclean_leader_election_enable="true")
+    directory = replace_disk(node, 1)
+    assert node.partition_of("a").leader == -1
+    assign(node, 1, directory)
+    assert (node.partition_of("a").leader, node.partition_of("a").leader_recovery_state) == (1, 1)
+
+
+def test_a_last_known_leader_with_a_new_disk_does_not_lead_unless_it_is_asked_for() -> None:
+    """It is empty: to have it lead would have every other replica cut what it holds."""
+    node = ControllerNode()
+    node.create("a", [1, 2])
+    stop_cleanly(node, 1)
+    node.runtime.now += SESSION_S
+    node.work_off()
+    assert (node.partition_of("a").leader, node.partition_of("a").last_known_elr) == (-1, [2])
+    directory = replace_disk(node, 2)
+    assert node.register(1, incarnation=77).error_code == 0, "and the other one was killed"
+    assign(node, 2, directory)
+    node.work_off()
+    assert (node.partition_of("a").leader, node.partition_of("a").last_known_elr) == (-1, [])
+    for records, (_, _, refusal) in node.controller.elections.decide(ELECT_UNCLEAN, [("a", [0])]):
+        assert refusal is None
+        node.controller_write(records, lambda error: None)
+    node.flush()
+    assert node.partition_of("a").leader == 2
+
+
+def test_assignments_that_are_refused() -> None:
+    node = ControllerNode()
+    node.create("a", [1, 2])
+
+    def code(answer: Any) -> int:
+        return int(answer.directories[0].topics[0].partitions[0].error_code)
+
+    assert code(assign(node, 3, 1003)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code(assign(node, 1, 1001, index=1)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code(assign(node, 1, 1001, topic_id=uuid.UUID(int=7777))) == ErrorCode.UNKNOWN_TOPIC_ID
+    before = node.partition_of("a")
+    late = AssignReplicasToDirsRequest(
+        1,
+        node.image.brokers[1].epoch - 1,
+        [DirectoryAssigned(uuid.UUID(int=5), [TopicAssigned(node.image.topics["a"].id, [PartitionAssigned(0)])])],
+    )
+    answer = ask(k73_assign_replicas_to_dirs, node, late, 0, AssignReplicasToDirsResponse)
+    assert (answer.error_code, answer.directories) == (ErrorCode.STALE_BROKER_EPOCH, [])
+    assert node.partition_of("a") == before
+    node.controller.deactivate()
+    assert assign(node, 1, 1001).error_code == ErrorCode.NOT_CONTROLLER
 
 
 # Elections

@@ -1,6 +1,7 @@
 """A cluster around the controller, reduced to what it decides about; walked at random, and judged after every step.
 
-Brokers crash, lose the end of their logs, come back, shut down in good order; requests are delivered late, twice or
+Brokers crash, lose the end of their logs, get a new disk, come back, shut down in good order; administrators change
+settings, move replicas and hold elections; requests are delivered late, twice or
 never; the active controller is replaced at any moment and takes what was committed. `python -m
 tests.unit.quorum.controller_model --seeds 0-100` walks; a failure names its seed, which repeats it.
 """
@@ -46,6 +47,7 @@ class ControllerModel:
         self.config = BrokerConfig.load("", {"broker.session.timeout.ms": str(int(SESSION_S * 1000))})
         self.invariants = Invariants(self)
         self.disks: dict[int, dict[Where, Log]] = {broker_id: {} for broker_id in range(1, brokers + 1)}
+        self.directories = {broker_id: uuid.UUID(int=1000 + broker_id) for broker_id in self.disks}
         self.clean_epochs: dict[int, int] = {}
         self.processes: dict[int, Process] = {}
         self.in_flight: list[Callable[[], object]] = []
@@ -160,6 +162,7 @@ class ControllerModel:
             broker_id,
             uuid.UUID(int=self.rng.getrandbits(128)),
             self.disks[broker_id],
+            directory=self.directories[broker_id],
             rack=f"rack-{broker_id % 2}",
             previous_epoch=self.clean_epochs.pop(broker_id, -1),
         )
@@ -204,6 +207,20 @@ class ControllerModel:
 
         self.send(deliver)
 
+    def assign(self, process: Process) -> None:
+        request = process.assignment()
+        if request is None:
+            return
+
+        def deliver() -> None:
+            try:
+                decided = list(self.controller.decide_directories(request))
+            except RequestError:
+                return
+            self.write([record for records, _ in decided for record in records], lambda error: None)
+
+        self.send(deliver)
+
     def stop(self, process: Process) -> None:
         if self.processes.get(process.id) is process:
             del self.processes[process.id]
@@ -217,6 +234,8 @@ class ControllerModel:
         disk = self.disks[process.id]
         for where, log in disk.items():
             disk[where] = log[: int(len(log) * kept)]
+        if not kept:
+            self.directories[process.id] = uuid.UUID(int=self.directories[process.id].int + 1000)
 
     def reboot(self, process: Process) -> None:
         """Crash, be missed, and be back in the cluster, while requests from before are still under way."""
@@ -355,15 +374,17 @@ class ControllerModel:
             for records, _ in self.controller.reassignment.decide([(topic.name, where[1], target)]):
                 self.write(records, lambda error: None)
 
-    def elect(self) -> None:
+    def elect_somewhere(self) -> None:
         for where in self._some_partition():
-            topic = self.image.topic_by_id(where[0])
-            assert topic is not None
-            kind = self.rng.choice((ELECT_PREFERRED, ELECT_PREFERRED, ELECT_UNCLEAN))
-            self.invariants.is_unclean_asked_for = kind == ELECT_UNCLEAN
-            for records, _ in self.controller.elections.decide(kind, [(topic.name, [where[1]])]):
-                self.write(records, lambda error: None)
-            self.invariants.is_unclean_asked_for = False
+            self.elect(where, self.rng.choice((ELECT_PREFERRED, ELECT_PREFERRED, ELECT_UNCLEAN)))
+
+    def elect(self, where: Where, kind: int) -> None:
+        topic = self.image.topic_by_id(where[0])
+        assert topic is not None
+        self.invariants.is_unclean_asked_for = kind == ELECT_UNCLEAN
+        for records, _ in self.controller.elections.decide(kind, [(topic.name, [where[1]])]):
+            self.write(records, lambda error: None)
+        self.invariants.is_unclean_asked_for = False
 
     def configure(self) -> None:
         value = self.rng.choice(("true", "false"))
@@ -434,7 +455,7 @@ class ControllerModel:
             (0.6, self.create_topic),
             (0.1, self.delete_topic),
             (0.3, self.reassign),
-            (0.3, self.elect),
+            (0.3, self.elect_somewhere),
             (0.1, self.configure),
             (2, self.configure_minimum),
             (0.05, self.unregister),
@@ -445,6 +466,7 @@ class ControllerModel:
                 (5, lambda: self.beat(process)),
                 (5, lambda: self.read_metadata(process)),
                 (6, lambda: self.fetch(process)),
+                (1, lambda: self.assign(process)),
                 (0.2, lambda: self.allocate(process)),
                 (0.15, lambda: setattr(process, "wants_shut_down", True)),
                 (0.3, lambda: self.reboot(process)),
@@ -473,6 +495,7 @@ class ControllerModel:
         self.is_calm = True
         for process in list(self.processes.values()):
             self.beat(process)
+            self.assign(process)
         while self.in_flight:
             self.in_flight.pop(0)()
         while self.steps:
@@ -499,9 +522,14 @@ class ControllerModel:
         """No more faults: everybody comes back, and every partition has its leader and its replicas in sync."""
         self.in_flight.clear()
         self.late.clear()
-        for _ in range(40):
+        for _ in range(20):
             for broker_id in self.disks:
                 self.start_broker(broker_id)
+            self.calm_round()
+        for where in self.invariants.check_led():
+            # Only an administrator knows that the disks with the records will not come back.
+            self.elect(where, ELECT_UNCLEAN)
+        for _ in range(20):
             self.calm_round()
         self.invariants.check_healed()
 

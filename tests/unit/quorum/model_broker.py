@@ -18,6 +18,9 @@ from strandline.codec.messages.alter_partition_request import (
     TopicData,
 )
 from strandline.codec.messages.alter_partition_response import PartitionData as Altered
+from strandline.codec.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest, DirectoryData
+from strandline.codec.messages.assign_replicas_to_dirs_request import PartitionData as PartitionAssigned
+from strandline.codec.messages.assign_replicas_to_dirs_request import TopicData as TopicAssigned
 from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from strandline.codec.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from strandline.quorum.cluster_image import RESOURCE_BROKER, ClusterImage, PartitionImage, Topic
@@ -57,11 +60,19 @@ class Process:
     """One life of a broker. `disk` outlives it."""
 
     def __init__(
-        self, broker_id: int, incarnation: uuid.UUID, disk: dict[Where, Log], *, rack: str, previous_epoch: int
+        self,
+        broker_id: int,
+        incarnation: uuid.UUID,
+        disk: dict[Where, Log],
+        *,
+        directory: uuid.UUID,
+        rack: str,
+        previous_epoch: int,
     ) -> None:
         self.id = broker_id
         self.incarnation = incarnation
         self.disk = disk
+        self.directory = directory
         self.rack = rack
         self.previous_epoch = previous_epoch
         self.epoch = -1
@@ -81,7 +92,7 @@ class Process:
             listeners=[Listener("PLAINTEXT", f"host-{self.id}", 9092)],
             features=[Feature(name, *levels) for name, levels in SUPPORTED_FEATURES.items()],
             rack=self.rack,
-            log_dirs=[uuid.UUID(int=1000 + self.id)],
+            log_dirs=[self.directory],
             previous_broker_epoch=self.previous_epoch,
         )
 
@@ -92,6 +103,16 @@ class Process:
             current_metadata_offset=self.offset,
             want_shut_down=self.wants_shut_down,
         )
+
+    def assignment(self) -> AssignReplicasToDirsRequest | None:
+        """Say where the replicas are that the metadata has in another directory."""
+        topics: dict[uuid.UUID, TopicAssigned] = {}
+        for (topic_id, index), partition in partitions_of(self.image).items():
+            held = dict(zip(partition.replicas, partition.directories, strict=True))
+            if self.acts and held.get(self.id, self.directory) != self.directory:
+                topics.setdefault(topic_id, TopicAssigned(topic_id)).partitions.append(PartitionAssigned(index))
+        directory = DirectoryData(self.directory, list(topics.values()))
+        return AssignReplicasToDirsRequest(self.id, self.epoch, [directory]) if topics else None
 
     # The metadata
 

@@ -47,6 +47,8 @@ class Invariants:
         self._agreed: dict[Where, set[int]] = {}
         """Who holds all that was acknowledged: the members of the last set with which anything could be, but for those
         that have begun a new life. Of a set of one its leader must know: two that die do not do so at once."""
+        self._lost: set[Where] = set()
+        """Partitions whose last known leader has another disk: the next one is for an administrator to elect."""
         self.elections = 0
         self.acknowledged = 0
         self._lives: dict[int, uuid.UUID] = {}
@@ -125,6 +127,7 @@ class Invariants:
         topic = self.decided.topic_by_id(record.topic_id)
         assert topic is not None
         before = topic.partitions[record.partition_id]
+        self._check_directories(record, before)
         if self.joining:
             self._asked[id(record)] = record
         if record.leader < 0 or record.leader == before.leader:
@@ -140,8 +143,9 @@ class Invariants:
         is_allowed = (
             self.is_unclean_asked_for or topic.config_overrides.get("unclean.leader.election.enable", "false") == "true"
         )
-        # Nobody else is left, save those that are being registered anew and may have lost something.
-        nobody = before.last_known_elr == [record.leader] and not before.isr
+        # Nobody else is left, save those that are being registered anew and may have lost something. The last known
+        # leader has nothing either if the same record says that it has another disk.
+        nobody = before.last_known_elr == [record.leader] and not before.isr and not record.directories
         for broker_id in before.eligible_leader_replicas or ():
             nobody = nobody and self._is_new_life(broker_id)
         hold(is_allowed or nobody, "unclean-elections-are-allowed", before=before, leader=record.leader)
@@ -150,6 +154,15 @@ class Invariants:
         others = sorted(holders - {record.leader})
         alive = [broker_id for broker_id in others if not self._is_new_life(broker_id)]
         hold(is_allowed or not alive, "unclean-only-when-nobody-has-it-all", before=before, alive=alive)
+
+    def _check_directories(self, record: PartitionChangeRecord, before: PartitionImage) -> None:
+        """A broker says only of directories that it has that its replicas are there."""
+        held = dict(zip(before.replicas, before.directories, strict=True))
+        for broker_id, directory in zip(record.replicas or before.replicas, record.directories or (), strict=False):
+            if broker_id in held and held[broker_id] != directory:
+                broker = self.decided.brokers.get(broker_id)
+                is_there = broker is not None and directory in broker.registration.log_dirs
+                hold(is_there, "directories-are-those-of-the-broker", broker=broker, directory=directory)
 
     def _is_new_life(self, broker_id: int) -> bool:
         process, broker = self._model.processes.get(broker_id), self.decided.brokers.get(broker_id)
@@ -203,6 +216,12 @@ class Invariants:
         topic = image.topic_by_id(record.topic_id)
         assert topic is not None
         where = (topic.id, record.partition_id)
+        if record.leader >= 0:
+            self._lost.discard(where)
+        elif (
+            record.directories and topic.partitions[record.partition_id].last_known_elr and record.last_known_elr == []
+        ):
+            self._lost.add(where)
         if id(record) in self._unclean:
             self.unclean_epochs[where] = topic.partitions[record.partition_id].leader_epoch + 1
             # From here on the cluster's truth is what this leader has.
@@ -283,10 +302,21 @@ class Invariants:
             **facts,
         )
 
+    def check_led(self) -> list[Where]:
+        """Every partition is led, but for those that wait for an administrator; return these."""
+        leaderless = [where for where, each in partitions_of(self._model.image).items() if each.leader < 0]
+        for where in leaderless:
+            partition = partitions_of(self._model.image)[where]
+            hold(where in self._lost and not partition.isr, "every-partition-is-led", partition=partition)
+        return leaderless
+
     def check_healed(self) -> None:
+        state = self._model.controller._state
         for topic in self._model.image.topics.values():
             for index, partition in enumerate(topic.partitions):
                 facts = {"topic": topic.name, "index": index, "partition": partition}
                 hold(partition.leader >= 0, "every-partition-is-led", **facts)
+                for broker_id in partition.isr:
+                    hold(state.may_lead(partition, broker_id), "members-in-sync-may-lead", broker=broker_id, **facts)
                 hold(set(partition.isr) == set(partition.replicas), "all-replicas-are-in-sync", **facts)
                 hold(not partition.adding_replicas + partition.removing_replicas, "reassignments-end", **facts)
