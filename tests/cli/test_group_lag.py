@@ -14,6 +14,7 @@ from tests.clients.broker import BROKER_PROPERTIES
 from tests.clients.client import until
 from tests.clients.positions import commit, write
 
+from strandline.cli import lag_counts
 from strandline.testing import embedded
 
 HOUR_MS = 3_600_000
@@ -108,6 +109,22 @@ def test_offsets_of_a_compacted_topic_may_be_no_records(cli: CommandLine, bootst
     assert (found["lag"], found["lag_is_exact"]) == (6, is_counted)
     assert found["loses_data"] is False, "time deletes nothing of a topic that is only compacted"
     assert (" 6 " if is_counted else " ~6 ") in cli.ok("group", "lag", group, "--window", "0").lines[-1]
+
+
+def test_a_cluster_that_does_not_count_is_told_of(
+    cli: CommandLine, bootstrap: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`group describe` says in words that it counts offsets, where some of them may be no records."""
+    name = f"compacted-{uuid.uuid4().hex[:8]}"
+    cli.ok("topic", "create", name, "-c", "cleanup.policy=compact")
+    write(bootstrap, name, 10, key=b"k")
+    commit(bootstrap, group, name, 4)
+    monkeypatch.setattr(lag_counts, "is_plain", lambda cluster: False)
+    (told,) = cli.ok("group", "describe", group, "--json").objects
+    assert [(each["lag"], each["lag_is_exact"]) for each in told["offsets"]] == [(6, False)]
+    lines = cli.ok("group", "describe", group).lines
+    assert any(line.split()[:5] == [name, "0", "4", "10", "~6"] for line in lines)
+    assert any(line.startswith("~ counts offsets") for line in lines)
 
 
 def test_what_was_deleted_unread(cli: CommandLine, stopped: str, topic: str) -> None:

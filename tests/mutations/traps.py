@@ -229,6 +229,11 @@ TRAPS: dict[str, Trap] = {
         "KIP-590",
         "answer REQUEST_TIMED_OUT at the request's own timeout; brokers, not clients, find the next controller",
     ),
+    "lag-of-offsets": Trap(
+        "a group that has read everything seems behind, because offsets are counted as records",
+        "every exporter of offsets",
+        "count what a reader gets, in every place that tells of lag; where only offsets are known, say so",
+    ),
     "raft-vote": Trap(
         "a voter votes twice in one epoch, or for a candidate whose log is behind",
         "Raft 5.2, 5.4.1",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from prometheus_client.parser import text_string_to_metric_families
 from tests.cli.conftest import CommandLine
 from tests.clients.client import until
 from tests.clients.positions import commit, until_decided
@@ -28,6 +31,7 @@ PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "2",
     "group.lag.interval.ms": "100",
+    "http.listener": "127.0.0.1:0",
 }
 COUNTING_MS = 20_000
 
@@ -262,6 +266,51 @@ def test_positions_outside_the_log(broker: EmbeddedBroker) -> None:
     assert counted(broker.bootstrap, "nowhere", [0]).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def metrics_of(node: EmbeddedBroker) -> dict[tuple[str, str, str], float]:
+    """By metric, group and topic, what the page of a node says."""
+    found: dict[tuple[str, str, str], float] = {}
+    url = re.findall(r"metrics at (http://\S+)/metrics", node.stderr_text())[-1]
+    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    for sample in (sample for family in families for sample in family.samples):
+        group = sample.labels.get("consumergroup") or sample.labels.get("group", "")
+        found[sample.name, group, sample.labels.get("topic", "")] = sample.value
+    return found
+
+
+def test_all_that_tell_of_lag_tell_the_same(broker: EmbeddedBroker) -> None:
+    """`group lag`, `group describe`, and the families of `/metrics` that dashboards know."""
+    topic, group, cli = "one-number", "one-number-reader", CommandLine(broker.bootstrap)
+    broker.create_topic(topic)
+    producer = transactor(broker.bootstrap, "one-number")
+    for records, commits in ((3, True), (20, False), (2, True)):
+        producer.begin_transaction()
+        wrote(producer, topic, records)
+        producer.commit_transaction(30) if commits else producer.abort_transaction(30)
+    until_decided(broker.bootstrap, topic)
+    producer.begin_transaction()
+    wrote(producer, topic, 4)
+    commit(broker.bootstrap, group, topic, 1)
+    (lag,) = cli.ok("group", "lag", group, "--window", "0", "--json").objects
+    (described,) = cli.ok("group", "describe", group, "--json").objects
+    (position,) = described["offsets"]
+    assert lag["high_watermark"] - lag["committed_offset"] == 31, "offsets, of markers and aborted records as well"
+    for told in (lag, position):
+        assert (told["lag"], told["undecided"], told["lag_is_exact"]) == (4, 4, True)
+    assert cli.ok("group", "describe", group).lines[-1].split()[:7] == [topic, "0", "1", "32", "4", "(+4", "undecided)"]
+    page = metrics_of(broker)
+    assert page["kafka_consumergroup_lag", group, topic] == 4
+    assert page["kafka_consumergroup_group_sum_lag", group, ""] == 4
+    producer.commit_transaction(30)
+    until_decided(broker.bootstrap, topic)
+    # At the next look, or at once: the page never shows more than what is there to be read.
+    assert metrics_of(broker)["kafka_consumergroup_lag", group, topic] == 8
+    commit(broker.bootstrap, group, topic, 32)
+    page = metrics_of(broker)
+    assert page["kafka_consumergroup_lag", group, topic] == 0, "only a marker is unread"
+    assert page["kafka_consumergroup_current_offset", group, topic] == 32
+
+
 def test_partitions_that_other_nodes_lead() -> None:
     """The coordinator counts what it has a replica of, and asks the leaders of all others."""
     with embedded(nodes=3, properties=PROPERTIES) as cluster:
@@ -299,6 +348,8 @@ def test_partitions_that_other_nodes_lead() -> None:
         until("all of them counted", lambda: looks() == [(2, 0)] * len(topics))
         told = CommandLine(cluster.bootstrap).ok("group", "lag", "spread-reader", "--window", "0", "--json").objects
         assert [(each["lag"], each["lag_is_exact"]) for each in told] == [(2, True)] * len(topics)
+        (described,) = CommandLine(cluster.bootstrap).ok("group", "describe", "spread-reader", "--json").objects
+        assert [(each["lag"], each["lag_is_exact"]) for each in described["offsets"]] == [(2, True)] * len(topics)
         # A broker that does not lead a partition says so.
         codes = {counted(address, topics[0], [0]).error_code for address in cluster.bootstrap.split(",")}
         assert codes == {0, ErrorCode.NOT_LEADER_OR_FOLLOWER}

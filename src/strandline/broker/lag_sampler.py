@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from strandline.broker.lag_counting import LagCounting
-from strandline.broker.lag_leaders import Asked, LagLeaders, Place, Range, Told
+from strandline.broker.lag_leaders import Asked, LagLeaders, Place, Told
 from strandline.broker.slow_work import slowly
 from strandline.errors import StrandlineError
 from strandline.ids import ZERO_UUID
@@ -111,10 +111,25 @@ class LagSampler:
         """The positions of a group that were looked at; none if this node does not coordinate it."""
         return [(place, tracked) for place, tracked in self._groups.get(group_id, {}).items() if tracked.samples]
 
-    def last_range(self, group_id: str, place: Place) -> Range | None:
-        """Log start and high watermark of a partition as of the last look at it."""
+    def now(self, group_id: str, place: Place, committed: int) -> Sample | None:
+        """A position as it is now, without its age: of a partition that this node leads. Of another one as of the last
+        look, and None before the first. It begins no count: a look does, and until then there are offsets only."""
         tracked = self._groups.get(group_id, {}).get(place)
-        return None if tracked is None or not tracked.samples else (tracked.last.log_start, tracked.last.end)
+        partition = self._node.partition(*place)
+        if partition is not None and (partition.is_leader or tracked is None or not tracked.samples):
+            start, end = partition.log_start_offset, partition.high_watermark
+            counted = self._known_count(tracked, partition, max(committed, start))
+            return Sample(self.now_ms(), committed, start, end, UNKNOWN, UNKNOWN, *(counted or (UNKNOWN, 0)))
+        return None if tracked is None or not tracked.samples else _moved_to(committed, tracked.last)
+
+    def _known_count(self, tracked: Tracked | None, partition: Partition, offset: int) -> Counted | None:
+        """What a reader gets from `offset` on, if it was counted or is known without waiting."""
+        if offset >= partition.high_watermark:
+            return NOTHING
+        counted = self.counting.at_hand(partition, offset)
+        if counted is None and tracked is not None and tracked.counted_for == _wanted(partition, offset):
+            return tracked.counted
+        return counted
 
     # Looking
 
@@ -221,13 +236,9 @@ class LagSampler:
         tracked.add(Sample(self.now_ms(), committed, start, end, age_ms, size_bytes, records, undecided))
 
     def _counted(self, tracked: Tracked, partition: Partition, offset: int) -> Counted | None:
-        counted = self.counting.at_hand(partition, offset)
-        if counted is not None:
-            tracked.counted = tracked.counted_for = None
+        counted, wanted = self._known_count(tracked, partition, offset), _wanted(partition, offset)
+        if counted is not None or tracked.counted_for == wanted:
             return counted
-        wanted = offset, partition.last_stable_offset, partition.high_watermark
-        if tracked.counted_for == wanted:
-            return tracked.counted
         if self._counts_begun < COUNTS_BEGUN_MAX:
 
             def on_counted(counted: Counted) -> None:
@@ -299,6 +310,20 @@ class LagSampler:
     def now_ms(self) -> int:
         """For rates; it never goes back."""
         return int(self._runtime.monotonic() * 1000)
+
+
+def _wanted(partition: Partition, offset: int) -> tuple[int, int, int]:
+    """What the count of a position depends on."""
+    return offset, partition.last_stable_offset, partition.high_watermark
+
+
+def _moved_to(committed: int, last: Sample) -> Sample:
+    """The last look at a position that may have moved since: a reader has then less to read, by all that is known."""
+    if committed == last.committed:
+        return last
+    offsets = max(0, last.end - max(committed, last.log_start))
+    is_counted = committed > last.committed and last.records != UNKNOWN
+    return last._replace(committed=committed, records=min(last.records, offsets) if is_counted else UNKNOWN)
 
 
 def _on_time(tracked: Tracked, offset: int, timestamp_ms: int | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.broker.metrics_scrape import Scrape
 from strandline.coordinators.offsets import CommittedOffsets
-from strandline.lag.figures import NEVER, Figures
+from strandline.lag.figures import NEVER, Figures, unread
 from strandline.observability.exposition import Metric, Sample, escaped
 
 if TYPE_CHECKING:
@@ -25,20 +25,9 @@ def _positions(scrape: Scrape) -> Iterator[tuple[str, str, int, int, int]]:
 def _positions_of(scrape: Scrape, offsets: CommittedOffsets, group_id: str) -> Iterator[tuple[str, str, int, int, int]]:
     for topic, partitions in list(offsets.of_group(group_id)):
         for index, value in list(partitions.items()):
-            end = _end(scrape, group_id, topic, index)
-            if end is not None:
-                yield group_id, topic, index, value.offset, max(0, end - value.offset)
-
-
-def _end(scrape: Scrape, group_id: str, topic: str, index: int) -> int | None:
-    """The high watermark: of a partition that is led elsewhere, as it was at the last look."""
-    partition = scrape.node.partition(topic, index)
-    if partition is not None and partition.is_leader:
-        return partition.high_watermark
-    seen = scrape.node.lag.last_range(group_id, (topic, index))
-    if seen is not None:
-        return seen[1]
-    return None if partition is None else partition.high_watermark
+            now = scrape.node.lag.now(group_id, (topic, index), value.offset)
+            if now is not None:
+                yield group_id, topic, index, value.offset, unread(now)
 
 
 def _each(read: Callable[[int, int], int]) -> Callable[[Scrape], Iterator[Sample]]:
@@ -117,7 +106,8 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
     Metric(
         "kafka_consumergroup_lag",
         "gauge",
-        "Records between the committed offset and the high watermark.",
+        "Records that readers of committed ones get from the committed offset on; offsets up to the high watermark "
+        "while they are not counted yet. As it is now; as of the last look where the partition is led elsewhere.",
         _each(lambda offset, lag: lag),
         _POSITION,
     ),

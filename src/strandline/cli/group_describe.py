@@ -8,9 +8,10 @@ import typer
 
 from strandline.cli.client import TIMEOUT_S_DEFAULT, Cluster, connect
 from strandline.cli.failures import UsageFailed
-from strandline.cli.group_offsets import committed_offsets, existing_partitions, ranges_of
+from strandline.cli.group_offsets import committed_offsets, partition_leaders, ranges_of
 from strandline.cli.group_reading import read_group
 from strandline.cli.group_state import GroupMember, GroupState, partitions_words, places_json
+from strandline.cli.lag_counts import Lag, read_lags
 from strandline.cli.options import (
     BOOTSTRAP_DEFAULT,
     AsJson,
@@ -86,14 +87,17 @@ def _positions(cluster: Cluster, group: GroupState) -> list[dict[str, Any]]:
     admin = cluster.admin()
     committed = committed_offsets(cluster, admin, group.group_id)
     owned = {place: member for member in group.members or () for place in member.owned or ()}
-    there = existing_partitions(cluster, admin)
+    leaders = partition_leaders(cluster, admin)
     places = sorted(committed.keys() | owned.keys())
-    ranges = ranges_of(cluster, admin, [(t, p) for t, p in places if p in there.get(t, ())])
+    ranges = ranges_of(cluster, admin, [place for place in places if place in leaders])
+    known = {place: (start, end) for place, (start, end) in ranges.items() if start is not None and end is not None}
+    lags = read_lags(cluster, admin, leaders, {place: at.offset for place, at in committed.items()}, known)
     positions = []
     for place in places:
         start, end = ranges.get(place, (None, None))
         at = committed.get(place)
         owner = owned.get(place)
+        lag = lags.get(place)
         positions.append(
             {
                 "topic": place[0],
@@ -101,7 +105,9 @@ def _positions(cluster: Cluster, group: GroupState) -> list[dict[str, Any]]:
                 "committed": None if at is None else at.offset,
                 "log_start_offset": start,
                 "high_watermark": end,
-                "lag": None if at is None or end is None else max(0, end - at.offset),
+                "lag": None if lag is None else lag.records,
+                "lag_is_exact": None if lag is None else lag.is_exact,
+                "undecided": None if lag is None else lag.undecided,
                 "member": None if owner is None else owner.member_id,
                 "metadata": None if at is None else at.metadata,
                 "exists": place in ranges,
@@ -139,12 +145,22 @@ def _show(output: Output, group: GroupState, positions: list[dict[str, Any]]) ->
                 row["partition"],
                 _figure(row["committed"]),
                 _figure(row["high_watermark"]) if row["exists"] else "deleted",
-                _figure(row["lag"]),
+                _lag_words(row),
                 named.get(row["member"], "-"),
             ]
             for row in positions
         ],
     )
+    if any(row["lag"] and not row["lag_is_exact"] for row in positions):
+        output.line("")
+        output.line(
+            "~ counts offsets of which some may be no records: this cluster did not count those of compacted topics"
+        )
+        output.line("  and of transactions")
+
+
+def _lag_words(row: dict[str, Any]) -> str:
+    return "-" if row["lag"] is None else str(Lag(row["lag"], row["undecided"], row["lag_is_exact"]))
 
 
 def _state_words(group: GroupState) -> str:

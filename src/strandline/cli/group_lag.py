@@ -11,6 +11,7 @@ import typer
 from strandline.cli import completion
 from strandline.cli.client import TIMEOUT_S_DEFAULT, connect
 from strandline.cli.failures import CommandFailed, ExitCode
+from strandline.cli.lag_counts import Lag
 from strandline.cli.lag_reading import GroupLag, LagReading, PositionLag
 from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
 from strandline.cli.output import Output
@@ -169,7 +170,7 @@ def _group_cells(group: GroupLag) -> list[object]:
         group.group_id,
         group.group.state,
         "-" if group.group.members is None else len(group.group.members),
-        _number_words(group.lag, group.undecided, group.is_exact) if seen else "-",
+        Lag(group.lag, group.undecided, group.is_exact) if seen else "-",
         span(max(ages)) if ages else "-",
         span(min(losses)) if losses else "-",
         group.verdict if at is not None else "-",
@@ -198,12 +199,7 @@ def _cells(position: PositionLag) -> list[object]:
 def _lag_words(seen: Figures, is_exact: bool) -> str:
     if seen.lag is None:
         return "-"
-    return _number_words(seen.lag, seen.undecided, is_exact)
-
-
-def _number_words(lag: int, undecided: int, is_exact: bool) -> str:
-    more = f" (+{undecided:,} undecided)" if undecided else ""
-    return f"{'' if is_exact or not lag else '~'}{lag:,}{more}"
+    return str(Lag(seen.lag, seen.undecided, is_exact))
 
 
 def _verdict_cell(seen: Figures, verdict: Verdict) -> str:

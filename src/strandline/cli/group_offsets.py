@@ -35,11 +35,23 @@ def committed_offsets(cluster: Cluster, admin: Any, group_id: str) -> dict[Place
     return committed
 
 
+def partition_leaders(cluster: Cluster, admin: Any) -> dict[Place, Any]:
+    """The broker that leads each partition of the cluster; None where there is none."""
+    with cluster.errors("cannot read the metadata of the cluster"):
+        metadata = admin.list_topics(timeout=cluster.timeout_s)
+    return {
+        (name, index): metadata.brokers.get(partition.leader)
+        for name, topic in metadata.topics.items()
+        for index, partition in sorted(topic.partitions.items())
+    }
+
+
 def existing_partitions(cluster: Cluster, admin: Any) -> dict[str, list[int]]:
     """The partitions of every topic."""
-    with cluster.errors("cannot read the metadata of the cluster"):
-        topics = admin.list_topics(timeout=cluster.timeout_s).topics
-    return {name: sorted(topic.partitions) for name, topic in topics.items()}
+    partitions: dict[str, list[int]] = {}
+    for name, index in partition_leaders(cluster, admin):
+        partitions.setdefault(name, []).append(index)
+    return partitions
 
 
 def ranges_of(cluster: Cluster, admin: Any, places: Iterable[Place]) -> dict[Place, OffsetRange]:

@@ -12,6 +12,7 @@ from strandline.cli.client import Cluster
 from strandline.cli.conversation import Conversation, is_plain
 from strandline.cli.failures import CommandFailed
 from strandline.cli.group_state import Place
+from strandline.cli.lag_topics import TopicFactsReader
 from strandline.cli.record_times import Spot
 from strandline.codec.messages.record_counts_request import PartitionPositions, RecordCountsRequest, TopicPositions
 from strandline.codec.messages.record_counts_response import RecordCountsResponse
@@ -23,6 +24,54 @@ _COUNTING_S_MAX = 3.0
 class Unread(NamedTuple):
     records: int
     undecided: int
+
+
+class Lag(NamedTuple):
+    """How far one position is behind."""
+
+    records: int
+    undecided: int
+    is_exact: bool
+    """Whether `records` counts records, and not merely offsets."""
+
+    def __str__(self) -> str:
+        more = f" (+{self.undecided:,} undecided)" if self.undecided else ""
+        return f"{'' if self.is_exact or not self.records else '~'}{self.records:,}{more}"
+
+
+def next_offset(committed: int, log_range: tuple[int, int]) -> int:
+    """What the group reads next: what was deleted unread it cannot read any more."""
+    return max(committed, log_range[0])
+
+
+def unread_spots(committed: Mapping[Place, int], ranges: Mapping[Place, tuple[int, int]]) -> dict[Spot, None]:
+    """Where a group goes on reading, of the partitions that have something for it; a dict, to keep their order."""
+    return {
+        (place, next_offset(offset, ranges[place])): None
+        for place, offset in committed.items()
+        if place in ranges and next_offset(offset, ranges[place]) < ranges[place][1]
+    }
+
+
+def read_lags(
+    cluster: Cluster,
+    admin: Any,
+    leaders: Mapping[Place, Any],
+    committed: Mapping[Place, int],
+    ranges: Mapping[Place, tuple[int, int]],
+) -> dict[Place, Lag]:
+    """How far a group is behind in each partition whose range is known: by what the leaders count, else by offsets."""
+    counted = count_unread(cluster, leaders, unread_spots(committed, ranges))
+    facts = TopicFactsReader(cluster, admin)
+    lags = {}
+    for place, offset in committed.items():
+        if place not in ranges:
+            continue
+        at, end = next_offset(offset, ranges[place]), ranges[place][1]
+        unread = Unread(0, 0) if at >= end else counted.get((place, at))
+        # What a topic's offsets count matters only where something is unread and nobody counted it.
+        lags[place] = Lag(end - at, 0, facts.counts_records(place[0])) if unread is None else Lag(*unread, True)
+    return lags
 
 
 def count_unread(cluster: Cluster, leaders: Mapping[Place, Any], spots: Iterable[Spot]) -> dict[Spot, Unread]:

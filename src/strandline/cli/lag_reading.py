@@ -9,9 +9,10 @@ from typing import Any
 
 from strandline.cli.client import Cluster, admin_api, kafka_api
 from strandline.cli.failures import topic_not_found
+from strandline.cli.group_offsets import partition_leaders
 from strandline.cli.group_reading import read_group, read_groups
 from strandline.cli.group_state import GroupMember, GroupState, Place
-from strandline.cli.lag_counts import Unread, count_unread
+from strandline.cli.lag_counts import Unread, count_unread, next_offset, unread_spots
 from strandline.cli.lag_memory import remembered
 from strandline.cli.lag_topics import TopicFactsReader
 from strandline.cli.record_times import RecordTimes, Spot
@@ -138,12 +139,7 @@ class LagReading:
             start, end = starts[place], ends[place]
             if start is not None and end is not None:
                 ranges[place] = start, end
-        spots = {
-            (place, _next_offset(offset, ranges[place])): None
-            for each in seen
-            for place, offset in each.committed.items()
-            if place in ranges and _next_offset(offset, ranges[place]) < ranges[place][1]
-        }
+        spots = {spot: None for each in seen for spot in unread_spots(each.committed, ranges)}
         unread = count_unread(self._cluster, self._leaders, spots)
         times = self._times.read(spot for spot in spots if spot not in unread or unread[spot].records)
         self._remember(seen)
@@ -183,10 +179,10 @@ class LagReading:
         if committed is None:
             return Sample(at_ms, NO_POSITION, start, end)
         age_ms = size_bytes = 0
-        next_offset = _next_offset(committed, log_range)
+        offset = next_offset(committed, log_range)
         counted = Unread(0, 0)
-        if next_offset < end:
-            spot = place, next_offset
+        if offset < end:
+            spot = place, offset
             time_ms = times.get(spot)
             # A reader that came to the end without a record has shown that there is none.
             nothing_read = Unread(0, 0) if spot in times and time_ms is None else Unread(UNKNOWN, 0)
@@ -196,7 +192,7 @@ class LagReading:
             age_ms = UNKNOWN if time_ms is None else max(0, now_ms - time_ms)
             log_bytes = self._facts.of(place[0]).sizes.get(place[1])
             # Nobody tells how large single records are, so all of the partition count as equal.
-            size_bytes = UNKNOWN if log_bytes is None else log_bytes * (end - next_offset) // (end - start)
+            size_bytes = UNKNOWN if log_bytes is None else log_bytes * (end - offset) // (end - start)
         return Sample(at_ms, committed, start, end, age_ms, size_bytes, *counted)
 
     def _judged(self, seen: _Seen, ranges: dict[Place, tuple[int, int]], existing: frozenset[str]) -> GroupLag:
@@ -252,20 +248,8 @@ class LagReading:
         return not self._topics or topic in self._topics
 
     def _existing_topics(self) -> frozenset[str]:
-        with self._cluster.errors("cannot list the topics"):
-            metadata = self._admin.list_topics(timeout=self._cluster.timeout_s)
-        existing = frozenset(metadata.topics)
-        self._leaders = {
-            (name, index): metadata.brokers[partition.leader]
-            for name, topic in metadata.topics.items()
-            for index, partition in topic.partitions.items()
-            if partition.leader in metadata.brokers
-        }
+        self._leaders = partition_leaders(self._cluster, self._admin)
+        existing = frozenset(name for name, _ in self._leaders)
         for topic in sorted(self._topics - existing):
             raise topic_not_found(topic, existing)
         return existing
-
-
-def _next_offset(committed: int, log_range: tuple[int, int]) -> int:
-    """What the group reads next: what was deleted unread it cannot read any more."""
-    return max(committed, log_range[0])

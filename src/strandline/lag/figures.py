@@ -73,7 +73,7 @@ def figures(window: Window, retention: Retention) -> Figures:
     """What the samples of a window come to; there is at least one."""
     last = window.last
     has_position = last.committed != NO_POSITION
-    lag = _lag(last) if has_position else None
+    lag = unread(last) if has_position else None
     consumed, produced = _rate(window, "committed"), _rate(window, "end")
     trend, trend_ms = _lag_trend(window) if has_position else (0, 0)
     return Figures(
@@ -96,7 +96,8 @@ def figures(window: Window, retention: Retention) -> Figures:
     )
 
 
-def _lag(sample: Sample) -> int:
+def unread(sample: Sample) -> int:
+    """Return the lag of a position: records where they were counted, else offsets from the first that is there on."""
     if sample.records != UNKNOWN:
         return sample.records
     return max(0, sample.end - max(sample.committed, sample.log_start))

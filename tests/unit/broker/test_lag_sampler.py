@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from tests.unit.log.engine import batch_of
@@ -19,6 +20,8 @@ from strandline.config import BrokerConfig
 from strandline.coordinators.classic_group import ClassicGroup
 from strandline.coordinators.group_shard import GroupShard
 from strandline.handlers import k20002_group_lag
+from strandline.lag.figures import unread
+from strandline.lag.samples import Sample
 from strandline.lag.verdict import Verdict
 from strandline.log.segment import Segment
 from strandline.quorum.new_topics import NewTopic
@@ -208,3 +211,35 @@ async def test_an_answer_has_its_limit(stage: Stage, monkeypatch: pytest.MonkeyP
 
     parts = list(k20002_group_lag.encoded(Context(), ["nobody", "a", "a", "b", "c"]))  # type: ignore[arg-type]
     assert len([part for part in parts if part is not None]) == 2, "all of the first, one position of the second"
+
+
+async def test_a_position_is_told_as_it_is_now_where_its_partition_is_led(stage: Stage) -> None:
+    """Before any look, and after the group moved: a scrape does not wait for the next look."""
+    await stage.create("orders")
+    await stage.write("orders", 3)
+    for committed, lag in ((15, 15), (30, 0), (40, 0), (0, 30)):
+        now = stage.node.lag.now("billing", ("orders", 0), committed)
+        assert now is not None
+        assert unread(now) == lag
+    assert stage.node.lag.now("billing", ("nowhere", 0), 1) is None
+
+
+@pytest.mark.parametrize(
+    ("committed", "lag"),
+    [
+        pytest.param(100, 7, id="it stands still: what was counted"),
+        pytest.param(110, 7, id="it moved on: not more than was counted"),
+        pytest.param(117, 3, id="it moved on: not more than there are offsets"),
+        pytest.param(120, 0, id="it is at the end"),
+        pytest.param(130, 0, id="it is behind the end"),
+        pytest.param(50, 70, id="it was reset: offsets until the next look"),
+        pytest.param(2, 110, id="it was reset to before the log start"),
+    ],
+)
+async def test_a_position_of_a_partition_that_is_led_elsewhere(stage: Stage, committed: int, lag: int) -> None:
+    tracked = stage.node.lag._tracked("billing", ("elsewhere", 0), UUID(int=7))
+    assert stage.node.lag.now("billing", ("elsewhere", 0), committed) is None, "before the first look"
+    tracked.add(Sample(1, committed=100, log_start=10, end=120, records=7))
+    now = stage.node.lag.now("billing", ("elsewhere", 0), committed)
+    assert now is not None
+    assert unread(now) == lag
