@@ -145,7 +145,12 @@ class QuorumLog:
 
     def truncate_to(self, end_offset: int) -> None:
         self._directory.lower_recovery_point(self._name, end_offset)
-        self.log.truncate_to(end_offset)
+        try:
+            self.log.truncate_to(end_offset)
+        except DiskFailed as error:
+            # The core has begun a step that it cannot take back.
+            self.log.fail(error)
+            raise
 
     def restart_at(self, snapshot_id: SnapshotId) -> None:
         """The snapshot, which is on disk, stands for everything: the log begins and ends at its end."""

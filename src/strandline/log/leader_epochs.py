@@ -5,7 +5,7 @@ The file, in Kafka's words: a line `0` (version), a line with the number of entr
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from strandline.errors import CorruptLog
@@ -79,6 +79,13 @@ class LeaderEpochs:
             self.epochs.pop()
             self.start_offsets.pop()
         return len(self.epochs) != count
+
+    def below(self, end_offset: int) -> LeaderEpochs:
+        """Return the epochs that began before `end_offset`, as a copy."""
+        epochs = LeaderEpochs()
+        at = bisect_left(self.start_offsets, end_offset)
+        epochs.epochs, epochs.start_offsets = self.epochs[:at], self.start_offsets[:at]
+        return epochs
 
     def truncate_start(self, start_offset: int) -> bool:
         """Forget epochs that ended before `start_offset`; the one that holds it begins there."""

@@ -11,7 +11,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 
-from strandline.errors import Closed, DiskFailed, OffsetOutOfRange
+from strandline.errors import Closed, CorruptLog, DiskFailed, OffsetOutOfRange, StrandlineError
+from strandline.log import leader_epochs as epoch_file
 from strandline.log.counted import count_hole
 from strandline.log.growing_log import GrowingLog
 from strandline.log.leader_epochs import LeaderEpochs
@@ -75,19 +76,62 @@ class PartitionLog(GrowingLog):
         Whoever keeps the recovery point of this log has it written down first, if it is above `offset`: see
         `LogDirectory.lower_recovery_point`. What was dropped is off the disk when this returns, so that no power cut
         can bring a dropped segment, or a dropped epoch, back behind batches that are appended from now on.
+
+        Raises DiskFailed, and either nothing has changed, so that it may be tried again, or the log is offline. The
+        epochs are written first, because a full disk refuses that; the rest needs hardly any room. If a crash comes in
+        between, recovery finds the dropped epochs in the batches, from the recovery point on.
         """
+        if self.failure is not None:
+            raise self.refusal()
         was_begun, self._cut_offset = self._cut_offset is not None, None
         self.planned_start_offset = 0
-        self.tombstone_horizon = max(min(self.tombstone_horizon, offset), self.planned_tombstone_horizon)
-        self.planned_tombstone_horizon = 0
+        horizon, self.planned_tombstone_horizon = self.planned_tombstone_horizon, 0
         if offset >= self.log_end_offset:
+            self.tombstone_horizon = max(self.tombstone_horizon, horizon)
             if was_begun:
                 self._count_flushed_again()
             return
-        if self.swap is not None:
-            self.swap.settle()
         # First of all: if the disk is full half way, what is gone must not be noted as flushed.
         self.flushed_offset = min(self.flushed_offset, self._safe_below(offset))
+        self._cut_leader_epochs(offset)
+        try:
+            self._truncate_segments(offset)
+            self.snapshots.remove_beyond(offset)
+            relearn(self, self.snapshots.restore(at_most=offset, now_ms=self.appended_ms), None)
+        except (OSError, StrandlineError) as error:
+            # Segments, epochs and what is known of producers no longer belong together.
+            self.fail(DiskFailed(f"{self.directory}: cannot truncate to {offset}: {error}"))
+            raise self.refusal() from error
+        self.tombstone_horizon = max(min(self.tombstone_horizon, offset), horizon)
+        self._count_flushed_again()
+
+    def _cut_leader_epochs(self, offset: int) -> None:
+        """Forget the epochs from `offset` on, and write that down. Raises DiskFailed; see `truncate_to`."""
+        known = self.leader_epochs
+        self.leader_epochs = known.below(offset)
+        changes = self.leader_epochs.latest != known.latest
+        try:
+            if self.swap is not None:
+                self.swap.settle()
+            if changes:
+                self.save_leader_epochs(sync=True)
+        except (OSError, StrandlineError) as error:
+            failed = DiskFailed(f"{self.directory}: cannot truncate to {offset}: {error}")
+            self.leader_epochs = known
+            if changes and not self._has_saved(known.latest):
+                self.fail(failed)
+            self._count_flushed_again()
+            raise failed from error
+
+    def _has_saved(self, epoch: int) -> bool:
+        """Whether the file of leader epochs says that `epoch` is the newest: a write that failed may have been made."""
+        try:
+            text = self.disk.read_whole(self.directory / epoch_file.FILE_NAME).decode(errors="replace")
+            return LeaderEpochs.parse(text).latest == epoch
+        except (OSError, CorruptLog):
+            return False
+
+    def _truncate_segments(self, offset: int) -> None:
         if self._flushing is not None:
             # What is written from here on is not covered by the flush that is under way.
             self._flushing.end_offset = min(self._flushing.end_offset, offset)
@@ -110,11 +154,6 @@ class PartitionLog(GrowingLog):
             self.add_segment(offset, self.active.created_ms)
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
-        if self.leader_epochs.truncate_end(offset):
-            self.save_leader_epochs(sync=True)
-        self._count_flushed_again()
-        self.snapshots.remove_beyond(offset)
-        relearn(self, self.snapshots.restore(at_most=self.log_end_offset, now_ms=self.appended_ms), None)
 
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Forget everything, and go on at `offset` as a log that begins there.

@@ -5,7 +5,7 @@ not have, where the epochs say so and nowhere else.
 from __future__ import annotations
 
 from strandline.codec.record_batch import check_run
-from strandline.errors import InvalidBatch
+from strandline.errors import DiskFailed, InvalidBatch, StrandlineError
 from strandline.partition.partition import Partition
 from strandline.replication.divergence import truncation_offset
 
@@ -33,11 +33,14 @@ def where_to_cut(partition: Partition, epoch: int, end_offset: int) -> int:
 
 
 def truncate_to(partition: Partition, offset: int) -> None:
-    """Cut what the leader does not have. The recovery point on disk is not above `offset` when this is called."""
+    """Cut what the leader does not have. The recovery point on disk is not above `offset` when this is called.
+
+    DiskFailed, and nothing is changed, or the log is offline, if the disk refuses.
+    """
     assert not partition.is_leader, "a leader's log is the truth"
     end_offset = partition.log_end_offset
     partition.log.truncate_to(offset)
-    partition.on_cut(end_offset)
+    _on_cut(partition, end_offset)
 
 
 def restart_at(partition: Partition, offset: int) -> None:
@@ -45,4 +48,13 @@ def restart_at(partition: Partition, offset: int) -> None:
     assert not partition.is_leader, "a leader's log is the truth"
     end_offset = partition.log_end_offset
     partition.log.restart_at(offset, partition.runtime.now_ms())
-    partition.on_cut(end_offset)
+    _on_cut(partition, end_offset)
+
+
+def _on_cut(partition: Partition, old_end_offset: int) -> None:
+    """Have the partition learn what its log holds by now; take the log offline if it cannot be read."""
+    try:
+        partition.on_cut(old_end_offset)
+    except (OSError, StrandlineError) as error:
+        partition.log.fail(DiskFailed(f"{partition.log.directory}: cannot be read after a truncation: {error}"))
+        raise partition.log.refusal() from error

@@ -28,7 +28,7 @@ class Fault:
         self.repaired = False
 
     def strikes(self, operation: str, path: Path) -> bool:
-        if self.repaired or operation != self.operation or not self.wanted(path):
+        if self.repaired or self.operation not in (operation, "*") or not self.wanted(path):
             return False
         if self.after > 0:
             self.after -= 1
@@ -58,7 +58,7 @@ class FaultyDisk(RealDisk):
         times: int = 1 << 30,
         partial_bytes: int = 0,
     ) -> Fault:
-        """Let `operation` (write_at, datasync, truncate, open, write_whole, ...) fail on files that end in `suffix`."""
+        """Let `operation` (write_at, datasync, truncate, ..., * for any) fail on files that end in `suffix`."""
         fault = Fault(
             operation,
             error_number,
@@ -92,6 +92,14 @@ class FaultyDisk(RealDisk):
 
     def sync_directory(self, path: Path) -> None:
         self.check("sync_directory", path)
+
+    def read_whole(self, path: Path) -> bytes:
+        self.check("read_whole", path)
+        return super().read_whole(path)
+
+    def remove(self, path: Path) -> None:
+        self.check("remove", path)
+        super().remove(path)
 
     def rename(self, source: Path, target: Path) -> None:
         self.check("rename", source)
