@@ -14,7 +14,7 @@ help: ## what there is
 setup: $(READY) ## a virtual environment with everything, made once and again when pyproject.toml changes
 
 COLUMNS := src/strandline/codec/columns
-COMPILED := $(COLUMNS)/_scan.py $(COLUMNS)/_scan.pxd $(COLUMNS)/_clean.py $(COLUMNS)/_clean.pxd
+COMPILED := $(foreach unit,_scan _check _clean,$(COLUMNS)/$(unit).py $(COLUMNS)/$(unit).pxd)
 
 $(READY): pyproject.toml hatch_build.py $(COMPILED)
 	@echo "Making $(VENV) with PySpark, a Java and the tools for tests: some minutes, once."

@@ -1,10 +1,10 @@
 """Build hook: compile the hot loops over records where a C compiler is at hand, and do without it where none is.
 
-`_scan.py` (the decoder's) and `_clean.py` (the cleaner's) in `src/strandline/codec/columns` run as plain Python
-everywhere. This hook lets Cython compile the same text to extensions that shadow them. A wheel built with a compiler
-carries the extensions, an editable install gets them beside the source, and without a compiler the build goes on and
-says so. Run as a script, it builds them in place again, which every change to one of these files or to the `.pxd`
-beside it needs (a test notices a stale one).
+`_scan.py` (the decoder's), `_check.py` (the leader's, for what producers send) and `_clean.py` (the cleaner's) in
+`src/strandline/codec/columns` run as plain Python everywhere. This hook lets Cython compile the same text to extensions
+that shadow them. A wheel built with a compiler carries the extensions, an editable install gets them beside the source,
+and without a compiler the build goes on and says so. Run as a script, it builds them in place again, which every change
+to one of these files or to the `.pxd` beside it needs (a test notices a stale one).
 
 `STRANDLINE_COMPILE=0` never compiles; `STRANDLINE_COMPILE=1` fails if compiling fails, for those who publish wheels.
 """
@@ -23,7 +23,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGE = "strandline.codec.columns"
-NAMES = ("_scan", "_clean")
+NAMES = ("_scan", "_check", "_clean")
 SOURCE_DIR = Path(__file__).parent / "src" / Path(*PACKAGE.split("."))
 DIRECTIVES = {
     "language_level": "3",
@@ -51,7 +51,9 @@ class CustomBuildHook(BuildHookInterface[Any]):
         except CannotCompile as error:
             if mode == "1":
                 raise
-            self.app.display_warning(f"strandline: decoder and cleaner stay plain Python and are slower ({error})")
+            self.app.display_warning(
+                f"strandline: decoder, checker and cleaner stay plain Python and are slower ({error})"
+            )
             return
         if version == "editable":
             put_beside_source(extensions)

@@ -6,6 +6,7 @@
     │   ├── UnsupportedVersion          an API key or version that is not ours
     │   ├── CorruptBatch                a record batch with a wrong CRC, length, magic or structure
     │   ├── InvalidBatch                a sound batch that the topic must refuse (count, timestamp, null key, ...)
+    │   │   └── InvalidRecords              records that are named, in a batch that is sound around them
     │   ├── UnsupportedCompression      a codec that is unknown
     │   ├── BatchTooLarge               beyond max.message.bytes
     │   ├── OffsetOutOfRange            a fetch below the log start offset or beyond the end
@@ -197,6 +198,19 @@ class CorruptBatch(PeerError):
 
 class InvalidBatch(PeerError):
     code = ErrorCode.INVALID_RECORD
+
+
+class InvalidRecords(InvalidBatch):
+    """Records that a leader refuses, and their batch with them. `record_errors`: place in the batch, why."""
+
+    def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...]) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
+
+    @classmethod
+    def at(cls, row: int, fault: str) -> InvalidRecords:
+        """Return the error for one record."""
+        return cls(f"record {row} of the batch: {fault}", ((row, fault),))
 
 
 class InvalidTimestamp(PeerError):

@@ -254,6 +254,15 @@ class TopicConfig:
         "Let a replica that was not in sync lead when no other lives, at the price of lost records.",
         synonyms=_as("unclean.leader.election.enable"),
     )
+    validate_records: str = text(
+        "strandline.validate.records",
+        "auto",
+        one_of("auto", "all", "off"),
+        "Strandline's own. Whether a leader opens compressed batches to check their records before it stores them. "
+        "`auto`: those of up to 64 KiB compressed. `all`: every one, large ones in a thread. `off`: none, unless "
+        "`cleanup.policy` or `compression.type` opens them anyway. Uncompressed batches are always checked.",
+        synonyms=_as("strandline.validate.records"),
+    )
     leader_throttled_replicas: tuple[str, ...] = words(
         "leader.replication.throttled.replicas",
         (),

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 ABSENT = object()
 IDENTITIES = ("name", "api_key")
 WORDS, OWN_SETTING, EACH_QUESTION, REFUSED = "words", "own setting", "each question", "refused"
+NAMED_RECORD = "named record"
 """The general kinds; `differences.GENERAL` says why."""
-OWN_SETTINGS = ("flush.mode",)
+OWN_SETTINGS = ("flush.mode", "strandline.validate.records")
 SAID_CHARACTERS_MAX = 100
 
 
@@ -80,6 +81,8 @@ def general_kind(name: str, ours: Any, theirs: Any) -> str | None:
         return WORDS
     if name == "log_start_offset" and ours is ABSENT and isinstance(theirs, int):
         return REFUSED
+    if name == "record_errors" and theirs is ABSENT and len(ours) == 1:
+        return NAMED_RECORD
     if theirs is ABSENT and name in [f"configs {setting}" for setting in OWN_SETTINGS]:
         return OWN_SETTING
     return None

@@ -6,6 +6,8 @@ import random
 import struct
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tests.fuzz.engine import Target
@@ -13,13 +15,15 @@ from tests.hostile.batches import RECORDS_AT, with_fields
 from tests.hostile.odd_requests import every_route_and_version, odd_message
 from tests.hostile.peer import request_class
 from tests.unit.codec.message_values import every_class_and_version, random_message
+from tests.unit.twins import load_plain
 
 from strandline.broker.admission import parse_overrides
 from strandline.broker.answer_stream import AnswerStream, Asked
 from strandline.broker.http_server import _parsed, _Refused
 from strandline.broker.routes import CONTROLLER, Route, routes
 from strandline.codec import columns, compression, internal_records, record_batch
-from strandline.codec.columns import Record
+from strandline.codec.columns import Record, _check
+from strandline.codec.columns.decode import payload_of
 from strandline.codec.fetch import parse_fetch
 from strandline.codec.message import Message, decode, encode
 from strandline.codec.produce import parse_produce
@@ -31,9 +35,11 @@ from strandline.errors import (
     CorruptLog,
     InvalidBatch,
     InvalidConfig,
+    InvalidRecords,
     MalformedMessage,
     PeerError,
     RequestError,
+    StrandlineError,
     UnsupportedCompression,
     UnsupportedVersion,
 )
@@ -50,6 +56,7 @@ from strandline.resource_settings import parse_match
 from strandline.topic_config import TopicConfig
 
 BATCH_ERRORS = (CorruptBatch, InvalidBatch, BatchTooLarge, UnsupportedCompression)
+PLAIN_CHECK = load_plain(Path(columns.__file__).with_name("_check.py"))
 MESSAGE_ERRORS = (MalformedMessage, UnsupportedVersion)
 
 
@@ -88,6 +95,38 @@ def reencode(config: TopicConfig) -> Callable[[bytes], Any]:
             opened_now(memoryview(batch), header, config)
         except OpensLater:
             return
+
+    return read
+
+
+def check_like_the_decoder(twin: ModuleType) -> Callable[[bytes], Any]:
+    """Check a batch's records with one twin, and see that the decoder thinks of it as the checker does."""
+
+    def read(data: bytes) -> None:
+        batch = mended(data)
+        header = record_batch.check_batch(batch)
+        # The leader writes its own base offset, so the client's counts for nothing.
+        batch = with_fields(batch, base_offset=0)
+        error: StrandlineError | None = None
+        try:
+            payload = payload_of(batch, check_crc=False, size_bytes_max=1 << 20)[1]
+        except CorruptBatch:
+            return
+        base_timestamp = 0 if header[5] & record_batch.LOG_APPEND_TIME else header[7]
+        try:
+            end = twin.check_records(payload, 0, len(payload), 0, header[12], base_timestamp, None)
+            if end != len(payload):
+                error = InvalidBatch("bytes follow the records")
+        except InvalidRecords as refusal:
+            error = refusal
+        try:
+            rows = len(columns.decode_batch(batch, check_crc=False, size_bytes_max=1 << 20))
+        except CorruptBatch:
+            if error is None:
+                raise AssertionError("the checker takes what the decoder refuses") from None
+            raise
+        assert error is None, f"the checker refuses what the decoder reads: {error}"
+        assert rows == header[12]
 
     return read
 
@@ -173,6 +212,8 @@ def _batches() -> list[Target]:
         Target("check_batch", record_batch.check_batch, BATCH_ERRORS, some_batch),
         Target("columns", walk, BATCH_ERRORS, some_batches),
         Target("columns behind a right CRC", lambda data: walk(mended(data)), BATCH_ERRORS, some_batch),
+        Target("records that come in", check_like_the_decoder(_check), BATCH_ERRORS, some_batch),
+        Target("records that come in, plain twin", check_like_the_decoder(PLAIN_CHECK), BATCH_ERRORS, some_batch),
         Target("re-encoding", reencode(zstd_topic), (*BATCH_ERRORS, RequestError), some_batch),
         Target("keys of a compacted topic", reencode(compacted_topic), (*BATCH_ERRORS, RequestError), some_batch),
         *(

@@ -9,11 +9,15 @@ import gzip
 import struct
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from tests.hostile.batches import batch, now_ms, produce, with_fields, with_records
+from tests.unit.codec.columns_cases import BAD_PAYLOADS, RECORD
 
 from strandline.codec.columns import Record, encode_batch
+from strandline.codec.columns.encode import encode_varint
+from strandline.codec.compression import compress
 from strandline.codec.message import Message
 from strandline.errors import ErrorCode
 
@@ -54,6 +58,17 @@ def _flipped() -> bytes:
 def _records_of(fields: bytes) -> bytes:
     """A records section that is no sequence of records."""
     return with_records(batch(), fields)
+
+
+def _numbered(*deltas: int, codec: int = 0) -> bytes:
+    """A batch whose records carry these offset deltas, under a header that fits their number."""
+    section = compress(codec, b"".join(RECORD[:3] + encode_varint(delta) + RECORD[4:] for delta in deltas))
+    good = batch([b"v"] * len(deltas), timestamp_ms=now_ms())
+    return with_fields(with_records(good, section), attributes=codec)
+
+
+def _keyed(*keys: bytes | None, codec: int = 0) -> bytes:
+    return encode_batch([Record(timestamp_ms=now_ms(), key=key, value=b"v") for key in keys], compression=codec)
 
 
 CASES: dict[str, Case] = {
@@ -112,14 +127,49 @@ CASES: dict[str, Case] = {
     "first sequence of an unknown producer is not 0": _records(
         lambda: batch(producer_id=5002, producer_epoch=3, base_sequence=77), OK
     ),
-    # The records section: never opened on the plain path.
-    "records are garbage": _records(lambda: _records_of(b"\xff" * 40), OK),
+    # The records section.
+    "records are garbage": _records(lambda: _records_of(b"\xff" * 40), ErrorCode.INVALID_RECORD),
     "records section empty": _records(lambda: _records_of(b""), ErrorCode.INVALID_RECORD),
-    "gzip of garbage": _records(lambda: with_fields(_records_of(b"\xff" * 40), attributes=1), OK),
-    "gzip of a wrong record": _records(lambda: with_fields(_records_of(gzip.compress(b"\xff" * 40)), attributes=1), OK),
-    "snappy of garbage": _records(lambda: with_fields(_records_of(b"\xff" * 40), attributes=2), OK),
-    "lz4 of garbage": _records(lambda: with_fields(_records_of(b"\xff" * 40), attributes=3), OK),
-    "zstd of garbage": _records(lambda: with_fields(_records_of(b"\xff" * 40), attributes=4), OK),
+    "gzip of garbage": _records(lambda: with_fields(_records_of(b"\xff" * 40), attributes=1), ErrorCode.INVALID_RECORD),
+    "gzip of a wrong record": _records(
+        lambda: with_fields(_records_of(gzip.compress(b"\xff" * 40)), attributes=1), ErrorCode.INVALID_RECORD
+    ),
+    "snappy of garbage": _records(
+        lambda: with_fields(_records_of(b"\xff" * 40), attributes=2), ErrorCode.INVALID_RECORD
+    ),
+    "lz4 of garbage": _records(lambda: with_fields(_records_of(b"\xff" * 40), attributes=3), ErrorCode.INVALID_RECORD),
+    "zstd of garbage": _records(lambda: with_fields(_records_of(b"\xff" * 40), attributes=4), ErrorCode.INVALID_RECORD),
+    **{
+        f"record: {name}": _records(partial(_records_of, records), ErrorCode.INVALID_RECORD)
+        for name, records in BAD_PAYLOADS.items()
+    },
+    "one record fewer than counted": _records(
+        lambda: with_fields(batch([b"x" * 50]), record_count=2, last_offset_delta=1), ErrorCode.INVALID_RECORD
+    ),
+    "one record more than counted": _records(
+        lambda: with_fields(batch([b"a", b"b"]), record_count=1, last_offset_delta=0), ErrorCode.INVALID_RECORD
+    ),
+    "offset deltas with a gap": _records(lambda: _numbered(0, 2), ErrorCode.INVALID_RECORD),
+    "offset deltas that begin at 1": _records(lambda: _numbered(1, 2), ErrorCode.INVALID_RECORD),
+    "offset deltas that go back": _records(lambda: _numbered(1, 0), ErrorCode.INVALID_RECORD),
+    "lz4 of offset deltas with a gap": _records(lambda: _numbered(0, 2, codec=3), ErrorCode.INVALID_RECORD),
+    "lz4 of one record fewer than counted": _records(
+        lambda: with_fields(batch([b"x"], compression=3), record_count=2, last_offset_delta=1), ErrorCode.INVALID_RECORD
+    ),
+    "lz4 of one record more than counted": _records(
+        lambda: with_fields(batch([b"a", b"b"], compression=3), record_count=1, last_offset_delta=0),
+        ErrorCode.INVALID_RECORD,
+    ),
+    "an idempotent producer's garbage": _records(
+        lambda: with_records(batch(producer_id=5003, producer_epoch=0, base_sequence=0), b"\xff" * 40),
+        ErrorCode.INVALID_RECORD,
+    ),
+    "two null keys among four on a compacted topic": _records(
+        lambda: _keyed(b"a", None, b"b", None), ErrorCode.INVALID_RECORD, topic=COMPACTED_TOPIC
+    ),
+    "lz4 of a null key on a compacted topic": _records(
+        lambda: _keyed(b"a", None, codec=3), ErrorCode.INVALID_RECORD, topic=COMPACTED_TOPIC
+    ),
     "null key on a compacted topic": _records(
         lambda: encode_batch([Record(timestamp_ms=now_ms(), value=b"v")]),
         ErrorCode.INVALID_RECORD,

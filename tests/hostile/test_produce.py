@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import zlib
 from collections.abc import Iterator
 
@@ -11,14 +10,23 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from tests.hostile.batches import batch, now_ms, produce, with_fields, with_records
 from tests.hostile.peer import ROUTES, Peer, answer_of, raw_request, request
 from tests.hostile.process import MIB, forget_peak, peak_resident_bytes, resident_bytes
-from tests.hostile.produce_cases import APPEND_TIME_TOPIC, CASES, OK, TOPIC, TOPICS, twice_the_partition
+from tests.hostile.produce_cases import (
+    APPEND_TIME_TOPIC,
+    CASES,
+    COMPACTED_TOPIC,
+    OK,
+    TOPIC,
+    TOPICS,
+    twice_the_partition,
+)
 from tests.hostile.stage import stage
 
-from strandline.codec.columns import columns_of
+from strandline.codec.columns import Record, columns_of, encode_batch
 from strandline.codec.compression import Compression, compress
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from strandline.codec.messages.produce_response import PartitionProduceResponse
+from strandline.codec.produce import RECORD_ERRORS_MAX
 from strandline.errors import ErrorCode
 from strandline.testing.embedded_broker import EmbeddedBroker
 
@@ -130,17 +138,19 @@ def test_an_append_time_topic_tells_its_own_time(broker: EmbeddedBroker) -> None
     assert [record.timestamp_ms for record in columns] == [result.log_append_time_ms]
 
 
-OPAQUE = ["records are garbage", "gzip of garbage", "snappy of garbage", "lz4 of garbage", "zstd of garbage"]
+GARBAGE = {
+    "lz4 of garbage": with_fields(with_records(batch(), b"\xff" * 40), attributes=3),
+    "lz4 of a wrong record": with_fields(with_records(batch(), compress(Compression.LZ4, b"\xff" * 40)), attributes=3),
+}
 
 
-@pytest.mark.parametrize("name", OPAQUE)
-def test_readers_survive_what_only_decoding_would_show(broker: EmbeddedBroker, name: str) -> None:
+@pytest.mark.parametrize("name", GARBAGE)
+def test_readers_survive_what_nobody_checked(broker: EmbeddedBroker, name: str) -> None:
     """The bad batch is refused by the reader itself; the broker, its time look-up and the records behind are fine."""
-    topic = f"opaque-{OPAQUE.index(name)}"
-    broker.create_topic(topic)
+    topic = name.replace(" ", "-")
+    broker.create_topic(topic, strandline_validate_records="off")
     with Peer(broker.port) as peer:
-        bad = CASES[name].make().topic_data[0].partition_data[0].records  # type: ignore[attr-defined]
-        for records in (batch([b"before"]), bad, batch([b"behind"])):
+        for records in (batch([b"before"]), GARBAGE[name], batch([b"behind"])):
             assert outcome(peer, request(produce(topic, records), 9), 9).error_code == 0
         for timestamp in (0, now_ms() - 60_000, -3):
             asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
@@ -186,7 +196,7 @@ BOMBS = {
 @pytest.mark.parametrize("codec", BOMBS)
 def test_a_time_look_up_does_not_inflate_a_bomb(broker: EmbeddedBroker, codec: str) -> None:
     topic = f"bomb-{codec}"
-    broker.create_topic(topic)
+    broker.create_topic(topic, strandline_validate_records="off")
     attributes, payload = BOMBS[codec](bytes((20 if codec == "snappy" else 200) * MIB))
     bomb = with_fields(with_records(batch(), payload), attributes=int(attributes))
     assert len(bomb) < 1_048_588
@@ -239,15 +249,64 @@ def test_idempotent_sequences_of_a_liar(broker: EmbeddedBroker) -> None:
         assert send(1, epoch=-3) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_record_is_not_what_its_batch_says(broker: EmbeddedBroker) -> None:
-    """Counts that agree in the header, and fewer records behind it: stored as it came, and readers say so."""
-    topic = "short-count"
-    broker.create_topic(topic)
-    claimed = with_fields(batch([b"x" * 100]), record_count=10, last_offset_delta=9)
+NAMED = {
+    "records are garbage": [0],
+    "record: a record after the records": [],
+    "record: key leaves its record": [0],
+    "one record fewer than counted": [1],
+    "offset deltas with a gap": [1],
+    "lz4 of offset deltas with a gap": [1],
+    "lz4 of garbage": [],
+    "two null keys among four on a compacted topic": [1, 3],
+    "lz4 of a null key on a compacted topic": [1],
+}
+"""Which records the response names; none where the fault is one of the batch."""
+
+
+@pytest.mark.parametrize("version", [7, 8, 9, 12])
+@pytest.mark.parametrize("name", NAMED)
+def test_the_response_names_the_bad_records(broker: EmbeddedBroker, name: str, version: int) -> None:
     with Peer(broker.port) as peer:
-        assert outcome(peer, request(produce(topic, claimed), 9), 9).error_code == 0
-        assert end_offset(peer, topic) == 10
-        assert outcome(peer, request(produce(topic, batch([b"behind"])), 9), 9).base_offset == 10
-        impossible = struct.pack(">i", 1)
-        huge = with_fields(batch([impossible]), record_count=2**20, last_offset_delta=2**20 - 1)
-        assert outcome(peer, request(produce(topic, huge), 9), 9).error_code == ErrorCode.INVALID_RECORD
+        result = outcome(peer, request(CASES[name].make(), version), version)
+        assert result.error_code == ErrorCode.INVALID_RECORD
+        named = [(each.batch_index, bool(each.batch_index_error_message)) for each in result.record_errors]
+        assert named == ([(row, True) for row in NAMED[name]] if version >= 8 else [])
+        assert bool(result.error_message) == (version >= 8)
+
+
+def test_one_response_names_only_so_many_records(broker: EmbeddedBroker) -> None:
+    keyless = encode_batch([Record(timestamp_ms=now_ms(), value=b"v")] * (RECORD_ERRORS_MAX + 5))
+    few = encode_batch([Record(timestamp_ms=now_ms(), value=b"v")] * 5)
+    message = produce(COMPACTED_TOPIC, few)
+    message.topic_data[0].partition_data += produce(COMPACTED_TOPIC, keyless, partition=1).topic_data[0].partition_data
+    with Peer(broker.port) as peer:
+        alone = outcome(peer, request(produce(COMPACTED_TOPIC, keyless), 9), 9)
+        assert [each.batch_index for each in alone.record_errors] == list(range(RECORD_ERRORS_MAX))
+        both = peer.ask(message, 9).responses[0].partition_responses
+    assert [(each.error_code, len(each.record_errors)) for each in both] == [
+        (ErrorCode.INVALID_RECORD, 5),
+        (ErrorCode.INVALID_RECORD, 0),
+    ]
+
+
+def test_a_refused_batch_changes_nothing_of_its_producer(broker: EmbeddedBroker) -> None:
+    """The same sequence may come again with records that can be read, and a duplicate is still one."""
+    with Peer(broker.port) as peer:
+
+        def send(sequence: int, records: bytes | None = None) -> tuple[int, int]:
+            made = batch([b"x"], producer_id=78_000, producer_epoch=0, base_sequence=sequence)
+            made = made if records is None else with_records(made, records)
+            result = outcome(peer, request(produce(TOPIC, made, partition=1), 9), 9)
+            return result.error_code, result.base_offset
+
+        refused = (int(ErrorCode.INVALID_RECORD), -1)
+        start = end_offset(peer, TOPIC, 1)
+        assert send(0, b"\xff" * 40) == refused
+        assert send(0) == (0, start)
+        assert send(1, b"\xff" * 40) == refused
+        assert send(2)[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert send(1) == (0, start + 1)
+        assert send(0) == (0, start)
+        # A batch that is here already is not stored again, so its bytes do not matter.
+        assert send(1, b"\xff" * 40) == (0, start + 1)
+        assert end_offset(peer, TOPIC, 1) == start + 2

@@ -24,6 +24,9 @@ FLEXIBLE_FROM: Final = 9
 TOPIC_ID_FROM: Final = 13
 LEADER_FROM: Final = 10
 TEMPLATES_MAX: Final = 4096
+RECORD_ERRORS_MAX: Final = 1000
+"""Records that one response names, as many as `codec.columns` names of one batch. A request of a few bytes for each of
+thousands of partitions must not be answered with megabytes."""
 _ACKS_TIMEOUT = Struct(">hi")
 _PARTITION_SIZE = Struct(">ii")
 _INT32 = Struct(">i")
@@ -36,6 +39,8 @@ _NO_ERRORS: Final = b"\x01\x00\x00"
 PartitionRecords = tuple[str | bytes, int, memoryview | None]
 """Topic (its name, or from version 13 on its id of 16 bytes), partition, records. A plain tuple: one is made for each
 request of one record, and a named one costs five times as much."""
+
+RecordErrors = tuple[tuple[int, str], ...]
 
 
 class ProduceRequest(NamedTuple):
@@ -55,6 +60,8 @@ class PartitionResult(NamedTuple):
     message: str | None = None
     leader: tuple[int, int] | None = None
     """Who leads instead, and in which epoch (10+)."""
+    record_errors: RecordErrors = ()
+    """Records that were refused, and their batch with them: place in the batch, why (8+)."""
 
 
 def parse_produce(view: memoryview, at: int, version: int) -> ProduceRequest:
@@ -122,7 +129,12 @@ def encode_produce_response(results: list[PartitionResult], version: int, *, end
         return prefix + _encode_result(results[0], version) + suffix
     flexible = version >= FLEXIBLE_FROM
     topics: dict[str | bytes, list[PartitionResult]] = {}
+    named = 0
     for result in results:
+        if result.record_errors:
+            named += len(result.record_errors)
+            if named > RECORD_ERRORS_MAX:
+                result = result._replace(record_errors=())
         topics.setdefault(result.topic, []).append(result)
     parts = [_count(len(topics), flexible)]
     for topic, of_topic in topics.items():
@@ -155,15 +167,18 @@ def _tail(flexible: bool) -> bytes:
 
 
 def _encode_result(result: PartitionResult, version: int) -> bytes:
-    _, partition, error_code, base_offset, append_time_ms, log_start_offset, message, leader = result
+    _, partition, error_code, base_offset, append_time_ms, log_start_offset, message, leader, record_errors = result
     if version < 5:
         return _RESULT_BEFORE_5.pack(partition, error_code, base_offset, append_time_ms)
     fixed = _RESULT.pack(partition, error_code, base_offset, append_time_ms, log_start_offset)
     if version < 8:
         return fixed
-    if version < FLEXIBLE_FROM:
-        return fixed + b"\x00\x00\x00\x00" + (b"\xff\xff" if message is None else string(message, False))
-    if message is None and leader is None:
+    flexible = version >= FLEXIBLE_FROM
+    if flexible and message is None and leader is None and not record_errors:
         return fixed + _NO_ERRORS
-    tags = NO_TAGS if leader is None or version < LEADER_FROM else leader_section(PRODUCE_LEADER_TAG, *leader)
-    return fixed + b"\x01" + (b"\x00" if message is None else string(message, True)) + tags
+    tags = NO_TAGS if flexible else b""
+    errors = b"".join([_INT32.pack(index) + string(why, flexible) + tags for index, why in record_errors])
+    if leader is not None and version >= LEADER_FROM:
+        tags = leader_section(PRODUCE_LEADER_TAG, *leader)
+    said = (b"\x00" if flexible else b"\xff\xff") if message is None else string(message, flexible)
+    return fixed + _count(len(record_errors), flexible) + errors + said + tags

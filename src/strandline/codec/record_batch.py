@@ -1,4 +1,4 @@
-"""The header of a record batch (magic 2): all that the plain path ever looks at.
+"""The header of a record batch (magic 2): all that a broker looks at once the leader has checked the records.
 
 byte  0  base offset            int64    written by the leader; outside the CRC
       8  length                 int32    of what follows this field
@@ -112,7 +112,7 @@ def sequence_after(sequence: int, delta: int) -> int:
 def check_batch(batch: Buffer) -> HeaderFields:
     """The header of the one batch in `batch`, or CorruptBatch or InvalidBatch: length, magic, CRC and counts agree.
 
-    The hot path of Produce: a plain tuple, in the order of `BatchHeader`, and nothing is decoded. Which of the two
+    The hot path of Produce: a plain tuple, in the order of `BatchHeader`; records are checked later. Which of the two
     errors a fault is, is Kafka's choice: clients try again after a CorruptBatch.
     """
     if len(batch) < HEADER_SIZE:
@@ -156,7 +156,7 @@ def check_run(run: memoryview, *, next_offset: int, leader_epoch: int) -> tuple[
     """The headers of the whole batches in `run`, fetched from a leader in `leader_epoch`, and how many bytes they are.
 
     A batch that is cut at the end is left out. CorruptBatch if one is not what a leader sends to a log that ends at
-    `next_offset`: nothing of it may be written. Records are not looked into, as nobody did when they were produced.
+    `next_offset`: nothing of it may be written. Records are not looked into: the leader did.
     """
     headers: list[HeaderFields] = []
     at = 0

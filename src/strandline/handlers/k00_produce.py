@@ -5,8 +5,9 @@ Honoured: acks 0, 1 and all with `flush.mode` and `min.insync.replicas`, idempot
 (12). With acks=1 the leader's own copy decides, flushed if `flush.mode` says so; with acks=all the high watermark.
 
 A waiting Produce holds no bytes: its batches are in the log, only the results wait. The exceptions are a large batch
-that must be opened first (`compression.type`, compacted topics), a request of more than 500 batches, and a batch that
-begins a transaction on its partition: they are copied, and `OpeningProduce` works them off.
+that must be opened first (`partition/reencoding`) with what follows it for the same partition, a request of more than
+500 batches, and a batch that begins a transaction on its partition: they are copied, and `OpeningProduce` works them
+off. Bad records refuse their batch with INVALID_RECORD, and the response names them (8+).
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from strandline.codec.produce import (
     PartitionRecords,
     PartitionResult,
     ProduceRequest,
+    RecordErrors,
     encode_produce_response,
     parse_produce,
 )
-from strandline.codec.record_batch import HEADER_SIZE, Buffer
-from strandline.errors import ErrorCode, NotLeader, RequestError, StrandlineError, error_code
+from strandline.codec.record_batch import HEADER_SIZE, Buffer, check_batch
+from strandline.errors import ErrorCode, InvalidRecords, NotLeader, RequestError, StrandlineError, error_code
 from strandline.handlers.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
 from strandline.handlers.context import Connection, Exchange, Node
 from strandline.handlers.shares import gradually
@@ -44,6 +46,9 @@ _ACKS: Final = (ACKS_ALL, ACKS_LEADER, ACKS_NONE)
 
 PARTITIONS_PER_TURN_MAX: Final = 500
 """Partitions that are appended to in one turn of the loop; a longer request is copied and appended in parts."""
+
+ToOpen = dict[Partition, list[tuple[memoryview, int]]]
+"""Batches that must be opened before they are appended, in their order: records and place among the results."""
 
 log = logging.getLogger("strandline.broker")
 
@@ -69,8 +74,9 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
         opening.begin_long(request, asks=asks)
         return
     verdicts = None if transaction is None else transaction.verdicts
-    to_open = _append_all(node, request, request.partitions, results, waits, verdicts, guard)
-    if to_open is not None:
+    to_open: ToOpen = {}
+    _append_all(node, request, request.partitions, results, waits, verdicts, guard, to_open)
+    if to_open:
         exchange = connection.begin(correlation_id, flexible_header=flexible)
         opening = OpeningProduce(node, connection, exchange, request, version, results, waits, transaction, guard)
         opening.begin(to_open)
@@ -97,14 +103,14 @@ def _append_all(
     waits: list[tuple[Partition, int, int]],
     verdicts: Verdicts | None,
     guard: VerificationGuard | None,
-) -> list[tuple[Partition, memoryview, int]] | None:
-    """Append some partitions of a request; what must be opened first is returned instead, with its place.
+    to_open: ToOpen,
+) -> None:
+    """Append some partitions of a request; what must be opened first is put into `to_open` instead, with its place.
 
     `verdicts` are there if batches of its transaction have one each, else `guard` is for all of them.
     """
     acks = request.acks
     now_ms = node.runtime.now_ms()
-    to_open: list[tuple[Partition, memoryview, int]] | None = None
     refusal = 0 if acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS
     topics = node.topics
     for topic, index, records in asked:
@@ -127,6 +133,10 @@ def _append_all(
                 node.count_error(API_KEY, ErrorCode.NOT_ENOUGH_REPLICAS)
                 results.append(PartitionResult(topic, index, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1))
                 continue
+            if to_open and partition in to_open:
+                # A request may name a partition twice: the second batch must not overtake the first.
+                check_batch(records)
+                raise OpensLater
             if verdicts is None:
                 base_offset, commits_at, append_time_ms = partition.append(records, now_ms, guard=guard)
             else:
@@ -135,12 +145,10 @@ def _append_all(
                 )
         except StrandlineError as error:
             partition.note_refused(records, now_ms, error_code(error))
-            results.append(_refused(node, topic, index, error_code(error), str(error)))
+            results.append(_refused(node, topic, index, error_code(error), str(error), _record_errors(error)))
             continue
         except OpensLater:
-            if to_open is None:
-                to_open = []
-            to_open.append((partition, records, len(results)))
+            to_open.setdefault(partition, []).append((records, len(results)))
             results.append(PartitionResult(topic, index, 0, -1, -1, -1))
             continue
         if acks == ACKS_ALL:
@@ -149,7 +157,6 @@ def _append_all(
         elif partition.flush_before_ack and partition.log.flushed_offset < commits_at:
             waits.append((partition, commits_at, len(results)))
         results.append(PartitionResult(topic, index, 0, base_offset, append_time_ms, partition.log.log_start_offset))
-    return to_open
 
 
 def _wait(
@@ -194,10 +201,22 @@ def _why_not(node: Node, topic: str | bytes, index: int, partition: Partition | 
     return why_absent(node, topic, index)
 
 
-def _refused(node: Node, topic: str | bytes, index: int, code: int, message: str | None = None) -> PartitionResult:
+def _refused(
+    node: Node,
+    topic: str | bytes,
+    index: int,
+    code: int,
+    message: str | None = None,
+    record_errors: RecordErrors = (),
+) -> PartitionResult:
     node.count_error(API_KEY, code)
     leader = current_leader(node, topic, index) if code in ASK_ANOTHER else None
-    return PartitionResult(topic, index, code, -1, -1, -1, message, leader)
+    return PartitionResult(topic, index, code, -1, -1, -1, message, leader, record_errors)
+
+
+def _record_errors(error: BaseException) -> RecordErrors:
+    """Return the records that an error names: a client fails only these, and may send the others again."""
+    return error.record_errors if isinstance(error, InvalidRecords) else ()
 
 
 def _encode(node: Node, results: list[PartitionResult], version: int) -> bytes:
@@ -318,30 +337,29 @@ class OpeningProduce:
         return None if self._transaction is None else self._transaction.verdicts
 
     def _append_long(self, asked: list[PartitionRecords]) -> None:
-        to_open: list[tuple[Partition, memoryview, int]] = []
+        to_open: ToOpen = {}
 
         def shares() -> Iterator[None]:
             for at in range(0, len(asked), PARTITIONS_PER_TURN_MAX):
                 some = asked[at : at + PARTITIONS_PER_TURN_MAX]
-                opens = _append_all(
-                    self._node, self._request, some, self._results, self._waits, self._verdicts, self._guard
+                _append_all(
+                    self._node, self._request, some, self._results, self._waits, self._verdicts, self._guard, to_open
                 )
-                to_open.extend(opens or ())
                 yield
 
         gradually(self._node.runtime, shares(), lambda _: self.begin(to_open))
 
-    def begin(self, to_open: list[tuple[Partition, memoryview, int]]) -> None:
-        for partition, records, position in to_open:
-            try:
+    def begin(self, to_open: ToOpen) -> None:
+        for partition, batches in to_open.items():
+            for records, position in batches:
                 batch = bytearray(records)
-                self._node.reencoder.open(
-                    batch, partition.config, partial(self._on_opened, partition, position, bytes(batch[:HEADER_SIZE]))
-                )
-            except StrandlineError as error:
-                self._fail(partition, position, batch, error)
-            else:
-                self._left += 1
+                done = partial(self._on_opened, partition, position, bytes(batch[:HEADER_SIZE]))
+                try:
+                    self._node.reencoder.open(batch, partition.config, done)
+                except StrandlineError as error:
+                    self._fail(partition, position, batch, error)
+                else:
+                    self._left += 1
         if not self._left:
             self._finish()
 
@@ -387,7 +405,9 @@ class OpeningProduce:
         if not isinstance(error, StrandlineError):
             log.error("a batch could not be opened", exc_info=error)
         self._exchange.count_error(error_code(error))
-        self._results[position] = self._results[position]._replace(error_code=error_code(error), message=str(error))
+        self._results[position] = self._results[position]._replace(
+            error_code=error_code(error), message=str(error), record_errors=_record_errors(error)
+        )
 
     def _finish(self) -> None:
         exchange, results = self._exchange, self._results

@@ -81,7 +81,6 @@ class Partition(InternalAppends):
         "on_lag",
         "on_proposal",
         "opened_at_offset",
-        "opens_batches",
         "partition_epoch",
         "waiting_flushes",
         "waiting_produces",
@@ -158,7 +157,6 @@ class Partition(InternalAppends):
         self.flush_before_ack = (
             config.flush_mode == "ack" or (config.flush_mode == "auto" and is_only_copy) or config.flush_messages == 1
         )
-        self.opens_batches = config.compact or config.compression_codec >= 0
 
     @property
     def is_only_copy(self) -> bool:
@@ -439,7 +437,7 @@ class Partition(InternalAppends):
                 return known, known + header[6] + 1, -1
             if producer_id not in producers.entries:
                 producers.check_room(now_ms)
-        if self.opens_batches and not is_opened:
+        if not is_opened:
             opened = opened_now(batch, header, config)
             if opened is not batch:
                 batch = opened

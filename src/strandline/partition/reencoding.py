@@ -1,24 +1,26 @@
-"""Batches that must be opened before they are stored: another codec than the topic's, or a topic that wants keys.
+"""What a leader does to a producer's batch before it stores it: check its records, and open it where that is needed.
 
-    compression.type      a batch of another codec is inflated and deflated anew, as a block: records are not looked at,
-                          the header keeps everything but the codec, the length and the CRC
+    records               readers must be able to read every one: an uncompressed batch is always checked, a
+                          compressed one as `strandline.validate.records` says
+    compression.type      a batch of another codec is inflated and deflated again, as a block: the header keeps
+                          everything but the codec, the length and the CRC
     cleanup.policy        a compacted topic refuses records without a key
 
-A small batch is opened at once, on the loop (`opened_now`). For a large one, or a small one that becomes large,
+A small batch is done at once, on the loop (`opened_now`). For a large one, or a small one that becomes large,
 `opened_now` raises OpensLater, and a `Reencoder` does it: codecs run in a thread, because they let go of the GIL; the
-walk over keys does not, so it is done on the loop, some records a turn. One batch at a time, in the order in which they
-came, so that however many clients send what must be opened, memory holds one opened batch, and flushes find a thread.
+walk over records does not, so it is done on the loop, some records a turn. One batch at a time, in the order in which
+they came. So memory holds one opened batch, however many clients send such batches, and flushes find a thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, NoReturn
 
 from crc32c import crc32c
 
-from strandline.codec.columns.shares import RecordScan
+from strandline.codec.columns._check import check_records, is_compiled
 from strandline.codec.compression import Compression, compress, decompress
 from strandline.codec.record_batch import (
     COMPRESSION_MASK,
@@ -27,28 +29,32 @@ from strandline.codec.record_batch import (
     HEADER,
     HEADER_SIZE,
     LENGTH_POSITION,
+    LOG_APPEND_TIME,
     PREFIX_SIZE,
-    BatchHeader,
     Buffer,
     HeaderFields,
 )
-from strandline.errors import BatchTooLarge, CorruptBatch, ErrorCode, InvalidBatch, RequestError
+from strandline.errors import BatchTooLarge, CorruptBatch, ErrorCode, InvalidBatch, InvalidRecords, RequestError
 from strandline.partition.turnstile import Turnstile
 from strandline.runtime import Runtime
 from strandline.topic_config import TopicConfig
 
 ON_LOOP_BYTES_MAX: Final = 64 * 1024
-"""A records section, compressed or not, that is opened on the loop: a few milliseconds at the worst."""
+"""A records section, compressed or not, that is opened on the loop: a few milliseconds at the worst. A compressed one
+that is larger is only opened to be checked if `strandline.validate.records` is `all`."""
+INFLATED_ON_LOOP_BYTES_MAX: Final = 256 * 1024
+"""What a small section may become on the loop where it is only checked: no codec needs more than a millisecond."""
 ZSTD_ON_LOOP_LEVEL_MAX: Final = 12
 """Above it zstd takes a tenth of a second for little."""
 OPENED_BYTES_MAX: Final = 32 * 1024 * 1024
 """What a batch may become when it is opened. It is held twice for a moment, which makes 64 MiB."""
-RECORDS_PER_TURN_MAX: Final = 1024
-"""Records whose keys are looked at in one turn of the loop."""
+RECORDS_PER_TURN_MAX: Final = 65_536 if is_compiled() else 1_024
+"""Records that are checked in one turn of the loop: a millisecond or two, compiled or not."""
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
 """Batches that wait to be opened, of all partitions; beyond it producers are told to try again."""
 
 _ATTRIBUTES_POSITION: Final = 21
+_COMPILED: Final = is_compiled()
 
 Done = Callable[[bytearray | None, BaseException | None], object]
 
@@ -58,23 +64,34 @@ class OpensLater(Exception):
 
 
 def opened_now(batch: memoryview | bytearray, header: HeaderFields, config: TopicConfig) -> memoryview | bytearray:
-    """`batch` as the topic wants it, itself where it is so already; OpensLater if that would stall the loop."""
+    """Return `batch` as the topic wants it, itself where it is so already; OpensLater if that would stall the loop.
+
+    Raises InvalidBatch for records that no reader could read.
+    """
     target = _target_codec(header, config)
-    if target is None and not config.compact:
-        return batch
-    size = len(batch) - HEADER_SIZE
+    if target is None:
+        if not header[5] & COMPRESSION_MASK:
+            if header[12] > RECORDS_PER_TURN_MAX:
+                raise OpensLater
+            # The plain path of Produce: one call, nothing copied.
+            _check_at_once(header, batch, HEADER_SIZE, config)
+            return batch
+        if not _is_checked(len(batch), config):
+            return batch
+        size_bytes_max = INFLATED_ON_LOOP_BYTES_MAX
+    else:
+        size_bytes_max = ON_LOOP_BYTES_MAX
     if (
-        size > ON_LOOP_BYTES_MAX
-        or (config.compact and header[12] > RECORDS_PER_TURN_MAX)
+        len(batch) - HEADER_SIZE > ON_LOOP_BYTES_MAX
+        or header[12] > RECORDS_PER_TURN_MAX
         or (target == Compression.ZSTD and config.compression_zstd_level > ZSTD_ON_LOOP_LEVEL_MAX)
     ):
         raise OpensLater
     try:
-        payload = _inflated(batch, header, size_bytes_max=ON_LOOP_BYTES_MAX)
+        payload = _inflated(batch, header, size_bytes_max=size_bytes_max)
     except BatchTooLarge:
         raise OpensLater from None
-    if config.compact:
-        _check_next_keys(_key_scan(header, payload))
+    _check_at_once(header, payload, 0, config)
     return batch if target is None else _deflated(batch, payload, target, config)
 
 
@@ -82,6 +99,14 @@ def _target_codec(header: HeaderFields, config: TopicConfig) -> int | None:
     """The codec that the batch must get, or none if it may keep its own."""
     target = config.compression_codec
     return None if target < 0 or target == header[5] & COMPRESSION_MASK else target
+
+
+def _is_checked(size_bytes: int, config: TopicConfig) -> bool:
+    """Return whether a compressed batch that keeps its codec is opened."""
+    if config.compact:
+        return True
+    mode = config.validate_records
+    return mode == "all" or (mode == "auto" and size_bytes - HEADER_SIZE <= ON_LOOP_BYTES_MAX)
 
 
 def _inflated(batch: Buffer, header: HeaderFields, *, size_bytes_max: int) -> Buffer:
@@ -96,21 +121,55 @@ def _inflated(batch: Buffer, header: HeaderFields, *, size_bytes_max: int) -> Bu
         raise InvalidBatch(str(error)) from error
 
 
-def _key_scan(header: HeaderFields, payload: Buffer) -> RecordScan:
-    try:
-        return RecordScan(BatchHeader._make(header), payload, records_max=RECORDS_PER_TURN_MAX)
-    except CorruptBatch as error:
-        raise InvalidBatch(str(error)) from error
+def _check_at_once(header: HeaderFields, payload: Buffer, position: int, config: TopicConfig) -> None:
+    """Check all records of a batch; they begin at `position`. InvalidBatch if no reader could read them."""
+    keyless: list[int] | None = [] if config.compact else None
+    size, count = len(payload), header[12]
+    # Plain Python indexes bytes faster than a view.
+    records = payload if _COMPILED else bytes(payload)
+    end = check_records(records, position, size, 0, count, _base_timestamp(header, config), keyless)
+    if end != size or keyless:
+        _refuse(count, size - end, keyless)
 
 
-def _check_next_keys(scan: RecordScan) -> None:
-    """Look at the next records; InvalidBatch for one without a key, or what is none."""
-    try:
-        scan.step()
-    except CorruptBatch as error:
-        raise InvalidBatch(str(error)) from error
-    if min(scan.key_lengths) < 0:
-        raise InvalidBatch("a compacted topic takes no records without a key")
+def _base_timestamp(header: HeaderFields, config: TopicConfig) -> int:
+    """What the decoder will add to each timestamp delta: nothing with LogAppendTime, where deltas do not count."""
+    return 0 if config.log_append_time or header[5] & LOG_APPEND_TIME else header[7]
+
+
+def _refuse(count: int, bytes_left: int, keyless: list[int] | None) -> NoReturn:
+    if bytes_left:
+        raise InvalidBatch(f"{bytes_left} bytes follow the {count} records that the header counts")
+    fault = "a compacted topic takes no records without a key"
+    raise InvalidRecords(fault, tuple((row, fault) for row in keyless or ()))
+
+
+class RecordCheck:
+    """The records of one large batch, `RECORDS_PER_TURN_MAX` of them checked a step."""
+
+    __slots__ = ("_base_timestamp", "_count", "_keyless", "_payload", "_position", "_row")
+
+    def __init__(self, header: HeaderFields, payload: Buffer, config: TopicConfig) -> None:
+        self._payload = payload if _COMPILED else bytes(payload)
+        self._position = self._row = 0
+        self._count = header[12]
+        self._base_timestamp = _base_timestamp(header, config)
+        self._keyless: list[int] | None = [] if config.compact else None
+
+    @property
+    def has_more(self) -> bool:
+        return self._row < self._count
+
+    def step(self) -> None:
+        """Check the next records; InvalidBatch if no reader could read them."""
+        size = len(self._payload)
+        row_end = min(self._count, self._row + RECORDS_PER_TURN_MAX)
+        self._position = check_records(
+            self._payload, self._position, size, self._row, row_end, self._base_timestamp, self._keyless
+        )
+        self._row = row_end
+        if row_end == self._count and (self._position != size or self._keyless):
+            _refuse(self._count, size - self._position, self._keyless)
 
 
 def _deflated(batch: Buffer, payload: Buffer, codec: int, config: TopicConfig) -> bytearray:
@@ -181,7 +240,7 @@ class Reencoder:
 
 
 class _Opening:
-    """One batch on its way: inflated in a thread, looked at on the loop, deflated in a thread, as far as is needed."""
+    """One batch on its way: inflated in a thread, checked on the loop, deflated in a thread, as far as is needed."""
 
     def __init__(self, runtime: Runtime, batch: bytearray, config: TopicConfig, done: Done) -> None:
         self._runtime = runtime
@@ -192,35 +251,34 @@ class _Opening:
         self._target = _target_codec(self._header, config)
 
     def begin(self) -> None:
-        size_bytes_max = OPENED_BYTES_MAX
-        if self._target == Compression.NONE:
-            # What does not fit into the topic need not be inflated to its end.
-            size_bytes_max = min(size_bytes_max, max(0, self._config.max_message_bytes - HEADER_SIZE))
-        inflate = partial(_inflated, self._batch, self._header, size_bytes_max=size_bytes_max)
-        self._runtime.in_thread(inflate, self._on_inflated)
+        if not self._header[5] & COMPRESSION_MASK:
+            self._runtime.call_soon(self._on_inflated, memoryview(self._batch)[HEADER_SIZE:], None)
+        elif self._target is None and not _is_checked(len(self._batch), self._config):
+            # Nothing to do but to keep its place behind a batch of the same request.
+            self._runtime.call_soon(self._done, self._batch, None)
+        else:
+            size_bytes_max = OPENED_BYTES_MAX
+            if self._target == Compression.NONE:
+                # What does not fit into the topic need not be inflated to its end.
+                size_bytes_max = min(size_bytes_max, max(0, self._config.max_message_bytes - HEADER_SIZE))
+            inflate = partial(_inflated, self._batch, self._header, size_bytes_max=size_bytes_max)
+            self._runtime.in_thread(inflate, self._on_inflated)
 
     def _on_inflated(self, payload: Buffer | None, error: BaseException | None) -> None:
         if payload is None:
             self._done(None, error)
-        elif self._config.compact:
-            self._look_at_keys(None, payload)
         else:
-            self._deflate(payload)
+            self._check(RecordCheck(self._header, payload, self._config), payload)
 
-    def _look_at_keys(self, scan: RecordScan | None, payload: Buffer) -> None:
+    def _check(self, check: RecordCheck, payload: Buffer) -> None:
         try:
-            scan = scan or _key_scan(self._header, payload)
-            _check_next_keys(scan)
+            check.step()
         except InvalidBatch as refusal:
             self._done(None, refusal)
             return
-        if scan.has_more:
-            self._runtime.call_soon(self._look_at_keys, scan, payload)
-        else:
-            self._deflate(payload)
-
-    def _deflate(self, payload: Buffer) -> None:
-        if self._target is None:
+        if check.has_more:
+            self._runtime.call_soon(self._check, check, payload)
+        elif self._target is None:
             self._done(self._batch, None)
         else:
             deflate = partial(_deflated, self._batch, payload, self._target, self._config)

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from tests.unit.codec.columns_cases import COMPILED, SCAN_SOURCE
 
-from strandline.codec.columns import _clean, _scan
+from strandline.codec.columns import _check, _clean, _scan
 
 ROOT = SCAN_SOURCE.parents[4]
 
@@ -31,7 +31,7 @@ def hatch_build() -> ModuleType:
 
 
 @pytest.mark.skipif(COMPILED is None, reason="no compiled decoder here: no C compiler at installation")
-@pytest.mark.parametrize("twin", [_scan, _clean])
+@pytest.mark.parametrize("twin", [_scan, _check, _clean])
 def test_the_compiled_twin_was_made_from_the_present_text(hatch_build: ModuleType, twin: ModuleType) -> None:
     name = twin.__name__.rpartition(".")[2]
     assert hatch_build.source_digest(name) == twin.SOURCE_DIGEST, "run `python hatch_build.py` to compile it again"

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 from crc32c import crc32c
-from tests.unit.codec.columns_cases import COMPILED, PLAIN, TWINS, order_feed, using
+from tests.unit.codec.columns_cases import BAD_PAYLOADS, COMPILED, PLAIN, RECORD, TWINS, order_feed, using
 
 from strandline.codec.columns import Columns, Compression, Record, columns_of, decode_batch, encode_batch, records_of
 from strandline.codec.record_batch import CRC_POSITION, CRC_START, HEADER, HEADER_SIZE, BatchHeader
@@ -110,37 +110,6 @@ def test_random_bytes_in_a_sound_frame_only_raise_corrupt_batch(twin: ModuleType
             except CorruptBatch:
                 continue
             assert len(decoded) == count
-
-
-# A sound record: length 7, attributes, timestamp delta, offset delta, key "k", value "v", no headers.
-RECORD = bytes((16, 0, 0, 0, 2, ord("k"), 2, ord("v"), 0))
-OVERLONG = b"\x80\x80\x80\x80\x80\x01"
-BAD_PAYLOADS = {
-    "negative record length": b"\x01" + RECORD[1:],
-    "record length beyond the batch": b"\x20" + RECORD[1:],
-    "record length too small": b"\x0e" + RECORD[1:],
-    "record length of six bytes": OVERLONG + RECORD[1:],
-    "record length of 33 bits": b"\x80\x80\x80\x80\x10" + RECORD[1:],
-    "record of no bytes": bytes(9),
-    "timestamp delta of eleven bytes": bytes((36, 0)) + b"\x80" * 10 + b"\x00" + RECORD[3:],
-    "timestamp delta of 65 bits": bytes((34, 0)) + b"\xff" * 9 + b"\x02" + RECORD[3:],
-    "negative offset delta": RECORD[:3] + b"\x01" + RECORD[4:],
-    "offset delta beyond the last": RECORD[:3] + b"\x02" + RECORD[4:],
-    "key length of minus two": RECORD[:4] + b"\x03" + RECORD[5:],
-    "key length of six bytes": bytes((26, 0, 0, 0)) + b"\x82\x80\x80\x80\x80\x00" + RECORD[5:],
-    "key leaves its record": RECORD[:4] + b"\x0a" + RECORD[5:],
-    "value length of minus two": RECORD[:6] + b"\x03" + RECORD[7:],
-    "value leaves its record": RECORD[:6] + b"\x06" + RECORD[7:],
-    "negative header count": RECORD[:8] + b"\x01",
-    "headers that are not there": RECORD[:8] + b"\x02",
-    "two billion headers": b"\x18" + RECORD[1:8] + b"\xfe\xff\xff\xff\x0f",
-    "null header key": bytes((20, 0, 0, 0, 2, ord("k"), 2, ord("v"), 2, 1, 0)),
-    "header key leaves its record": bytes((20, 0, 0, 0, 2, ord("k"), 2, ord("v"), 2, 4, 0)),
-    "header value leaves its record": bytes((20, 0, 0, 0, 2, ord("k"), 2, ord("v"), 2, 0, 2)),
-    "header value of minus two": bytes((20, 0, 0, 0, 2, ord("k"), 2, ord("v"), 2, 0, 3)),
-    "a byte after the records": RECORD + b"\x00",
-    "a record after the records": RECORD * 2,
-}
 
 
 @pytest.mark.parametrize("twin", TWINS)

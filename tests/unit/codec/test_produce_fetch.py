@@ -126,6 +126,7 @@ RESULTS = st.builds(
     log_start_offset=INT64,
     message=st.none() | st.text(max_size=200),
     leader=st.none(),
+    record_errors=st.lists(st.tuples(INT32, st.text(max_size=90)), max_size=3).map(tuple),
 )
 
 
@@ -141,7 +142,7 @@ def produce_results(draw: st.DrawFn, *, by_id: bool) -> list[produce.PartitionRe
 
 def compiled_produce_response(results: list[produce.PartitionResult], version: int) -> produce_response.ProduceResponse:
     topics: dict[str | bytes, produce_response.TopicProduceResponse] = {}
-    for topic, partition, code, base_offset, append_time_ms, log_start_offset, message, _ in results:
+    for topic, partition, code, base_offset, append_time_ms, log_start_offset, message, _, errors in results:
         of_topic = topics.setdefault(topic, produce_response.TopicProduceResponse())
         if isinstance(topic, bytes):
             of_topic.topic_id = uuid.UUID(bytes=topic)
@@ -154,6 +155,7 @@ def compiled_produce_response(results: list[produce.PartitionResult], version: i
                 base_offset=base_offset,
                 log_append_time_ms=append_time_ms,
                 log_start_offset=log_start_offset,
+                record_errors=[produce_response.BatchIndexAndErrorMessage(*error) for error in errors],
                 error_message=message,
             )
         )

@@ -3,8 +3,9 @@
 `decode_batch` checks a batch strictly and yields `Columns`: offsets, timestamps, and where each key, value and header
 block lies in the payload; no object is made per record until somebody asks for `records()`. `scan_batches` does the
 same for many plain batches at once, and `encode_batch` is the way back, for internal topics, the library and tests. The
-hot loops live in `_scan`, compiled where a wheel carries it and plain Python elsewhere; `decoder_name` says which. The
-bytes are drawn in docs/formats/record-batch.md.
+hot loops live in `_scan`, compiled where a wheel carries it and plain Python elsewhere; `decoder_name` says which. What
+the decoder would refuse, a leader refuses before it is stored (`_check`). The bytes are drawn in
+docs/formats/record-batch.md.
 """
 
 from strandline.codec.columns._scan import locate_headers, scan_batches
