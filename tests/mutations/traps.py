@@ -219,6 +219,11 @@ TRAPS: dict[str, Trap] = {
         "one source decides both",
         not_yet="there are no tiers yet",
     ),
+    "flipped-on-the-wire": Trap(
+        "a bit that flipped on the way is written to a log",
+        "CORRUPT_MESSAGE",
+        "check the CRC of every batch, from producers and from leaders, before it is written",
+    ),
     "unread-answers": Trap(
         "answers that no client reads fill the memory of a broker",
         "our own review",

@@ -71,6 +71,12 @@ def test_an_administrator_who_changes_minima_and_configs(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_an_administrator_who_changes_all_kinds_of_configs(seed: int) -> None:
+    faults = {"kill": 2, "pause": 1, "power cut": 1, "stop": 1, "full disk": 1}
+    survives(focused(seed, faults, every_s=0.4, duties=("configure",) * 12, cleaning=True))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_topic_that_is_created_again_under_its_clients(seed: int) -> None:
     survives(focused(seed, {"kill": 1, "pause": 1, "isolate": 1}, every_s=0.7, duties=("recreate",) * 5))
 

@@ -44,6 +44,7 @@ UNCLEAN: Final = 1
 REVERT: Final = 1
 """The operation of IncrementalAlterConfigs that takes an override away; 0 sets one."""
 REVERT_SHARE: Final = 0.15
+CHANGES_AT_ONCE: Final = 4
 AGAIN_S: Final = 0.5
 ROUTINE: Final = ("create", "delete", "move", "elect")
 """What every administrator does; `SimOptions.users` names what one of a seed does besides."""
@@ -135,8 +136,10 @@ class SimAdministrator(SimClient):
     # Configs
 
     def _configure(self) -> None:
-        if self.changes:
-            change = self.random.choice(self.changes)
+        """Change several kinds of configs at once, each of one topic, broker or group."""
+        kinds = sorted({change.name for change in self.changes})
+        for kind in self.random.sample(kinds, min(CHANGES_AT_ONCE, len(kinds))):
+            change = self.random.choice([each for each in self.changes if each.name == kind])
             self._set(change.resource_type, change.resource, change.name, self.random.choice(change.values))
 
     def _set_minimum(self) -> None:
