@@ -8,6 +8,7 @@ the broker answers NOT_LEADER_OR_FOLLOWER, which clients retry after they have a
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -40,7 +41,7 @@ class LogRecovery:
         """Told why a log cannot be recovered."""
         self.loop_logs_max = LOOP_LOGS_MAX
         self.loop_bytes_max = LOOP_BYTES_MAX
-        self._waiting: dict[TopicPartition, tuple[Topic, int]] = {}
+        self._waiting: OrderedDict[TopicPartition, tuple[Topic, int]] = OrderedDict()
         """In the order in which they are recovered, each with its topic and its bytes."""
         self._running: dict[TopicPartition, Callable[[], object] | None] = {}
         """With what is done instead of opening the log, if its topic was deleted meanwhile."""
@@ -80,12 +81,10 @@ class LogRecovery:
         self._node.runtime.call_soon(self._start)
         return True
 
-    def hurry(self, name: TopicPartition) -> bool:
-        """Recover a log next, because a client asks for it; whether it is still to be recovered."""
+    def hurry(self, name: TopicPartition) -> None:
+        """Recover a log next, if it waits for that, because a client asks for it."""
         if name in self._waiting:
-            self._waiting = {name: self._waiting.pop(name), **self._waiting}
-            return True
-        return name in self._running
+            self._waiting.move_to_end(name, last=False)
 
     def cancel(self, name: TopicPartition, delete: Callable[[], object]) -> None:
         """The partition is gone: call `delete` as soon as no worker has its files open."""
@@ -107,8 +106,7 @@ class LogRecovery:
         while self._waiting and len(self._running) < self._node.config.num_recovery_threads_per_data_dir:
             if self._is_closed:
                 return
-            name = next(iter(self._waiting))
-            topic, size = self._waiting.pop(name)
+            name, (topic, size) = self._waiting.popitem(last=False)
             self._running[name] = None
             self._node.storage_workers.run(
                 worker_jobs.RECOVER, self._params(name, topic), lambda _: None, partial(self._on_done, name, size)

@@ -279,8 +279,8 @@ class Node:
     def log_failure(self, topic: str, index: int) -> StrandlineError | None:
         return self.replicas.offline.get(TopicPartition(topic, index))
 
-    def hurry_recovery(self, topic: str, index: int) -> bool:
-        return self.replicas.recovery.hurry(TopicPartition(topic, index))
+    def hurry_recovery(self, topic: str, index: int) -> None:
+        self.replicas.recovery.hurry(TopicPartition(topic, index))
 
     @property
     def may_be_replaced(self) -> bool:

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol
 
 from strandline.errors import ErrorCode, WorldError
@@ -23,6 +24,7 @@ from strandline.runtime import LoopRuntime, Runtime, TimerHandle
 IDLE_S: Final = 10.0
 """How long a worker stays that has nothing to do."""
 READ_BYTES: Final = 64 * 1024
+NICENESS: Final = 10
 
 log = logging.getLogger("strandline.storage")
 
@@ -156,7 +158,7 @@ class WorkerProcess:
         self._unread = b""
         self._unsent = b""
         self._idle: TimerHandle | None = None
-        self._runtime.in_thread(_spawn, self._on_started)
+        self._runtime.in_thread(partial(_spawn, kind), self._on_started)
 
     @property
     def pid(self) -> int | None:
@@ -270,10 +272,12 @@ class WorkerProcess:
             job.on_done(None, JobFailed(error["kind"], error["reason"], error["errno"]))
 
 
-def _spawn() -> subprocess.Popen[bytes]:
+def _spawn(kind: str) -> subprocess.Popen[bytes]:
     """In a thread: to start a process takes milliseconds, of a large one many."""
+    # Clients wait for a log that is recovered, and for nothing else that a worker does.
+    niceness = 0 if kind == worker_jobs.RECOVER else NICENESS
     return subprocess.Popen(
-        [sys.executable, "-m", "strandline.log.worker", str(os.getpid())],
+        [sys.executable, "-m", "strandline.log.worker", str(os.getpid()), str(niceness)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,

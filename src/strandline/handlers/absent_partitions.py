@@ -24,20 +24,21 @@ def why_absent(node: Node, topic: str | bytes, index: int) -> ErrorCode:
         if isinstance(topic, bytes) and node.image.topic_by_id(uuid.UUID(bytes=topic)) is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if partition.leader == node.node_id:
-        here = node.topics.get(topic)
-        if here is not None and index < len(here) and here[index] is None and not _is_recovering(node, topic, index):
-            # We should lead it and cannot: its log failed.
-            return ErrorCode.KAFKA_STORAGE_ERROR
+    name = _name_of(node, topic)
+    if partition.leader == node.node_id and node.log_failure(name, index) is not None:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    node.hurry_recovery(name, index)
     # Also where we shall lead it, and its log is still being opened: the client tries again.
     return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _is_recovering(node: Node, topic: str | bytes, index: int) -> bool:
-    if isinstance(topic, bytes):
-        found = node.image.topic_by_id(uuid.UUID(bytes=topic))
-        return found is not None and node.hurry_recovery(found.name, index)
-    return node.hurry_recovery(topic, index)
+def _name_of(node: Node, topic: str | bytes) -> str:
+    """The name of a topic that the metadata log knows."""
+    if isinstance(topic, str):
+        return topic
+    found = node.image.topic_by_id(uuid.UUID(bytes=topic))
+    assert found is not None, "its partition was found"
+    return found.name
 
 
 def partition_image(node: Node, topic: str | bytes, index: int) -> PartitionImage | None:

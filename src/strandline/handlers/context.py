@@ -123,8 +123,8 @@ class Node(Protocol):
     def log_failure(self, topic: str, index: int) -> StrandlineError | None:
         """Why a log that is to be here could not be opened; None if none is, or if it is open."""
 
-    def hurry_recovery(self, topic: str, index: int) -> bool:
-        """Have a log recovered before others that wait for it, because a client asks; whether it is not done yet."""
+    def hurry_recovery(self, topic: str, index: int) -> None:
+        """Have a log recovered before others that wait for it, because a client asks for it."""
 
     def controller_write(self, records: list[Any], on_done: Done) -> None:
         """Append to the metadata log, flush, apply to the image, then call `on_done(error)`."""

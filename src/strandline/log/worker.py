@@ -1,11 +1,11 @@
-"""A process that does the long computations of a broker: `python -m strandline.log.worker PARENT`, for brokers only.
+"""A process that does the long computations of a broker: `python -m strandline.log.worker PARENT NICENESS`.
 
 One line of JSON each way. In:   {"job": 1, "kind": "clean", "params": {...}}   {"stop": 1}
                            out:  {"job": 1, "report": {...}}, any number of them, then one of
                                  {"job": 1, "result": {...}}   {"job": 1, "error": {"kind", "reason", "errno"}}
 
-Jobs are done one after the other, at a low priority. When the broker is gone, however it went, so is the worker, and at
-once: the next broker may be at work on the same files already, so nothing is tidied up.
+Jobs are done one after the other, at the priority that the broker gives. When the broker is gone, however it went, so
+is the worker, and at once: the next broker may be at work on the same files already, so nothing is tidied up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import Any, BinaryIO, Final
 from strandline.log.disk import RealDisk
 from strandline.log.worker_jobs import run
 
-NICENESS: Final = 10
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -97,7 +96,7 @@ def main() -> None:
     _die_with(int(sys.argv[1]))
     # Ctrl-C on the broker's terminal is the broker's to answer.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(NICENESS)
+    os.nice(int(sys.argv[2]))
     answers = os.fdopen(os.dup(1), "wb")
     # Whatever prints must not be taken for an answer.
     os.dup2(2, 1)

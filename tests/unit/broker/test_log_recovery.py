@@ -144,6 +144,16 @@ def test_what_a_client_asks_for_is_recovered_next(tmp_path: Path) -> None:
     after_a_crash(tmp_path, story)
 
 
+def test_a_log_that_is_recovered_and_not_open_yet_did_not_fail(tmp_path: Path) -> None:
+    async def story(node: Node, held: HeldWorkers) -> None:
+        node.replicas.recovery.on_recovered = lambda name: None
+        held.finish()
+        held.finish()
+        assert led_partition(node, "orders", 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    after_a_crash(tmp_path, story)
+
+
 def test_one_of_several_brokers_waits_for_all_of_its_logs(tmp_path: Path) -> None:
     """It stays fenced until `then`, as Kafka's does: the others lead, and count on nothing that it may have lost."""
 

@@ -21,7 +21,7 @@ from strandline.broker.routes import CONTROLLER
 from strandline.broker.routes import routes as controller_routes
 from strandline.codec.message import Message, decode_exact, encode
 from strandline.config import BrokerConfig
-from strandline.errors import ErrorCode, RequestError
+from strandline.errors import CorruptLog, ErrorCode, RequestError, StrandlineError
 from strandline.handlers.context import EncodedResponse
 from strandline.log.time_lookup import FoundTime
 from strandline.partition.look_up import FoundCallback
@@ -161,8 +161,11 @@ class NodeOfOne:
     def partition(self, topic: str, index: int) -> Records | None:
         return self.partitions.get((topic, index))
 
-    def hurry_recovery(self, topic: str, index: int) -> bool:
-        return False
+    def log_failure(self, topic: str, index: int) -> StrandlineError | None:
+        return None if (topic, index) in self.partitions else CorruptLog(f"{topic}-{index} is damaged")
+
+    def hurry_recovery(self, topic: str, index: int) -> None:
+        """Nothing waits here."""
 
     def controller_write(self, records: list[Any], on_done: Done) -> None:
         self.writes.append((records, on_done))
