@@ -80,7 +80,12 @@ class FetchAttempt:
             release(results)
             self._look_up_in_thread()
             return
-        if size >= self.size_bytes_min or has_error or self.wait_ms <= 0:
+        if (
+            size >= self.size_bytes_min
+            or has_error
+            or self.wait_ms <= 0
+            or not self.node.sessions.may_wait(self.session)
+        ):
             self._answer(results)
             return
         release(results)
@@ -303,6 +308,8 @@ class FetchAttempt:
             self._timer = None
         if self.session.waiter is self:
             self.session.waiter = None
+        if self.session.waits:
+            self.node.sessions.on_waited(self.session)
 
     def abandon(self) -> None:
         """The client hung up."""

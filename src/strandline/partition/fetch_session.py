@@ -23,6 +23,8 @@ INITIAL_EPOCH: Final = 0
 SESSION_IDLE_S: Final = 120.0
 """A session may be evicted for another when it was not used for this long (Kafka's figure)."""
 SESSION_PARTITIONS_MAX: Final = 500_000
+WAITING_PARTITIONS_MAX: Final = 1_000_000
+"""Partitions of all fetches without a session that wait for records. Many clients never ask for a session."""
 """Partitions that all sessions together may remember, some 300 bytes each; who finds no room fetches without one."""
 
 EntryKey = tuple[str | bytes, int]
@@ -91,7 +93,7 @@ class FetchEntry:
 
 
 class FetchSession:
-    __slots__ = ("entries", "epoch", "id", "news", "used_at", "uses_topic_ids", "waiter")
+    __slots__ = ("entries", "epoch", "id", "news", "used_at", "uses_topic_ids", "waiter", "waits")
 
     entry_type: type[FetchEntry] = FetchEntry
     is_privileged = False
@@ -105,6 +107,8 @@ class FetchSession:
         self.news: dict[EntryKey, FetchEntry] = {}
         self.waiter: Waiter | None = None
         self.used_at = 0.0
+        self.waits = 0
+        """Partitions that are counted among those that wait, while a fetch without a session does."""
 
     def update(self, request: FetchRequest) -> None:
         for fetch in request.partitions:
@@ -134,10 +138,27 @@ class FetchSessions:
         self.sessions_max = sessions_max
         self.partitions_max = partitions_max
         self.partitions = 0
+        self.waiting_max = WAITING_PARTITIONS_MAX
+        self.waiting = 0
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def may_wait(self, session: FetchSession) -> bool:
+        """Count a fetch that is about to wait, or return False because too many wait; a session is counted already."""
+        if session.id or session.waits:
+            return True
+        if self.waiting + len(session.entries) > self.waiting_max:
+            return False
+        session.waits = len(session.entries)
+        self.waiting += session.waits
+        return True
+
+    def on_waited(self, session: FetchSession) -> None:
+        """The fetch is answered, or its client is gone."""
+        self.waiting -= session.waits
+        session.waits = 0
 
     def session_for(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ from strandline.codec.fetch import FetchRequest, PartitionFetch
 from strandline.codec.message import decode_exact
 from strandline.codec.messages.fetch_response import FetchResponse, PartitionData
 from strandline.handlers.fetch_attempt import FetchAttempt
-from strandline.partition.fetch_session import FetchSession
+from strandline.partition.fetch_session import FetchSession, FetchSessions
 
 VERSION = 12
 
@@ -54,10 +55,15 @@ def fetch(
     wait_ms: int = 0,
     size_bytes_min: int = 1,
     size_max: int = 1 << 20,
+    sessions: FetchSessions | None = None,
 ) -> Exchange:
     partition = world.partition
     node: Any = SimpleNamespace(
-        topics={"orders": [partition]}, runtime=world.runtime, count_error=lambda *_: None, errors=Counter()
+        topics={"orders": [partition]},
+        runtime=world.runtime,
+        count_error=lambda *_: None,
+        errors=Counter(),
+        sessions=FetchSessions(Random(1), sessions_max=0) if sessions is None else sessions,
     )
     session = FetchSession(0, uses_topic_ids=False)
     asked = PartitionFetch("orders", 0, -1, offset, -1, 0, size_max)
@@ -66,6 +72,7 @@ def fetch(
     attempt = FetchAttempt(node, exchange, session, VERSION, is_full=True)  # type: ignore[arg-type]
     attempt.size_bytes_min, attempt.size_bytes_max = size_bytes_min, size_max
     attempt.isolation_level, attempt.wait_ms = isolation_level, wait_ms
+    exchange.on_abandoned = attempt.abandon
     attempt.look()
     return exchange
 
@@ -178,3 +185,19 @@ def test_a_damaged_index_is_an_error_not_a_guess(world: World) -> None:
     world.runtime.settle()
     assert (exchange.partition.error_code, exchange.partition.records) == (56, b"")
     assert segment.references == 0
+
+
+def test_fetches_without_a_session_that_wait_have_a_limit(world: World) -> None:
+    """Each holds what it asks for in memory; one too many is answered at once with what there is."""
+    sessions = FetchSessions(Random(1), sessions_max=0)
+    sessions.waiting_max = 2
+    first, second = (fetch(world, 0, wait_ms=60_000, sessions=sessions) for _ in range(2))
+    assert first.answers == second.answers == [], "they wait"
+    assert offsets(fetch(world, 0, wait_ms=60_000, sessions=sessions).partition) == []
+    first.on_abandoned()
+    third = fetch(world, 0, wait_ms=60_000, sessions=sessions)
+    assert third.answers == [], "there is room again"
+    world.append(b"plain")
+    world.runtime.turn()
+    assert offsets(second.partition) == offsets(third.partition) == [0]
+    assert sessions.waiting == 0
