@@ -20,14 +20,23 @@ from strandline.codec.messages.alter_partition_reassignments_request import (
     ReassignableTopic,
 )
 from strandline.codec.messages.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse
+from strandline.codec.messages.api_versions_request import ApiVersionsRequest
+from strandline.codec.messages.api_versions_response import ApiVersionsResponse
 from strandline.codec.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from strandline.codec.messages.elect_leaders_response import ElectLeadersResponse
 from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.codec.messages.produce_response import ProduceResponse
+from strandline.codec.messages.write_txn_markers_request import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from strandline.codec.messages.write_txn_markers_response import WriteTxnMarkersResponse
 from strandline.errors import ErrorCode
 from strandline.testing.sim_cluster import SimNode
 from strandline.testing.sim_options import GROUP_SETTINGS, TopicOptions
 from strandline.testing.sim_transactional import NEW, OLD
+from strandline.testing.sim_wire import Wire
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
 FIRST_NEW = [NEW, pytest.param(OLD, marks=pytest.mark.slow)]
@@ -120,6 +129,41 @@ def test_an_end_that_is_asked_for_twice_happens_once(seed: int) -> None:
         changed.producer_epoch = copy.producer_epoch
         code, _ = producer.send_end(changed)
         assert code is ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_late_marker_of_the_old_protocol_ends_nothing(seed: int) -> None:
+    """The network held a WriteTxnMarkers back, and the coordinator sent it once more by another connection."""
+    with story(seed) as play:
+        producer = ByHand(play, speaks=OLD)
+        producer.begin()
+        coordinator, leader, _ = play.cluster.up()
+        lead(play, STATE, coordinator)
+        lead(play, "ledger", leader)
+        coordinator_id = play.image_of(STATE).leader
+        client = play.client()
+        old = Wire(client.runtime, client.network, leader.name, 9092, client_id=f"markers-{coordinator_id}")
+        told: list[object] = []
+        old.ask(ApiVersionsRequest(), 0, ApiVersionsResponse, told.append, timeout_s=8.0)
+        play.until(lambda: told, "the connection is there")
+        producer.write("ledger")
+        assert producer.end(commits=True) is ErrorCode.NONE
+        producer.wait_stable()
+        producer.write("ledger")
+        copy = WritableTxnMarker(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            transaction_result=True,
+            topics=[WritableTxnMarkerTopic(name="ledger", partition_indexes=[0])],
+            coordinator_epoch=play.image_of(STATE).leader_epoch,
+        )
+        told.clear()
+        old.ask(WriteTxnMarkersRequest(markers=[copy]), 2, WriteTxnMarkersResponse, told.append, timeout_s=8.0)
+        play.until(lambda: told, "an answer, or that there is none")
+        assert has_open_transaction(leader, producer), "its end is for the next decision"
+        assert producer.end(commits=False) is ErrorCode.NONE
+        producer.wait_stable()
+        client.kill()
 
 
 # KAFKA-9144, KIP-890: what is written late begins a transaction that nobody ends

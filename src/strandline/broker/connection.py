@@ -100,6 +100,7 @@ class Connection:
         "inbox",
         "inbox_at",
         "needed",
+        "number",
         "paused",
         "software",
         "started",
@@ -120,6 +121,8 @@ class Connection:
         self.has_asked = False
         """Whether a whole request has come."""
         self.used_at = 0
+        self.number = 0
+        """How many connections were accepted up to this one: a later one has a greater number."""
         self.software: tuple[str, str] | None = None
         """Name and version of the client's library, once it has told them."""
 

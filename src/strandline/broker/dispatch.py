@@ -347,6 +347,7 @@ class Dispatcher:
         host = connection.transport.peer_host
         connection.used_at = self.ticks
         self.accepted += 1
+        connection.number = self.accepted
         self.connections[connection] = None
         self.deadlines.on_welcome(connection, self.ticks)
         self.connections_by_host[host] = self.connections_by_host.get(host, 0) + 1

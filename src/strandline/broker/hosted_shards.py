@@ -28,7 +28,7 @@ class CoordinatorTopic(Protocol):
 def leads(node: Node, topic: str, index: int) -> bool:
     """Return whether the node leads the partition, and its image says so of the same leader epoch."""
     partition, known = node.partition(topic, index), node.image.topic_by_name(topic)
-    if partition is None or known is None or not partition.is_leader:
+    if partition is None or not partition.is_leader or known is None or index >= len(known.partitions):
         return False
     image = known.partitions[index]
     return image.leader == node.node_id and image.leader_epoch == partition.leader_epoch

@@ -28,7 +28,7 @@ from strandline.codec.messages.write_txn_markers_request import (
 from strandline.codec.messages.write_txn_markers_response import WriteTxnMarkersResponse
 from strandline.coordinators.transactions.events import MarkersWritten, SendMarkers
 from strandline.errors import ErrorCode, named
-from strandline.handlers.marker_writing import Marker, write_marker
+from strandline.handlers.marker_writing import CLIENT_ID_BEGIN, Marker, write_marker
 from strandline.ids import TopicPartition
 from strandline.runtime import TimerHandle
 
@@ -149,7 +149,7 @@ class MarkerSender:
 
     def connect(self, address: tuple[str, int]) -> Channel:
         node = self._node
-        return Channel(node.runtime, node.network, *address, client_id=f"markers-{node.node_id}")
+        return Channel(node.runtime, node.network, *address, client_id=f"{CLIENT_ID_BEGIN}{node.node_id}")
 
     def _queue(self, broker_id: int) -> _BrokerQueue:
         queue = self._queues.get(broker_id)

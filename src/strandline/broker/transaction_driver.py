@@ -130,6 +130,8 @@ class TransactionDriver(HostedShards[TransactionShard]):
         self._config = transaction_config(settings, transaction_version=topic.transaction_version())
         self._next_producer_id = next_producer_id
         self._markers = markers
+        self.marker_connections: dict[str, int] = {}
+        """By the client id of a broker: the number of the last connection by which it had markers written here."""
         self._failures: dict[int, int] = {}
         """How often in a row a shard was closed before it was loaded."""
 

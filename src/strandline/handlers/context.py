@@ -153,6 +153,8 @@ class Exchange(Protocol):
 
 class Connection(Protocol):
     closed: bool
+    number: int
+    """Greater than that of every connection that was accepted before."""
 
     def begin(self, correlation_id: int, *, flexible_header: bool, is_produce: bool = False) -> Exchange: ...
     def reply_now(self, correlation_id: int, flexible_header: bool, body: bytes) -> None: ...

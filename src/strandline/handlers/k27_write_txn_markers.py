@@ -3,7 +3,8 @@
 Honoured: coordinator and producer epochs, by which a partition refuses whoever is behind; the transaction version (2).
 A marker is answered when it is committed, or after `COMMIT_WAIT_S` with REQUEST_TIMED_OUT: it may be committed yet, and
 the markers of others do not wait for it. As in a Kafka without an authorizer, administrators send this too, to end a
-transaction that its coordinator does not know of (`kafka-transactions.sh abort`).
+transaction that its coordinator does not know of (`kafka-transactions.sh abort`). A request that comes by a connection
+which its broker has replaced is late: it is not obeyed, and the connection is closed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from strandline.codec.messages.write_txn_markers_response import (
 )
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
-from strandline.handlers.marker_writing import Marker, write_marker
+from strandline.handlers.marker_writing import CLIENT_ID_BEGIN, Marker, write_marker
 from strandline.handlers.shares import gradually
 from strandline.ids import TopicPartition
 
@@ -33,7 +34,28 @@ COMMIT_WAIT_S: Final = 2.0
 
 
 def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> None:
-    Writing(context, request).begin()
+    if is_late(context):
+        context.connection.close()
+    else:
+        Writing(context, request).begin()
+
+
+def is_late(context: RequestContext) -> bool:
+    """Return whether the broker that sent this has sent markers by a later connection.
+
+    A broker has one connection for them, gives it up when an answer does not come in time, and sends what was not
+    answered by the next one. The network may deliver the old request long after that. Its transaction is over by then,
+    and a producer of version 1 has the next one open in the same epoch: the marker would end that.
+    """
+    sender = context.client_id
+    if sender is None or not any(sender == f"{CLIENT_ID_BEGIN}{broker_id}" for broker_id in context.node.image.brokers):
+        return False
+    newest: dict[str, int] = context.node.transactions.marker_connections
+    number = context.connection.number
+    if number < newest.get(sender, 0):
+        return True
+    newest[sender] = number
+    return False
 
 
 class Writing:

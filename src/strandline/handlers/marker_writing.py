@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from strandline.coordinators.events import TransactionEnded
 from strandline.errors import ErrorCode, StrandlineError, error_code, named
@@ -12,6 +12,9 @@ from strandline.handlers.context import Node
 from strandline.ids import TopicPartition
 from strandline.partition.partition import Partition
 from strandline.quorum.topic_names import CONSUMER_OFFSETS
+
+CLIENT_ID_BEGIN: Final = "markers-"
+"""What a broker that sends markers calls itself, before its node id."""
 
 OnWritten = Callable[[ErrorCode], object]
 

@@ -435,6 +435,7 @@ def test_a_node_leads_where_its_image_and_its_partition_agree() -> None:
         image=SimpleNamespace(topic_by_name=lambda name: SimpleNamespace(partitions=[image])),
     )
     assert leads(node, "t", 0)
+    assert not leads(node, "t", 1), "it was deleted, and made again with fewer partitions"
     image.leader_epoch = 6
     assert not leads(node, "t", 0), "another led in between"
     image.leader_epoch, image.leader = 4, 2
