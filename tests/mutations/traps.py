@@ -274,4 +274,19 @@ TRAPS: dict[str, Trap] = {
         "stop-the-world pauses of the JVM; our own watchdog",
         "long work is done in shares, by workers or in threads, and the collector walks only what is new",
     ),
+    "false-duplicate": Trap(
+        "a batch that was refused counts as stored, or is overtaken by the next of its producer",
+        "KAFKA-14359",
+        "a duplicate is what is known to be stored; an unknown producer in mid-sequence sends its batch again",
+    ),
+    "idempotence-expires": Trap(
+        "a producer that is in use is forgotten, and its retry stored twice",
+        "a backfill of old records",
+        "expire by the time of the last append, by the broker's clock, after a restart, too",
+    ),
+    "producer-flood": Trap(
+        "invented producer ids take memory, or the place of producers in use",
+        "KIP-936",
+        "a limit for each node; forget who is silent for longest, and refuse new ones rather than forget active ones",
+    ),
 }
