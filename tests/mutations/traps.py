@@ -288,5 +288,14 @@ TRAPS: dict[str, Trap] = {
         "invented producer ids take memory, or the place of producers in use",
         "KIP-936",
         "a limit for each node; forget who is silent for longest, and refuse new ones rather than forget active ones",
+    "poisoned-batch": Trap(
+        "one producer's garbage is stored, and every reader of the partition stops at it",
+        "Apache Kafka's LogValidator",
+        "the leader checks the records of a batch before it stores it, whoever sends it",
+    ),
+    "overtaken-batch": Trap(
+        "a batch that is quick to check overtakes one of the same request that is opened in a thread",
+        "our own review",
+        "what follows a batch that is opened goes the same way, per partition",
     ),
 }
