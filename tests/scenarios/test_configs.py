@@ -224,6 +224,7 @@ SHOWN_ELSEWHERE = {
     "flush.messages": "when the disk is asked shows in no answer: tests/unit/broker/test_dynamic_config.py",
     "flush.ms": "likewise",
     "flush.mode": "likewise",
+    "strandline.validate.records": "it takes records that are none: tests/scenarios/test_record_checks.py",
     "retention.ms": "it takes a while: tests/scenarios/test_retention.py",
     "retention.bytes": "likewise",
     "file.delete.delay.ms": "likewise",
