@@ -6,6 +6,7 @@ the start of its leader's log. `Table.check` folds every replica and compares it
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ from hypothesis import strategies as st
 from tests.simulation.stage import Play, TopicOptions, stage
 from tests.simulation.test_compaction_model import CONFIGS, KEYS, SETTINGS, TABLE, WRITES, Table, come_back, model, tell
 
+from strandline.codec.messages.scrub_partitions_request import ScrubPartitionsRequest, ScrubTopic
+from strandline.codec.messages.scrub_partitions_response import ScrubPartitionsResponse
+from strandline.codec.record_batch import parse_header
 from strandline.partition.partition import Partition
 from strandline.testing.sim_cluster import SimNode
 from strandline.testing.sim_truth import batches_between, data_offsets
@@ -55,11 +59,11 @@ def up(play: Play) -> list[SimNode]:
     return [each for each in map(play.node, play.image_of("table").replicas) if each.is_up]
 
 
-def outlast(table: Table, offset: int) -> None:
-    """Write and rest until no node that is up holds the record at `offset`: its horizon has passed."""
+def outlast(table: Table, offset: int, nodes: list[SimNode] | None = None) -> None:
+    """Write and rest until none of the nodes, or of all that are up, holds the record at `offset`."""
     play = table.play
     for number in range(40):
-        if not any(is_held(each, offset) for each in up(play)):
+        if not any(is_held(each, offset) for each in nodes or up(play)):
             return
         table.put([("filler", str(number))])
         play.rest(4.0)
@@ -187,6 +191,101 @@ def test_a_replica_that_missed_a_marker_does_not_wait_for_it() -> None:
         lead(play, away)
         table.put([("c", "1")])
         assert replica(away).last_stable_offset > end
+
+
+def stop_cleaning(node: SimNode) -> None:
+    """A cleaner that is slow, or whose disk is full: for as long as this process lives."""
+    assert node.node is not None
+    node.node.cleaner.hold(replica(node), lambda: None)
+
+
+def damage(play: Play, node: SimNode, offset: int) -> None:
+    """Flip a bit of the batch at an offset, or of the next one that is there, while the node is down."""
+    log = replica(node).log
+    segment = log.segments[max(0, bisect_right(log.base_offsets, offset) - 1)]
+    path, size = segment.path, segment.size_bytes
+    node.stop()
+    play.until(lambda: not node.is_up, "it has stopped")
+    content, place = node.disk.read_whole(path), 0
+    while (header := parse_header(content, place)).last_offset < offset:
+        place += header.size_bytes
+        assert place < size, f"there is nothing from {offset} on"
+    node.disk.damage(path, place + 63)
+    node.start()
+
+
+def mend(play: Play, node: SimNode) -> None:
+    """Have the damage found, and wait until there is none."""
+    come_back(play)
+    request = ScrubPartitionsRequest(topics=[ScrubTopic("table", [0])])
+    play.ask(node, request, 0, ScrubPartitionsResponse)
+
+    def is_whole() -> bool:
+        return node.node is not None and not len(node.node.scrubber.damages) and node.node.scrubber.damages.found > 0
+
+    play.until(is_whole, "it is mended", 90.0)
+
+
+def begin_with_values(table: Table) -> tuple[int, SimNode, SimNode]:
+    """Write keys of which one is to be deleted: the offset of its value, the leader and a follower."""
+    table.put([("a", "1"), ("b", "1")])
+    # Large enough that what follows is in another segment, and stays there.
+    for key in ("c", "d"):
+        table.put([(key, key * 1500)])
+    table.play.wait_whole()
+    value = table.play.run._records_of(TABLE).history[b"b"][-1]
+    return value, table.play.leader("table"), table.play.followers("table")[0]
+
+
+def test_a_replica_is_not_mended_with_what_its_leader_removed() -> None:
+    """The follower is not cleaned, and its tombstone is damaged; the leader has removed that tombstone."""
+    with stage(8, THREE, settings=SETTINGS) as play:
+        play.is_over = True
+        table = Table(play)
+        _, leader, follower = begin_with_values(table)
+        stop_cleaning(follower)
+        table.put([("b", None)])
+        tombstone = play.run._records_of(TABLE).history[b"b"][-1]
+        outlast(table, tombstone, [leader])
+        damage(play, follower, tombstone)
+        mend(play, follower)
+        table.check()
+
+
+def test_a_replica_is_not_mended_with_what_it_had_removed_itself() -> None:
+    """The leader is not cleaned, and has the value still; the follower has removed its tombstone."""
+    with stage(9, THREE, settings=SETTINGS) as play:
+        play.is_over = True
+        table = Table(play)
+        value, leader, follower = begin_with_values(table)
+        stop_cleaning(leader)
+        table.put([("b", None)])
+        tombstone = play.run._records_of(TABLE).history[b"b"][-1]
+        outlast(table, tombstone, [follower])
+        damage(play, follower, value)
+        mend(play, follower)
+        assert play.leader("table") is leader
+        table.check()
+
+
+def test_what_was_mended_is_cleaned_again() -> None:
+    """The value comes back with the damaged batch, and its tombstone lies in the clean part."""
+    with stage(10, THREE, settings=SETTINGS) as play:
+        play.is_over = True
+        table = Table(play)
+        value, leader, follower = begin_with_values(table)
+        stop_cleaning(leader)
+        table.put([("b", None)])
+        tombstone = play.run._records_of(TABLE).history[b"b"][-1]
+        table.put([("filler", "0")])
+        play.rest(6.0)
+        assert not is_held(follower, value)
+        assert is_held(follower, tombstone)
+        damage(play, follower, value)
+        mend(play, follower)
+        assert play.leader("table") is leader
+        outlast(table, tombstone, [follower])
+        table.check()
 
 
 def tell_story(story: list[tuple[str, Any]]) -> None:

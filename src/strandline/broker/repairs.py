@@ -2,8 +2,12 @@
 
 What is sound of it is copied. What is not is read as a consumer would read it, by ordinary Fetch requests on a
 connection of its own, and checked. All of it is written beside the damaged files and swapped in. Nothing is cut, the
-log end and the in-sync set stay as they are, and whoever reads other segments notices nothing. What the leader's
-cleaner has removed since is missing here afterwards, too.
+log end and the in-sync set stay as they are, and whoever reads other segments notices nothing.
+
+Cleaners work at different times. A value that the leader still has may be one whose tombstone was removed here, and a
+tombstone that the leader has removed may be needed here. Where either may be, this replica is not mended: it copies all
+of the leader's log again, as one that was away for too long does (decision 0037). What is mended counts as dirty: the
+leader's records may be older than what the cleaner has left here, and their tombstones are in the clean part.
 
 Before the swap the recovery points are written down: a segment that lacks records must lie below them (`swapping`).
 """
@@ -24,6 +28,7 @@ from strandline.codec.messages.resign_leadership_request import (
 from strandline.codec.messages.resign_leadership_response import ResignLeadershipResponse
 from strandline.codec.record_batch import PREFIX_SIZE, HeaderFields, check_run
 from strandline.errors import CorruptBatch, ErrorCode, StrandlineError, named
+from strandline.ids import TopicPartition
 from strandline.log.mending import Hole, MendedSegment
 from strandline.log.segment import Segment
 from strandline.log.swapping import replace_segments
@@ -33,6 +38,7 @@ from strandline.partition.partition import Partition
 if TYPE_CHECKING:
     from strandline.broker.node import Node
     from strandline.log.cleaning.job import CleanedGroup
+    from strandline.log.log_directory import Files
 
 FETCH_API_KEY: Final = 1
 FETCH_VERSION: Final = 17
@@ -69,7 +75,9 @@ class SegmentRepair:
         self.bytes_fetched = 0
 
     def begin(self) -> None:
-        if self._log.flushed_offset < self._end_offset:
+        if self._partition in self._node.replicas.fetchers.giving_up:
+            self._end("all of the log is copied again from the leader")
+        elif self._log.flushed_offset < self._end_offset:
             self._node.flusher.flush_soon(self._log)
             self._end("it waits to be flushed")
         else:
@@ -130,7 +138,10 @@ class SegmentRepair:
             self._hole = copied
             # What was deleted since need not be mended.
             self._next_offset = max(copied.start_offset, self._log.log_start_offset)
-            self._go_on()
+            if self._next_offset < self._log.tombstone_horizon:
+                self._copy_again("tombstones behind it were removed here")
+            else:
+                self._go_on()
         elif copied:
             self._copy()
         else:
@@ -143,6 +154,11 @@ class SegmentRepair:
             self._copy()
 
     # Fetching
+
+    def _copy_again(self, reason: str) -> None:
+        is_begun = self._node.replicas.fetchers.copy_again(self._partition)
+        what = "all of the log is copied again from the leader" if is_begun else "too few other replicas are in sync"
+        self._end(f"{reason}, and {what}")
 
     def _why_not_on(self) -> str | None:
         """Why it makes no sense to go on."""
@@ -195,11 +211,11 @@ class SegmentRepair:
         except StrandlineError as refused:
             self._end(str(refused))
             return
-        if headers:
+        if size < 0 or _has_gaps(headers, self._next_offset):
+            self._copy_again("the leader's cleaner has removed records of it")
+        elif headers:
             run = bytes(answer.partitions[0].records[:size])
             self._write(run, headers)
-        elif size < 0:
-            self._copy()
         else:
             self._end("its leader has not committed it yet")
 
@@ -241,12 +257,24 @@ class SegmentRepair:
     # Swapping
 
     def _finish(self) -> None:
-        assert self._made is not None
-        self._node.runtime.in_thread(self._made.finish, self._on_finished)
+        made, directory = self._made, self._node.directory
+        assert made is not None
+        name, base_offset = TopicPartition(self._partition.topic, self._partition.index), self._segment.base_offset
+        files: Files = {}
+        if directory.cleaner_offsets.get(name, 0) > base_offset:
+            directory.cleaner_offsets[name] = base_offset
+            files = directory.changed_cleaner_offsets()
+
+        def finish() -> CleanedGroup:
+            directory.save(files)
+            return made.finish()
+
+        self._node.runtime.in_thread(finish, self._on_finished)
 
     def _on_finished(self, group: CleanedGroup | None, error: BaseException | None) -> None:
         reason = self._why_not_on()
         if group is None or reason is not None:
+            self._node.directory.forget_checkpoints()
             self._end(reason or f"it could not be written: {error}")
             return
         self._made = None
@@ -272,6 +300,15 @@ class SegmentRepair:
             self._node.runtime.call_soon(self._on_ended, reason)
         else:
             self._node.runtime.in_thread(made.discard, lambda *_: self._on_ended(reason))
+
+
+def _has_gaps(headers: Sequence[HeaderFields], next_offset: int) -> bool:
+    """Tell whether records are missing among batches that are to go on at `next_offset`: a cleaner removed them."""
+    for header in headers:
+        if header[0] > next_offset or header[12] <= header[6]:
+            return True
+        next_offset = header[0] + header[6] + 1
+    return False
 
 
 def retained(segment: Segment) -> bool:

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from strandline.broker.channel import Channel
-from strandline.codec.fetch import FetchedPartition, encode_follower_fetch, parse_fetch_answer
+from strandline.codec.fetch import BEGINS_AGAIN, FetchedPartition, encode_follower_fetch, parse_fetch_answer
 from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, MalformedMessage, StrandlineError, TimedOut
 from strandline.observability.log_lines import fields
@@ -66,6 +66,7 @@ class ReplicaFetchers:
         address_of: AddressOf,
         connect: Connect,
         write_recovery_points: Callable[[Done], object],
+        may_leave: Callable[[Partition], bool],
     ) -> None:
         self.runtime = runtime
         self.config = config
@@ -75,8 +76,12 @@ class ReplicaFetchers:
         """Where a broker is reached by other brokers; None if it is not there."""
         self.connect = connect
         self.write_recovery_points = write_recovery_points
+        self.may_leave = may_leave
+        """Whether a partition can do without this replica for a while."""
         self._fetchers: dict[int, LeaderFetcher] = {}
         self._leader_of: dict[Partition, int] = {}
+        self.giving_up: set[Partition] = set()
+        """Replicas that are to copy their leader's log again, when that permits it."""
         self.bytes_in = 0
 
     def follow(self, partition: Partition) -> None:
@@ -95,7 +100,22 @@ class ReplicaFetchers:
         self._leader_of[partition] = leader_id
         fetcher.follow(partition)
 
+    def copy_again(self, partition: Partition) -> bool:
+        """Discard the log of a partition that is followed, and copy its leader's, as soon as the leader permits it.
+
+        The leader does when the replica is out of sync. Until then it is told that nothing here counts. Whether that
+        may be: not while too few others are in sync.
+        """
+        leader_id = self._leader_of.get(partition)
+        if leader_id is None or not self.may_leave(partition):
+            return False
+        if partition not in self.giving_up:
+            self.giving_up.add(partition)
+            self._fetchers[leader_id].follow(partition)
+        return True
+
     def unfollow(self, partition: Partition) -> None:
+        self.giving_up.discard(partition)
         leader_id = self._leader_of.pop(partition, None)
         if leader_id is not None:
             fetcher = self._fetchers[leader_id]
@@ -120,6 +140,7 @@ class ReplicaFetchers:
             fetcher.close()
         self._fetchers.clear()
         self._leader_of.clear()
+        self.giving_up.clear()
 
 
 class _Cut(NamedTuple):
@@ -168,6 +189,15 @@ class LeaderFetcher:
 
         The leader takes the offset for an acknowledgement. So each way to go on ends here: a new epoch, a retry, a cut.
         """
+        size_bytes_max = self._owner.config.replica_fetch_max_bytes
+        if partition in self._owner.giving_up and not self._owner.may_leave(partition):
+            # Others are missed meanwhile, and its log counts again: nothing of it was discarded.
+            self._owner.giving_up.discard(partition)
+        if partition in self._owner.giving_up:
+            position = _position(partition)._replace(fetch_offset=BEGINS_AGAIN, last_fetched_epoch=-1)
+            self._follower.follow(key, position, size_bytes_max=size_bytes_max)
+            self._send_soon()
+            return
         if partition.acknowledged_offset < partition.log_end_offset:
             if key in self._follower:
                 self._follower.hold(key)
@@ -175,7 +205,7 @@ class LeaderFetcher:
             on_flushed = partial(self._on_held_flushed, key, partition.leader_epoch)
             partition.when_flushed(partition.log_end_offset, _Flushed(on_flushed))
             return
-        self._follower.follow(key, _position(partition), size_bytes_max=self._owner.config.replica_fetch_max_bytes)
+        self._follower.follow(key, _position(partition), size_bytes_max=size_bytes_max)
         self._send_soon()
 
     def _on_held_flushed(self, key: Key, leader_epoch: int, error_code: int) -> None:
@@ -359,12 +389,13 @@ class LeaderFetcher:
         start_offset = fetched.log_start_offset
         if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and start_offset >= 0:
             if fetched.tombstone_horizon >= 0:
-                log.warning(
-                    "%r: the leader removed tombstones below %d that are not here; copying its log again from %d",
-                    partition,
-                    fetched.tombstone_horizon,
-                    start_offset,
-                )
+                if partition not in self._owner.giving_up:
+                    log.warning(
+                        "%r: the leader removed tombstones below %d that are not here; copying its log again from %d",
+                        partition,
+                        fetched.tombstone_horizon,
+                        start_offset,
+                    )
                 horizon = fetched.tombstone_horizon
                 self._begin_cut(key, partition, start_offset, begins_anew=True, tombstone_horizon=horizon)
                 return
@@ -452,6 +483,7 @@ class LeaderFetcher:
         try:
             if cut.begins_anew:
                 restart_at(partition, offset)
+                self._owner.giving_up.discard(partition)
             else:
                 truncate_to(partition, offset)
             if offset != end_offset:

@@ -109,6 +109,7 @@ class Replicas:
             address_of=self._address_of,
             connect=self._connect,
             write_recovery_points=self._write_recovery_points,
+            may_leave=self._may_leave_in_sync,
         )
 
     def _controller(self) -> ControllerChannel:
@@ -130,6 +131,19 @@ class Replicas:
     def _connect(self, host: str, port: int) -> Channel:
         node = self._node
         return Channel(node.runtime, node.network, host, port, client_id=f"replica-{node.node_id}")
+
+    def _may_leave_in_sync(self, partition: Partition) -> bool:
+        """Tell whether enough others stay in sync if this node's replica is out of sync for a while.
+
+        With fewer, the controller keeps it as an eligible leader, and then it may not discard its log either.
+        """
+        topic = self._node.image.topic_by_id(partition.topic_id)
+        if topic is None or partition.index >= len(topic.partitions):
+            return False
+        image, node_id = topic.partitions[partition.index], self._node.node_id
+        others = [each for each in image.isr if each != node_id]
+        is_eligible = node_id in (image.eligible_leader_replicas or ())
+        return not is_eligible and len(others) >= min(partition.config.min_insync_replicas, len(image.replicas))
 
     def _is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether a broker may be in sync: here in that very life, neither fenced nor leaving (KIP-841, KIP-903)."""

@@ -50,6 +50,8 @@ _REPLICA_STATE = Struct(">iq")
 _REPLICA_TAG = Struct(">BBBiqB")
 _HIGH_WATERMARK_TAG = Struct(">BBBq")
 _EPOCH_END = Struct(">iq")
+BEGINS_AGAIN: Final = -1
+"""The offset that a follower asks for which gives up its log, and wants to copy the leader's from the start."""
 KNOWS_ALL: Final = 2**63 - 1
 """The high watermark of a reader that says nothing of it: nobody need tell it."""
 

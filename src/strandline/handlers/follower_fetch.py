@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Final, cast
 
 from strandline.codec.current_leader import NO_TAGS, diverging_section, horizon_section
-from strandline.codec.fetch import ENDPOINTS_FROM, FetchRequest, PartitionData, encode_fetch_response
+from strandline.codec.fetch import BEGINS_AGAIN, ENDPOINTS_FROM, FetchRequest, PartitionData, encode_fetch_response
 from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError, StrandlineError, error_code
 from strandline.handlers.absent_partitions import leaders_section, why_absent
 from strandline.handlers.context import Exchange, Node
@@ -84,6 +84,8 @@ class FollowerAttempt(FetchAttempt):
         try:
             diverging = self._compare(partition, entry)
         except OffsetOutOfRange as error:
+            if entry.fetch_offset == BEGINS_AGAIN:
+                return self._let_begin_again(partition, entry)
             log = partition.log
             return PartitionData(
                 *entry.key, error_code(error), partition.high_watermark, -1, log.log_start_offset, None
@@ -150,8 +152,14 @@ class FollowerAttempt(FetchAttempt):
             cleaned_up_to=self.node.directory.cleaner_offsets.get(name, 0),
         ):
             return None
+        return self._let_begin_again(partition, entry)
+
+    def _let_begin_again(self, partition: Partition, entry: FollowerEntry) -> PartitionData[LogSlice]:
+        """Tell a follower to copy the log from its start, as soon as no election can depend on what it still holds."""
+        in_sync, log = partition.in_sync, partition.log
+        assert in_sync is not None
         if in_sync.may_lead(self.session.replica_id):
-            # It lost records that it had acknowledged. It may discard the others only when it cannot be elected.
+            partition.on_follower_lost(self.session.replica_id)
             return self._refuse(entry, ErrorCode.REPLICA_NOT_AVAILABLE)
         return PartitionData(
             *entry.key,

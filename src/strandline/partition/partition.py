@@ -46,7 +46,7 @@ from strandline.partition.transactions import check_beginning, check_outside, re
 from strandline.partition.turnstile import Turnstile
 from strandline.partition.verification import ONGOING, VerificationGuard
 from strandline.partition.waiting import AdvanceListener, AppendListener, CommitListener
-from strandline.replication.in_sync import InSyncReplicas, IsEligible, Proposal
+from strandline.replication.in_sync import UNKNOWN_OFFSET, InSyncReplicas, IsEligible, Proposal
 from strandline.topic_config import TopicConfig
 
 _NOT_PLAIN: Final = CONTROL | TRANSACTIONAL
@@ -307,6 +307,14 @@ class Partition(InternalAppends):
             self.serve_trims()
         if in_sync.is_short and in_sync.proposed is None:
             self._maybe_propose(in_sync.maybe_expand(self.high_watermark))
+
+    def on_follower_lost(self, follower_id: int) -> None:
+        """Stop counting on a follower that has lost records; it is out of sync when it has lagged for long enough."""
+        in_sync = self.in_sync
+        assert in_sync is not None
+        in_sync.followers[follower_id].end_offset = UNKNOWN_OFFSET
+        if not self.is_watched:
+            self._watch()
 
     @property
     def low_watermark(self) -> int:

@@ -20,7 +20,7 @@ from tests.unit.log.manual_runtime import ManualRuntime
 from strandline.broker import replica_fetchers
 from strandline.broker.replica_fetchers import FETCH_VERSION, ReplicaFetchers
 from strandline.codec.current_leader import NO_TAGS, diverging_section, horizon_section
-from strandline.codec.fetch import PartitionData, PartitionFetch, encode_fetch_response, parse_fetch
+from strandline.codec.fetch import BEGINS_AGAIN, PartitionData, PartitionFetch, encode_fetch_response, parse_fetch
 from strandline.codec.record_batch import LEADER_FIELDS, check_batch
 from strandline.config import BrokerConfig
 from strandline.errors import Disconnected, DiskFailed, ErrorCode
@@ -98,6 +98,7 @@ class World:
         )
         self.leader = Leader(self)
         self.write_error: BaseException | None = None
+        self.may_leave = True
         connect: Any = lambda host, port: self.leader  # noqa: E731
         self.fetchers = ReplicaFetchers(
             self.runtime,
@@ -107,6 +108,7 @@ class World:
             address_of=lambda _: self.leader.address,
             connect=connect,
             write_recovery_points=lambda done: done(self.write_error),
+            may_leave=lambda _: self.may_leave,
         )
         self.epoch = 0
         self.begin_epoch()
@@ -188,6 +190,39 @@ def test_what_is_left_of_a_log_that_is_cut_is_flushed_before_it_is_acknowledged(
     world.let_time_pass()
     world.flush()
     assert [each.fetch_offset for each in world.leader.asked[asked:]] == [3]
+
+
+def test_a_log_is_given_up_when_the_leader_permits_it(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.leader.answer(world.records(2))
+    world.turn()
+    world.flush()
+    assert world.fetchers.copy_again(world.partition)
+    world.leader.answer()
+    world.turn()
+    assert world.leader.asked[-1].fetch_offset == BEGINS_AGAIN
+    world.leader.answer(code=ErrorCode.REPLICA_NOT_AVAILABLE)
+    world.let_time_pass()
+    assert (world.leader.asked[-1].fetch_offset, world.partition.log_end_offset) == (BEGINS_AGAIN, 2)
+    world.leader.answer(code=ErrorCode.OFFSET_OUT_OF_RANGE, tags=horizon_section(30))
+    world.turn()
+    assert (world.leader.asked[-1].fetch_offset, world.partition.log_end_offset) == (0, 0)
+    assert world.partition.log.tombstone_horizon == 30
+
+
+def test_a_log_is_not_given_up_while_others_are_missed(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.leader.answer(world.records(2))
+    world.turn()
+    world.flush()
+    assert world.fetchers.copy_again(world.partition)
+    world.leader.answer()
+    world.turn()
+    world.may_leave = False
+    world.leader.answer(code=ErrorCode.REPLICA_NOT_AVAILABLE)
+    world.let_time_pass()
+    assert (world.leader.asked[-1].fetch_offset, world.partition.log_end_offset) == (2, 2)
+    assert not world.fetchers.copy_again(world.partition)
 
 
 def test_a_horizon_is_on_disk_before_records_are_appended(tmp_path: Path) -> None:
