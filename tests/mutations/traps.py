@@ -191,7 +191,7 @@ TRAPS: dict[str, Trap] = {
     "lost-tombstones": Trap(
         "a tombstone goes before readers and replicas have had it, and what it deleted comes back",
         "KIP-534",
-        "it stays for delete.retention.ms from the first cleaning on that met it",
+        "it stays for delete.retention.ms after the first cleaning that met it; a replica that missed one begins again",
     ),
     "forgotten-sequence": Trap(
         "compaction removes the last batch of a producer, and its next one is refused or taken twice",
