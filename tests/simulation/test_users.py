@@ -8,7 +8,7 @@ import pytest
 
 from strandline.testing.sim_options import SimOptions, options_of
 from strandline.testing.sim_run import run
-from strandline.testing.sim_users import UserOptions
+from strandline.testing.sim_users import DAY_MS, UserOptions
 
 SEEDS = range(2)
 
@@ -91,6 +91,12 @@ def test_producers_that_are_away_longer_than_they_are_remembered(seed: int) -> N
     expiry = {"producer.id.expiration.ms": "20000", "producer.id.expiration.check.interval.ms": "1000"}
     faults = {"kill": 1, "resets": 2}
     survives(focused(seed, faults, safety_s=60.0, settings=expiry, rest_s=25.0, strangers=1))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_timestamps_that_are_days_old(seed: int) -> None:
+    expiry = {"producer.id.expiration.check.interval.ms": "1000"}
+    survives(focused(seed, {"kill": 1, "resets": 4}, settings=expiry, age_ms=2 * DAY_MS, burst=3))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

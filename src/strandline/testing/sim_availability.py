@@ -3,6 +3,7 @@
 | promise | how it is seen |
 |---|---|
 | a partition that can be led is led | the nodes that hold every committed record are known; one of them must lead |
+| a replica that may lead does so | every partition is led by its first replica after an election that asks for it |
 | replicas come back | every replica is in sync again |
 | refused clients get through | every producer, committer, group and transaction goes on and comes to an end |
 | readers get everything | every consumer of the run reads up to where its partitions end |
@@ -72,6 +73,15 @@ class Availability:
             for topic in self._invariants.image.topics.values()
             for index, partition in enumerate(topic.partitions)
             if partition.leader < 0 or sorted(partition.isr) != sorted(partition.replicas)
+        ]
+
+    def led_by_others(self) -> list[str]:
+        """Return partitions that another than their first replica leads."""
+        return [
+            f"{topic.name}-{index} is led by {partition.leader}, not by {partition.replicas[0]}"
+            for topic in self._invariants.image.topics.values()
+            for index, partition in enumerate(topic.partitions)
+            if partition.leader != partition.replicas[0]
         ]
 
     def behind(self, consumers: Iterable[SimConsumer]) -> list[str]:

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from strandline.codec.messages.elect_leaders_request import ElectLeadersRequest
+from strandline.codec.messages.elect_leaders_response import ElectLeadersResponse
 from strandline.testing.checker import check
 from strandline.testing.count_checks import miscounted
 from strandline.testing.sim_actors import Actors, NotAlive
@@ -126,7 +128,20 @@ class Run(Actors):
             transactors.finish()
         self._wait(self.invariants.stabilities.undecided, "transactions are open")
         self._wait(lambda: unsettled(self.stalled_readers), "answers did not come")
+        self.hand_back()
         self._wait(lambda: availability.behind(self.consumers), "not read")
+
+    def hand_back(self) -> None:
+        """Have every partition led by its first replica: a broker that may lead must do so when it is asked to."""
+        client = self._client("elector", [topic.name for topic in self.options.topics])
+        request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=4_000)
+
+        def ask(_: object = None) -> None:
+            client.runtime.call_later(2.0, client.ask_any, request, 2, ElectLeadersResponse, ask)
+
+        client.ask_any(request, 2, ElectLeadersResponse, ask)
+        self._wait(self.availability.led_by_others, "not led by the first replica")
+        client.kill()
 
     def _not_whole(self) -> list[str]:
         return self.availability.not_whole()
