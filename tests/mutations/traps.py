@@ -288,6 +288,7 @@ TRAPS: dict[str, Trap] = {
         "invented producer ids take memory, or the place of producers in use",
         "KIP-936",
         "a limit for each node; forget who is silent for longest, and refuse new ones rather than forget active ones",
+    ),
     "poisoned-batch": Trap(
         "one producer's garbage is stored, and every reader of the partition stops at it",
         "Apache Kafka's LogValidator",
