@@ -40,6 +40,8 @@ class ControllerModel:
     def __init__(self, seed: int, *, brokers: int = 4, partitions_per_step: int = 2) -> None:
         self.rng = random.Random(seed)
         self.partitions_per_step = partitions_per_step
+        self.minimum_weight = 2.0 if seed % 2 else 0.1
+        """An administrator who changes the minimum all the time leaves little that is acknowledged to be lost."""
         self.now = 100.0
         self.log: list[Any] = []
         self.image = ClusterImage()
@@ -392,7 +394,7 @@ class ControllerModel:
 
     def configure_minimum(self) -> None:
         """Raise, lower or remove `min.insync.replicas`, of a topic, of all of them or of one broker."""
-        value = self.rng.choice((None, "1", "2", "3"))
+        value = self.rng.choice((None, "1", "1", "2", "2", "3"))
         operation = ConfigOperation("min.insync.replicas", value, Operation.SET if value else Operation.DELETE)
         if self.rng.random() < 0.6:
             self._alter_some_topic(operation)
@@ -457,7 +459,7 @@ class ControllerModel:
             (0.3, self.reassign),
             (0.3, self.elect_somewhere),
             (0.1, self.configure),
-            (2, self.configure_minimum),
+            (self.minimum_weight, self.configure_minimum),
             (0.05, self.unregister),
             (1.5, lambda: self.start_broker(rng.choice(sorted(self.disks)))),
         ]
