@@ -160,6 +160,7 @@ HELD_COPIES: dict[str, tuple[str, Callable[[Node], int]]] = {
     "log.cleaner.io.max.bytes.per.second": ("88", lambda node: int(node.cleaner.share().io_bytes_per_s)),
     "log.scrub.interval.ms": ("89", lambda node: node.config.log_scrub_interval_ms),
     "log.scrub.max.bytes.per.second": ("90", lambda node: node.config.log_scrub_max_bytes_per_second),
+    "num.recovery.threads.per.data.dir": ("3", lambda node: node.config.num_recovery_threads_per_data_dir),
     "producer.id.expiration.ms": ("84", lambda node: node.config.producer_id_expiration_ms),
     "transaction.partition.verification.enable": (
         "false",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -122,8 +123,13 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path / "data")
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path / "data")
+    yield world
+    # Some tests open hundreds of logs, and their descriptors would stay until the collector comes.
+    for each in world.replicas.all():
+        for segment in each.log.segments:
+            segment.abandon()
 
 
 def test_flush_ms_flushes_what_waits_that_long(world: World) -> None:
