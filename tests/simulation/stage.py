@@ -112,6 +112,14 @@ class Play:
     def wait_whole(self) -> None:
         self.until(lambda: not self.run._not_whole(), "all replicas are in sync", 60.0)
 
+    def wait_rejoined(self) -> None:
+        """Wait until every node has joined in the life that it lives now, and every replica is in sync since.
+
+        `wait_whole` may end before that: a node that lost power counts as in sync until the controller has registered
+        its next life. A story that cuts the power of one machine after the other must not go on with such a set.
+        """
+        self.until(self.run.nemesis.is_whole, "all nodes are back, with all replicas in sync", 60.0)
+
     # Clients
 
     def work(self, **consumers: float) -> None:

@@ -339,7 +339,7 @@ def test_one_machine_after_the_other_loses_power(seed: int) -> None:
                 leader.kill()
                 play.rest(play.random.uniform(0.1, 8.0))
                 leader.start()
-            play.wait_whole()
+            play.wait_rejoined()
 
 
 # KIP-903, KIP-841: a rebooted broker that is not what it was
