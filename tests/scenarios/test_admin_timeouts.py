@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.hostile.peer import Peer
+from tests.hostile.process import until
 
 import strandline
 from strandline.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
@@ -50,6 +51,19 @@ def took(peer: Peer, request: Any, version: int) -> tuple[Any, float]:
     began = time.monotonic()
     answer = peer.ask(request, version)
     return answer, time.monotonic() - began
+
+
+def test_librdkafka_does_not_wait(cluster: EmbeddedCluster) -> None:
+    """With `operation_timeout=0` librdkafka takes REQUEST_TIMED_OUT for success: the request is under way."""
+    for node in cluster.nodes.values():
+        admin = AdminClient({"bootstrap.servers": node.bootstrap})
+        name = f"at-once-{node.port}"
+        (made,) = admin.create_topics([NewTopic(name, 1, 1)], operation_timeout=0).values()
+        made.result(60)
+        until(lambda admin=admin, name=name: name in admin.list_topics(timeout=60).topics, f"{name} exists")
+        (gone,) = admin.delete_topics([name], operation_timeout=0).values()
+        gone.result(60)
+        until(lambda admin=admin, name=name: name not in admin.list_topics(timeout=60).topics, f"{name} is gone")
 
 
 @pytest.mark.parametrize("asks_controller", [True, False])

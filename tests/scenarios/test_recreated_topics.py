@@ -85,7 +85,10 @@ def test_a_commit_for_the_new_topic_outlives_the_deletion_of_the_old_one(broker:
     until(lambda: find_coordinator(peer) == 0, "the group has a coordinator")
     until(lambda: commit(peer, name, 100) == 0, "the coordinator is loaded")
     with Peer(broker.port) as deleting, Peer(broker.port) as creating:
-        deletion, creation = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)]), create_request(name, 1)
+        deletion, creation = (
+            DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=60_000),
+            create_request(name, 1),
+        )
         deleting.send(request(deletion, 6))
         until(lambda: partition_count(peer, name) == 0, "the old topic is out of sight")
         creating.send(request(creation, 7))

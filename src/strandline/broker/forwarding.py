@@ -3,8 +3,11 @@ on in an Envelope, and its answer handed back.
 
 The client is answered on its own connection, in its turn, and not later than its request says (`FORWARD_S` where it
 does not, `FORWARD_S_MAX` at most): then with REQUEST_TIMED_OUT. What was asked may be carried out all the same. While
-no controller is known, and when a controller loses its office, the request waits for the next one. A request without
-any time is not begun, as in Apache Kafka, whose controller looks at the deadline first.
+no controller is known, and when a controller loses its office, the request waits for the next one.
+
+A request without any time is begun, and answered REQUEST_TIMED_OUT at once. Apache Kafka's controller gives the same
+answer and does nothing. But librdkafka, with `operation_timeout=0`, reports success then: it expects that the request
+is under way.
 
 Wired as `dispatcher.forward = Forwarding(channel).forward`, with a `ControllerChannel` of its own: creating thousands
 of topics takes seconds, and nothing else should wait for it.
@@ -42,7 +45,7 @@ FORWARD_BYTES_MAX: Final = 16 * 1024 * 1024
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of all that wait for the controller; nobody else counts them, and without a controller they wait for long."""
 _CORRELATION_ID_SIZE: Final = 4
-_NOT_BEGUN_LATE: Final = frozenset((19, 20, 37, 43, 45))
+_HAVE_DEADLINE: Final = frozenset((19, 20, 37, 43, 45))
 """CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders, AlterPartitionReassignments: these have a deadline in
 Apache Kafka's controller. The timeouts of ListPartitionReassignments and UpdateFeatures only end our wait."""
 
@@ -65,7 +68,7 @@ class TimedContext(RequestContext):
         runtime = self.node.runtime
         self._deadline = runtime.monotonic() + timeout_s
         self._on_lost_office: tuple[int, Callable[[], object]] | None = None
-        self._timer: TimerHandle | None = runtime.call_later(timeout_s, self._on_timeout)
+        self._timer: TimerHandle | None = runtime.call_later(timeout_s, self.on_timeout)
 
     @property
     def left_s(self) -> float:
@@ -90,7 +93,8 @@ class TimedContext(RequestContext):
         self._timer = None
         super().reply(response)
 
-    def _on_timeout(self) -> None:
+    def on_timeout(self) -> None:
+        """Answer that the time is over, unless the request is answered."""
         self._on_lost_office = None
         message = "The controller did not finish the request in time."
         self.reply(refusal(self._request, self.api_version, ErrorCode.REQUEST_TIMED_OUT, message))
@@ -105,13 +109,12 @@ class Forwarding:
         """Have the active controller answer `request`; `content` are its bytes with its header."""
         timeout_s = _timeout_s(request)
         timed = TimedContext(context, request, max(0.0, timeout_s))
-        if timeout_s <= 0:
-            # Answered on the next turn, as every request that has no time left.
-            return
         if context.node.metadata.is_leader:
             timed.handle_here(lambda: self._hand_on(timed, request, content))
         else:
             self._hand_on(timed, request, content)
+        if timeout_s <= 0:
+            timed.on_timeout()
 
     def _hand_on(self, context: TimedContext, request: Message, content: bytes) -> None:
         local = LocalPart(context.node, request)
@@ -182,7 +185,7 @@ def _header(context: RequestContext, content: bytes) -> bytes:
 
 def _timeout_s(request: Any) -> float:
     timeout_ms: int | None = getattr(request, "timeout_ms", None)
-    if timeout_ms is None or (timeout_ms <= 0 and request.API_KEY not in _NOT_BEGUN_LATE):
+    if timeout_ms is None or (timeout_ms <= 0 and request.API_KEY not in _HAVE_DEADLINE):
         return FORWARD_S
     return min(FORWARD_S_MAX, timeout_ms / 1000)
 
