@@ -39,7 +39,7 @@ NO_EPOCH: Final = -1
 ALL_STABLE: Final = 1 << 63
 """Where the first undecided transaction begins if there is none: behind every offset."""
 REFUSED_MAX: Final = 1000
-"""Producers of which it is remembered what they were refused; the oldest are forgotten."""
+"""Producers of which it is remembered what they were refused; at the limit only notes that count no more give way."""
 REFUSAL_COUNTS_MS: Final = 30_000
 """A gap is put down to a refusal for so long. Whoever has given the refused batch up is to hear of its gap in time."""
 PRODUCERS_MAX: Final = 200_000
@@ -258,9 +258,13 @@ class Producers:
             if refused[0] > epoch or self.is_behind_refused(producer_id, epoch, base_sequence, now_ms):
                 return
             del self.refused[producer_id]
+        elif len(self.refused) >= REFUSED_MAX:
+            # Those noted first come again first. If each new note took the place of one, none would ever find its own.
+            oldest = next(iter(self.refused))
+            if 0 <= now_ms - self.refused[oldest][2] < REFUSAL_COUNTS_MS:
+                return
+            del self.refused[oldest]
         self.refused[producer_id] = (epoch, base_sequence, now_ms)
-        if len(self.refused) > REFUSED_MAX:
-            del self.refused[next(iter(self.refused))]
 
     def is_behind_refused(self, producer_id: int, epoch: int, base_sequence: int, now_ms: int) -> bool:
         """Whether a batch is out of order only because the one before it was refused a moment ago."""

@@ -495,10 +495,27 @@ def test_refusals_are_remembered_up_to_a_number() -> None:
     producers = Producers()
     for producer_id in range(REFUSED_MAX + 10):
         producers.note_refused(producer_id, 0, 5, NOW_MS)
-    assert list(producers.refused) == list(range(10, REFUSED_MAX + 10))
-    producers.note_refused(10, 0, 5, NOW_MS + 1)
-    producers.note_refused(9, 0, 5, NOW_MS + 1)
-    assert 10 in producers.refused, "it was refused again, and is not the oldest any more"
+    assert list(producers.refused) == list(range(REFUSED_MAX)), "the first are to find their note when they come again"
+    producers.note_refused(0, 0, 5, NOW_MS + 1)
+    for number, clock_ms in enumerate((NOW_MS + REFUSAL_COUNTS_MS, NOW_MS - 1)):
+        producers.note_refused(REFUSED_MAX + number, 0, 5, clock_ms)
+        assert REFUSED_MAX + number in producers.refused, "a note that is too old, or from the future, gives way"
+    assert 0 in producers.refused, "it was refused again, and is not the oldest any more"
+    assert len(producers.refused) == REFUSED_MAX
+
+
+def test_however_many_forgotten_producers_go_on_at_once_all_are_accepted() -> None:
+    producers = Producers()
+    refused = list(range(3 * REFUSED_MAX))
+    for attempt in range(6):
+        waiting, refused = refused, []
+        for producer_id in waiting:
+            try:
+                sent(producers, 7, 1, offset=attempt, producer_id=producer_id)
+            except BehindRefused:
+                producers.note_refused(producer_id, 0, 7, NOW_MS + attempt)
+                refused.append(producer_id)
+    assert refused == []
 
 
 # How long, and how many
