@@ -247,6 +247,8 @@ def test_a_log_that_could_not_be_opened_says_why(tmp_path: Path) -> None:
         content[250_000] ^= 4
         path.write_bytes(content)
         broker.start()
+        # A worker recovers the log while the broker serves.
+        until("the log is opened, or is not", lambda: len(stored(cli, topic)) == 1)
         (log,) = stored(cli, topic)
         assert "the CRC is wrong" in log["error"]
         lines = cli.ok("topic", "describe", topic, "--storage").lines

@@ -10,6 +10,7 @@ import struct
 import uuid
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import NamedTuple
 
 from tests.hostile.batches import batch, now_ms, produce, with_fields, with_records
@@ -43,6 +44,10 @@ class Case(NamedTuple):
     code: ErrorCode
     """What we answer."""
     version: int = 9
+
+
+_STRANGERS = count(6000)
+"""A producer that was refused for its sequence is accepted when it comes again, so each case has its own."""
 
 
 def _records(spoil: Callable[[], bytes | None], code: ErrorCode, *, topic: str = TOPIC) -> Case:
@@ -125,7 +130,7 @@ CASES: dict[str, Case] = {
     "sequence without producer id": _records(lambda: batch(base_sequence=4), OK),
     "producer id below -1": _records(lambda: batch(producer_id=-7, producer_epoch=0, base_sequence=0), OK),
     "first sequence of an unknown producer is not 0": _records(
-        lambda: batch(producer_id=5002, producer_epoch=3, base_sequence=77), OK
+        lambda: batch(producer_id=next(_STRANGERS), producer_epoch=3, base_sequence=77), ErrorCode.NOT_ENOUGH_REPLICAS
     ),
     # The records section.
     "records are garbage": _records(lambda: _records_of(b"\xff" * 40), ErrorCode.INVALID_RECORD),

@@ -177,7 +177,7 @@ def test_a_cut_that_a_full_disk_stopped_half_way_leaves_no_recovery_point_above_
     directory.write_checkpoints({NAME: (log, 3)})
     directory.lower_recovery_point(NAME, 3)
     disk.used_bytes, disk.capacity_bytes = 0, 0
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(DiskFailed, match="No space"):
         log.truncate_to(3)
     disk.capacity_bytes = CAPACITY_BYTES
     directory.write_checkpoints({NAME: (log, 3)})
