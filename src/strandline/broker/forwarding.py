@@ -109,12 +109,12 @@ class Forwarding:
         """Have the active controller answer `request`; `content` are its bytes with its header."""
         timeout_s = _timeout_s(request)
         timed = TimedContext(context, request, max(0.0, timeout_s))
+        if timeout_s <= 0:
+            timed.on_timeout()
         if context.node.metadata.is_leader:
             timed.handle_here(lambda: self._hand_on(timed, request, content))
         else:
             self._hand_on(timed, request, content)
-        if timeout_s <= 0:
-            timed.on_timeout()
 
     def _hand_on(self, context: TimedContext, request: Message, content: bytes) -> None:
         local = LocalPart(context.node, request)
