@@ -23,9 +23,9 @@ INITIAL_EPOCH: Final = 0
 SESSION_IDLE_S: Final = 120.0
 """A session may be evicted for another when it was not used for this long (Kafka's figure)."""
 SESSION_PARTITIONS_MAX: Final = 500_000
+"""Partitions that all sessions together may remember, some 300 bytes each; who finds no room fetches without one."""
 WAITING_PARTITIONS_MAX: Final = 1_000_000
 """Partitions of all fetches without a session that wait for records. Many clients never ask for a session."""
-"""Partitions that all sessions together may remember, some 300 bytes each; who finds no room fetches without one."""
 
 EntryKey = tuple[str | bytes, int]
 FindPartition = Callable[[str | bytes, int], "Partition | int"]
