@@ -160,13 +160,20 @@ def stage(
     controllers: int = 3,
     settings: dict[str, str] | None = None,
     outputs: tuple[TopicOptions, ...] = (),
+    on_all_nodes: bool = False,
 ) -> Iterator[Play]:
-    """`outputs` are topics that transactions write to: what is read there is read by read_committed consumers."""
+    """`outputs` are topics that transactions write to: what is read there is read by read_committed consumers.
+
+    Topics are made as soon as a broker does so, which may be before others have joined. With `on_all_nodes` they wait.
+    """
     print(f"seed {seed}")
     play = Play(seed, topics or (ORDERS,), nodes=nodes, controllers=controllers, settings=settings, outputs=outputs)
     with failing_loudly():
         try:
-            play.run.start()
+            play.run.start_nodes()
+            if on_all_nodes:
+                play.wait_rejoined()
+            play.run.create_topics()
             play.wait_whole()
             yield play
             if not play.is_over:

@@ -99,10 +99,16 @@ class Actors:
     # Setting up
 
     def start(self) -> None:
+        self.start_nodes()
+        self.create_topics()
+
+    def start_nodes(self) -> None:
         self.cluster.start()
         for node in self.cluster.nodes.values():
             if node.failure:
                 raise NotAlive(f"{node.name} did not start: {node.failure}")
+
+    def create_topics(self) -> None:
         for topic in (*self.options.topics, *self.options.outputs):
             self.create(topic)
         if self.options.table is not None:
