@@ -5,7 +5,7 @@ The client is answered on its own connection, in its turn, and not later than it
 does not, `FORWARD_S_MAX` at most): then with REQUEST_TIMED_OUT. What was asked may be carried out all the same. While
 no controller is known, and when a controller loses its office, the request waits for the next one.
 
-A request without any time is begun, and answered REQUEST_TIMED_OUT at once. Apache Kafka's controller gives the same
+A request without any time is answered REQUEST_TIMED_OUT at once, and begun. Apache Kafka's controller gives the same
 answer and does nothing. But librdkafka, with `operation_timeout=0`, reports success then: it expects that the request
 is under way.
 
