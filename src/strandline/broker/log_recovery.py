@@ -29,7 +29,7 @@ LOOP_LOGS_MAX: Final = 200
 LOOP_BYTES_MAX: Final = 16 * 1024 * 1024
 LOOP_LOG_BYTES_MAX: Final = 1024 * 1024
 """What is recovered on the loop at most: so many logs, bytes in all of them, and bytes in one."""
-OBSERVER: Final = "strandline.partition.producers:Producers"
+OBSERVER: Final = "strandline.partition.producers:at_most"
 
 
 class LogRecovery:
@@ -88,8 +88,10 @@ class LogRecovery:
 
     def cancel(self, name: TopicPartition, delete: Callable[[], object]) -> None:
         """The partition is gone: call `delete` as soon as no worker has its files open."""
-        if self._waiting.pop(name, None) is not None:
+        waiting = self._waiting.pop(name, None)
+        if waiting is not None:
             self.logs -= 1
+            self.bytes -= waiting[1]
             delete()
             self._maybe_finish()
         elif name in self._running:
@@ -121,6 +123,7 @@ class LogRecovery:
             "config": {key: getattr(config, key) for key in CONFIG},
             "now_ms": node.runtime.now_ms(),
             "observer": OBSERVER,
+            "producers_max": node.config.producer_id_count_max,
         }
 
     def _on_done(self, name: TopicPartition, size: int, result: dict[str, Any] | None, error: JobFailed | None) -> None:

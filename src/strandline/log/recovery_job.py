@@ -28,7 +28,7 @@ def recover(params: dict[str, Any], *, disk: Disk) -> dict[str, Any]:
         disk=disk,
         open_files=OpenFiles(disk),
         now_ms=params["now_ms"],
-        observer=getattr(import_module(module), name)(),
+        observer=getattr(import_module(module), name)(params["producers_max"]),
         recovery_point=params["recovery_point"],
         log_start_offset=params["log_start_offset"],
         cleaned_up_to=params["cleaned_up_to"],

@@ -416,3 +416,8 @@ class Producers:
         self.completed.clear()
         self.first_unstable_offset = ALL_STABLE
         self.verifications.clear()
+
+
+def at_most(count_max: int) -> Producers:
+    """Return what a worker that recovers one log fills for its node, whose limit is `count_max`."""
+    return Producers(ProducerLimit(count_max))

@@ -8,13 +8,14 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from tests.unit.broker.test_clean_stop import batch_of
+import pytest
 from tests.unit.broker.test_dynamic_config import STATIC, create, write
 
 from strandline.broker.endpoint import reasons_not_ready
 from strandline.broker.main import node_on, stop
 from strandline.broker.node import Node
 from strandline.broker.storage_worker import Job, JobFailed
+from strandline.codec.columns import Record, encode_batch
 from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode
 from strandline.handlers.absent_partitions import led_partition
@@ -22,10 +23,12 @@ from strandline.ids import TopicPartition
 from strandline.log import worker_jobs
 from strandline.log.checkpoints import CLEAN_SHUTDOWN
 from strandline.log.disk import RealDisk
+from strandline.partition.producers import ProducerLimit
 from strandline.quorum.topic_commands import TopicRef
 
 PARTITIONS = 4
 RECORDS = 3
+RECORD = Record(0, 1_700_000_000_000, None, b"a record")
 
 
 class HeldWorkers:
@@ -80,8 +83,9 @@ def after_a_crash(tmp_path: Path, story: Story, *, damage: str = "", orders: int
         await create(node, "orders", orders)
         for partition in node.topics["orders"]:
             assert partition is not None
-            for _ in range(RECORDS):
-                partition.append(memoryview(bytearray(batch_of([b"a record"]))), node.runtime.now_ms())
+            for producer_id in range(RECORDS):
+                batch = encode_batch([RECORD], producer_id=producer_id, producer_epoch=0, base_sequence=0)
+                partition.append(memoryview(bytearray(batch)), node.runtime.now_ms())
         await create(node, "__consumer_offsets", 1)
         await stop(node)
 
@@ -194,6 +198,21 @@ def test_a_worker_that_dies_costs_time_and_no_log(tmp_path: Path) -> None:
         while held.jobs:
             held.finish(dies=True)
         assert served(node) == list(range(PARTITIONS))
+
+    after_a_crash(tmp_path, story)
+
+
+def test_a_worker_forgets_no_producer_that_the_node_has_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where `producer.id.count.max` is above its default, a log may hold more producers than that."""
+    monkeypatch.setattr(ProducerLimit.__init__, "__defaults__", (1,))
+
+    async def story(node: Node, held: HeldWorkers) -> None:
+        while held.jobs:
+            held.finish()
+        known = [sorted(each.producers.entries) for each in node.topics["orders"] if each is not None]
+        assert known == [list(range(RECORDS))] * PARTITIONS
 
     after_a_crash(tmp_path, story)
 
