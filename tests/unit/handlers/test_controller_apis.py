@@ -555,6 +555,22 @@ def test_a_broker_with_a_new_disk_leads_again_once_it_has_said_where_its_replica
     assert len(node.log) == written, "nothing is written that is so already"
 
 
+def test_an_eligible_leader_leads_as_soon_as_its_new_directory_is_known() -> None:
+    """Its disk was replaced and filled, and both replicas left the in-sync set before it said where its replica is."""
+    node = ControllerNode()
+    node.create("a", [1, 2], min_insync_replicas="2")
+    directory = replace_disk(node, 1)
+    assert node.alter("a", [2, 1]).error_code == 0
+    node.beat(1, want_fence=True)
+    # Broker 2 ends without a clean stop, so it is not eligible any more.
+    replace_disk(node, 2)
+    node.beat(1)
+    waiting = node.partition_of("a")
+    assert (waiting.leader, waiting.isr, waiting.eligible_leader_replicas) == (-1, [], [1])
+    assign(node, 1, directory)
+    assert (node.partition_of("a").leader, node.partition_of("a").isr) == (1, [1])
+
+
 def test_a_partition_that_waits_for_a_leader_has_one_as_soon_as_the_directory_is_known() -> None:
     node = ControllerNode()
     node.create("a", [1], unclean_leader_election_enable="true")
