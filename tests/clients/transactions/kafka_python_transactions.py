@@ -16,6 +16,8 @@ with warnings.catch_warnings():
     from kafka.errors import BrokerResponseError, KafkaError, TransactionAbortableError
 
 _POLL_MS = 200
+_JOIN_MS = 10_000
+"""Long: 3.0.12 may lose an assignment that comes between two polls, and then turns in a circle until it is fenced."""
 _BATCH = 10
 _T = TypeVar("_T")
 
@@ -73,7 +75,7 @@ class KafkaPythonMember:
         return self._consumer.group_metadata()
 
     def poll(self) -> list[Record]:
-        return _records(self._consumer.poll(timeout_ms=_POLL_MS, max_records=_BATCH))
+        return _records(self._consumer.poll(timeout_ms=_JOIN_MS, max_records=_BATCH))
 
     def seek(self, positions: Positions) -> None:
         for place, offset in positions.items():
