@@ -4,7 +4,8 @@ A leader keeps the records of its own writes until they are committed, so they a
 them from the log. Only what is committed is read: what is not may still be cut off and replaced.
 
 A batch is folded as a whole, whatever its size, because what one command decided is never to be seen in half: a topic
-with some of its partitions would be shown to clients.
+with some of its partitions would be shown to clients. What takes long of it is done before, in shares, where no reader
+of the image sees it: its records are decoded, and its partitions are made (`quorum/prepared_records`).
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from strandline.codec.record_batch import PREFIX, PREFIX_SIZE
 from strandline.errors import CorruptLog, StrandlineError
 from strandline.log.partition_log import PartitionLog
 from strandline.quorum.cluster_image import ClusterImage
+from strandline.quorum.prepared_records import PreparedRecords, add_folds
 from strandline.quorum.snapshot_format import decode_control_record
 from strandline.runtime import Runtime
 
 FOLD_S_MAX: Final = 0.005
-"""What folding may take of one turn of the loop, save that one batch is folded as a whole."""
+"""What folding may take of one turn of the loop, save that what was made of one batch is linked as a whole."""
 READ_BYTES: Final = 1 << 20
 RECORDS_PER_STEP: Final = 200
-"""Records that are decoded before the clock is looked at again."""
+"""Records that are decoded, or made ready for the image, before the clock is looked at again."""
 
 Done = Callable[[BaseException | None], object]
 
@@ -73,6 +75,10 @@ class MetadataFold:
         self._ahead: deque[bytes] = deque()
         self._columns: Columns | None = None
         self._decoded: list[Any] = []
+        self._folds: list[Any] = []
+        """What the image is given for those records of the next batch that were decoded, or made ready."""
+        self._ready = 0
+        """Records of this leader's next write that were made ready."""
 
     def replace(self, image: ClusterImage, offset: int, timestamp_ms: int) -> None:
         """Go on from a snapshot that ends at `offset`."""
@@ -86,6 +92,7 @@ class MetadataFold:
         self.unsnapshotted_bytes = 0
         self._ahead.clear()
         self._columns = None
+        self._ready = 0
 
     def commit(self, offset: int, *, at_once: bool = False) -> None:
         """Everything below `offset` is committed; fold it, all of it `at_once` or a share now and the rest later."""
@@ -142,9 +149,12 @@ class MetadataFold:
             self.on_progress()
 
     def _step(self) -> None:
-        """Fold the next batch, or decode a part of it."""
+        """Fold the next batch, or decode a part of it, or make a part of it ready for the image."""
         if self._is_own_next():
-            write = self.writes.popleft()
+            write = self.writes[0]
+            if write.records and not self._is_ready(write.records):
+                return
+            self.writes.popleft()
             if not write.records:
                 write.on_done(None)
                 return
@@ -153,7 +163,7 @@ class MetadataFold:
             )
             return
         if self._columns is None:
-            self._columns, self._decoded = self._next_batch(), []
+            self._columns, self._decoded, self._folds = self._next_batch(), [], []
         columns = self._columns
         header = columns.header
         if columns.is_control:
@@ -163,12 +173,24 @@ class MetadataFold:
                     self.on_voters(control, record.offset)
         else:
             first = len(self._decoded)
-            for place in range(first, min(first + RECORDS_PER_STEP, header.record_count)):
-                self._decoded.append(_decode(columns.record(place)))
+            places = range(first, min(first + RECORDS_PER_STEP, header.record_count))
+            self._decoded += [_decode(columns.record(place)) for place in places]
+            add_folds(self._folds, self._decoded[first:])
             if len(self._decoded) < header.record_count:
                 return
         self._columns = None
         self._apply(self._decoded, header.last_offset + 1, header.max_timestamp, header.size_bytes, _nothing)
+
+    def _is_ready(self, records: list[Any]) -> bool:
+        """Make a part of this leader's next write ready; return whether that was the last part."""
+        if isinstance(records, PreparedRecords):
+            self._folds = records.folds
+            return True
+        if self._ready == 0:
+            self._folds = []
+        add_folds(self._folds, records[self._ready : self._ready + RECORDS_PER_STEP])
+        self._ready += RECORDS_PER_STEP
+        return self._ready >= len(records)
 
     def _is_own_next(self) -> bool:
         return bool(self.writes) and self.writes[0].base_offset == self.folded_offset
@@ -203,8 +225,9 @@ class MetadataFold:
     def _apply(
         self, records: list[Any], end_offset: int, timestamp_ms: int, size_bytes: int, then: Callable[[], object]
     ) -> None:
-        for offset, record in enumerate(records, end_offset - len(records)):
-            self.image.apply(record, offset)
+        folds, self._folds, self._ready = self._folds, [], 0
+        for each in folds:
+            self.image.apply(each, end_offset - 1)
         self.folded_offset = end_offset
         self.last_timestamp_ms = timestamp_ms
         self.unsnapshotted_bytes += size_bytes

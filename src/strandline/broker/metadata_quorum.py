@@ -36,8 +36,6 @@ from strandline.broker.raft_driver import RaftDriver, read_state
 from strandline.broker.snapshot_loading import SnapshotInstall, load_snapshot
 from strandline.broker.snapshot_making import SnapshotMaker
 from strandline.broker.voters_known import voters_known
-from strandline.codec.columns import Record, encode_batch
-from strandline.codec.internal_records import encode_metadata_record
 from strandline.codec.message import Message
 from strandline.codec.messages.fetch_response import FetchResponse
 from strandline.codec.messages.voters_record import VotersRecord
@@ -47,6 +45,7 @@ from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
 from strandline.observability.log_lines import fields
 from strandline.quorum.cluster_image import ClusterImage
+from strandline.quorum.prepared_records import encoded
 from strandline.quorum.raft import Raft
 from strandline.quorum.raft_effects import (
     Effect,
@@ -282,8 +281,7 @@ class MetadataQuorum:
                 self._fold.writes.append(Write(self.next_offset, self.next_offset, [], on_done))
             return
         now_ms = self._runtime.now_ms()
-        values = [Record(timestamp_ms=now_ms, value=encode_metadata_record(record)) for record in records]
-        batch = bytearray(encode_batch(values))
+        batch = bytearray(encoded(records, now_ms))
         base_offset = self.next_offset
         write = Write(base_offset, base_offset + len(records), records, on_done, len(batch), now_ms)
         self._fold.writes.append(write)

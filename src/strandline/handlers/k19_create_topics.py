@@ -8,9 +8,6 @@ The timeout is `broker/forwarding`'s.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from strandline.codec.message import encode
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.codec.messages.create_topics_response import (
@@ -20,8 +17,9 @@ from strandline.codec.messages.create_topics_response import (
 )
 from strandline.errors import RequestError, error_code, error_message
 from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import Outcomes, decide, joined, joined_response
+from strandline.handlers.shares import Outcomes, answered, decide, joined, joined_response
 from strandline.quorum.controller import too_many_topics
+from strandline.quorum.controller_state import Decisions
 from strandline.quorum.new_topics import CreatedTopic, NewTopic
 
 API_KEY = 19
@@ -63,7 +61,7 @@ class _Answer:
         self._configs: dict[frozenset[tuple[str, str]], list[bytes]] = {}
         """Topics of one request mostly share their settings, and to list them costs more than all the rest."""
 
-    def decisions(self, request: CreateTopicsRequest) -> Iterator[tuple[list[Any], bytes]]:
+    def decisions(self, request: CreateTopicsRequest) -> Decisions[bytes]:
         refusal = too_many_topics(len(request.topics))
         if refusal is not None:
             for topic in request.topics:
@@ -71,11 +69,10 @@ class _Answer:
             return
         asked = [_new_topic(topic) for topic in request.topics]
         decided = self._context.node.controller.decide_topics(asked, validate_only=request.validate_only)
-        for new_topic, (records, outcome) in zip(asked, decided, strict=True):
-            if isinstance(outcome, RequestError):
-                yield records, self.refused(new_topic.name, outcome)
-            else:
-                yield records, self._created(outcome)
+        yield from answered(asked, decided, self._part)
+
+    def _part(self, topic: NewTopic, outcome: CreatedTopic | RequestError) -> bytes:
+        return self.refused(topic.name, outcome) if isinstance(outcome, RequestError) else self._created(outcome)
 
     def refused(self, name: str, error: BaseException) -> bytes:
         code, message = error_code(error), error_message(error) if isinstance(error, RequestError) else None

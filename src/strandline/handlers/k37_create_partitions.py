@@ -8,16 +8,14 @@ The timeout is `broker/forwarding`'s.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from strandline.codec.message import encode
 from strandline.codec.messages.create_partitions_request import CreatePartitionsRequest
 from strandline.codec.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from strandline.errors import RequestError, error_code, error_message
 from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import Outcomes, decide, joined_response
+from strandline.handlers.shares import Outcomes, answered, decide, joined_response
 from strandline.quorum.controller import too_many_topics
+from strandline.quorum.controller_state import Decisions
 from strandline.quorum.new_partitions import MorePartitions
 
 API_KEY = 37
@@ -32,17 +30,13 @@ def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreateP
         ]
         context.reply(joined_response(CreatePartitionsResponse(), context.api_version, parts))
 
-    decisions = (
-        (records, _part(context, topic.name, outcome))
-        for topic, (records, outcome) in zip(request.topics, _decisions(context, request), strict=True)
-    )
-    decide(context.node, decisions, on_done)
+    decisions = _decisions(context, request)
+    parts = answered(request.topics, decisions, lambda topic, error: _part(context, topic.name, error))
+    decide(context.node, parts, on_done)
     return None
 
 
-def _decisions(
-    context: RequestContext, request: CreatePartitionsRequest
-) -> Iterator[tuple[list[Any], RequestError | None]]:
+def _decisions(context: RequestContext, request: CreatePartitionsRequest) -> Decisions[RequestError | None]:
     refusal = too_many_topics(len(request.topics))
     if refusal is not None:
         yield from (([], refusal) for _ in request.topics)

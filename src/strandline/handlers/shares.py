@@ -14,12 +14,16 @@ from typing import Any, Final, Generic, TypeVar
 from strandline.codec.message import Message, encode
 from strandline.codec.primitives import write_uvarint
 from strandline.handlers.context import EncodedResponse, Node
+from strandline.quorum.controller_state import Decisions
+from strandline.quorum.prepared_records import PreparedRecords
 from strandline.runtime import Runtime
 
 TURN_S_MAX: Final = 0.005
 """What one request may take of one turn of the loop."""
 
 T = TypeVar("T")
+Q = TypeVar("Q")
+A = TypeVar("A")
 Outcomes = list[tuple[T, BaseException | None]]
 """What was decided, each with the error of its write or None."""
 
@@ -40,34 +44,36 @@ def gradually(runtime: Runtime, work: Iterator[T], then: Callable[[list[T]], obj
     go_on()
 
 
-def decide(node: Node, decisions: Iterator[tuple[list[Any], T]], then: Callable[[Outcomes[T]], object]) -> None:
+def decide(node: Node, decisions: Decisions[T], then: Callable[[Outcomes[T]], object]) -> None:
     """Have the controller decide, write what it decided, and call `then` once all of it has taken effect.
 
-    Decisions of one share stand or fall together; a write that fails takes back its own share and no other.
+    Decisions of one share stand or fall together; a write that fails takes back its own share and no other. A decision
+    whose records are prepared is a batch of its own.
     """
     _Deciding(node, decisions, then).go_on()
 
 
 class _Deciding(Generic[T]):
-    def __init__(
-        self, node: Node, decisions: Iterator[tuple[list[Any], T]], then: Callable[[Outcomes[T]], object]
-    ) -> None:
+    def __init__(self, node: Node, decisions: Decisions[T], then: Callable[[Outcomes[T]], object]) -> None:
         self._node = node
         self._decisions = decisions
         self._then = then
         self._outcomes: Outcomes[T] = []
+        self._records: list[Any] = []
+        """What was decided and is not handed to the log yet, for the outcomes from `_first` on."""
+        self._first = 0
         self._is_decided = False
         self._writes = 0
 
     def go_on(self) -> None:
         monotonic = self._node.runtime.monotonic
         until = monotonic() + TURN_S_MAX
-        first = len(self._outcomes)
-        records: list[Any] = []
         try:
-            for each, outcome in self._decisions:
-                records += each
-                self._outcomes.append((outcome, None))
+            for decision in self._decisions:
+                if decision is None:
+                    self._maybe_write()
+                else:
+                    self._take(*decision)
                 if monotonic() > until:
                     self._node.runtime.call_soon(self.go_on)
                     break
@@ -76,8 +82,27 @@ class _Deciding(Generic[T]):
         finally:
             # In the same turn and whatever happens: who is decided about next must find the log behind what was
             # decided here.
-            self._writes += 1
-            self._node.controller_write(records, partial(self._on_written, first, len(self._outcomes)))
+            self._maybe_write()
+
+    def _take(self, records: list[Any], outcome: T) -> None:
+        self._outcomes.append((outcome, None))
+        if isinstance(records, PreparedRecords):
+            # A pause came before it. So a write that fails, and takes back what was decided after it, cannot be
+            # followed by this one in the same turn.
+            assert not self._records
+            self._records = records
+            self._maybe_write()
+        else:
+            self._records += records
+
+    def _maybe_write(self) -> None:
+        end = len(self._outcomes)
+        if self._first == end and not self._is_decided:
+            return
+        records, self._records = self._records, []
+        first, self._first = self._first, end
+        self._writes += 1
+        self._node.controller_write(records, partial(self._on_written, first, end))
 
     def _on_written(self, first: int, end: int, error: BaseException | None) -> None:
         if error is not None:
@@ -85,6 +110,19 @@ class _Deciding(Generic[T]):
         self._writes -= 1
         if self._is_decided and self._writes == 0:
             self._then(self._outcomes)
+
+
+def answered(
+    asked: Iterable[Q], decisions: Decisions[T], answer: Callable[[Q, T], A]
+) -> Iterator[tuple[list[Any], A] | None]:
+    """Yield the decisions about all that was `asked`, each outcome as its part of the answer; pauses as they are."""
+    left = iter(asked)
+    for decision in decisions:
+        if decision is None:
+            yield None
+        else:
+            records, outcome = decision
+            yield records, answer(next(left), outcome)
 
 
 def joined(around: Message, version: int, parts: Iterable[bytes], *, tail_size: int = 0) -> bytes:

@@ -47,7 +47,10 @@ from strandline.quorum.image_parts import (
     UNASSIGNED_DIRECTORY,
     BrokerImage,
     PartitionImage,
+    PartitionRun,
     Topic,
+    own_list,
+    partition_image,
 )
 from strandline.quorum.kept_records import KeptRecords
 
@@ -222,26 +225,16 @@ class ClusterImage:
         self.configs.pop((RESOURCE_TOPIC, topic.name), None)
 
     def _set_partition(self, record: PartitionRecord) -> None:
-        topic = self._topic(record.topic_id)
-        index = record.partition_id
-        if not 0 <= index < PARTITIONS_PER_TOPIC_MAX:
-            raise CorruptLog(f"metadata log: partition {index} of topic {topic.name} is out of range")
+        self._set_partitions(PartitionRun(record.topic_id, record.partition_id, [partition_image(record)]))
+
+    def _set_partitions(self, run: PartitionRun) -> None:
+        topic = self._topic(run.topic_id)
+        if not 0 <= run.first <= run.end <= PARTITIONS_PER_TOPIC_MAX:
+            raise CorruptLog(f"metadata log: partition {run.first} of topic {topic.name} is out of range")
         # Kafka's snapshots list the partitions of a topic in no particular order.
-        while len(topic.partitions) <= index:
+        while len(topic.partitions) < run.first:
             topic.partitions.append(PartitionImage())
-        topic.partitions[index] = PartitionImage(
-            replicas=list(record.replicas),
-            isr=list(record.isr),
-            leader=record.leader,
-            leader_epoch=record.leader_epoch,
-            partition_epoch=record.partition_epoch,
-            leader_recovery_state=record.leader_recovery_state,
-            removing_replicas=list(record.removing_replicas),
-            adding_replicas=list(record.adding_replicas),
-            directories=list(record.directories),
-            eligible_leader_replicas=_own(record.eligible_leader_replicas),
-            last_known_elr=_own(record.last_known_elr),
-        )
+        topic.partitions[run.first : run.end] = run.partitions
 
     def _change_partition(self, record: PartitionChangeRecord) -> None:
         topic = self._topic(record.topic_id)
@@ -354,15 +347,10 @@ def fold(records: Iterable[Any]) -> ClusterImage:
     return image
 
 
-def _own(value: Any) -> Any:
-    """A list of our own, so that no later change of the image reaches back into a record."""
-    return list(value) if isinstance(value, list) else value
-
-
 def _topic_records(topic: Topic) -> Iterator[Any]:
     yield TopicRecord(name=topic.name, topic_id=topic.id)
     for index, partition in enumerate(topic.partitions):
-        values = {name: _own(getattr(partition, name)) for name in PartitionImage.__dataclass_fields__}
+        values = {name: own_list(getattr(partition, name)) for name in PartitionImage.__dataclass_fields__}
         yield PartitionRecord(partition_id=index, topic_id=topic.id, **values)
 
 
@@ -376,6 +364,7 @@ _FOLDS: dict[type, Callable[[ClusterImage, Any], None]] = {
     TopicRecord: ClusterImage._add_topic,
     RemoveTopicRecord: ClusterImage._remove_topic,
     PartitionRecord: ClusterImage._set_partition,
+    PartitionRun: ClusterImage._set_partitions,
     PartitionChangeRecord: ClusterImage._change_partition,
     ClearElrRecord: ClusterImage._clear_elr,
     ConfigRecord: ClusterImage._set_config,

@@ -7,7 +7,7 @@ not the active controller raises NOT_CONTROLLER, and so does every command.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
@@ -28,6 +28,7 @@ from strandline.quorum.cluster_image import (
 )
 from strandline.quorum.new_topics import IN_SYNC_MIN
 from strandline.quorum.partition_changes import Election, PartitionChange
+from strandline.quorum.prepared_records import folds_of
 from strandline.quorum.topic_names import collision_key
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Decision = tuple[list[Any], T]
 """Records, and what came of one thing that was asked."""
+Decisions = Iterator[Decision[T] | None]
+"""One decision after the other; None where others may be served before the next is made."""
 Steps = Generator[list[Any], None, T]
 """A long decision: each list of records is written before the next is asked for; the outcome is returned."""
 
@@ -89,8 +92,8 @@ class ControllerState:
 
     def decided(self, records: list[Any]) -> list[Any]:
         image = self.image
-        for record in records:
-            image.apply(record)
+        for each in folds_of(records):
+            image.apply(each)
         return records
 
     # Brokers.

@@ -6,6 +6,7 @@ import dataclasses
 import uuid
 from typing import Any, Final
 
+from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.register_broker_record import RegisterBrokerRecord
 from strandline.ids import ZERO_UUID
 
@@ -49,6 +50,41 @@ class PartitionImage:
     directories: list[uuid.UUID] = dataclasses.field(default_factory=list)
     eligible_leader_replicas: list[int] | None = None
     last_known_elr: list[int] | None = None
+
+
+def partition_image(record: PartitionRecord) -> PartitionImage:
+    """Return a new partition as its record has it, with lists of its own: no later change reaches into the record."""
+    return PartitionImage(
+        list(record.replicas),
+        list(record.isr),
+        record.leader,
+        record.leader_epoch,
+        record.partition_epoch,
+        record.leader_recovery_state,
+        list(record.removing_replicas),
+        list(record.adding_replicas),
+        list(record.directories),
+        own_list(record.eligible_leader_replicas),
+        own_list(record.last_known_elr),
+    )
+
+
+def own_list(value: Any) -> Any:
+    """Return a copy if `value` is a list, so that no later change of the image reaches back into a record."""
+    return list(value) if isinstance(value, list) else value
+
+
+@dataclasses.dataclass(slots=True)
+class PartitionRun:
+    """New partitions of one topic from `first` on, in place of as many records: an image links them all at once."""
+
+    topic_id: uuid.UUID
+    first: int
+    partitions: list[PartitionImage]
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.partitions)
 
 
 @dataclasses.dataclass(slots=True)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.errors import ErrorCode, RequestError
 from strandline.quorum.cluster_image import ClusterImage, Topic
 from strandline.quorum.new_topics import (
+    Pauses,
     Usable,
     active_in,
     bad_assignment,
     check_replicas,
     check_usable,
+    in_slices,
     partition_record,
 )
 from strandline.quorum.placement import place_replicas
+from strandline.quorum.prepared_records import RECORDS_PER_SLICE
 from strandline.quorum.topic_names import is_internal
 
 if TYPE_CHECKING:
@@ -41,8 +43,11 @@ def added_count(asked: MorePartitions, image: ClusterImage) -> int:
 
 def new_partition_records(
     asked: MorePartitions, *, image: ClusterImage, rng: random.Random, is_usable: Usable | None = None
-) -> list[PartitionRecord]:
-    """The records that add the partitions; RequestError with Kafka's code if they may not be."""
+) -> Pauses[list[Any]]:
+    """Make the records that add the partitions; RequestError with Kafka's code if they may not be.
+
+    If the topic or the brokers change during a pause, the records mean nothing: the caller starts over.
+    """
     topic = image.topic_by_name(asked.name)
     if topic is None:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -60,16 +65,17 @@ def new_partition_records(
             f"The topic {asked.name} currently has {present} partition(s); {asked.count} would not be an increase.",
         )
     is_usable = is_usable or active_in(image)
-    replica_lists = _replica_lists(asked, topic, image, rng, is_usable)
-    return [
+    replica_lists = yield from _replica_lists(asked, topic, image, rng, is_usable)
+    partitions = (
         partition_record(topic.id, index, replicas, image, is_usable)
         for index, replicas in enumerate(replica_lists, present)
-    ]
+    )
+    return (yield from in_slices([], partitions, len(replica_lists)))
 
 
 def _replica_lists(
     asked: MorePartitions, topic: Topic, image: ClusterImage, rng: random.Random, is_usable: Usable
-) -> list[list[int]]:
+) -> Pauses[list[list[int]]]:
     additional = asked.count - len(topic.partitions)
     replication_factor = len(topic.partitions[0].replicas)
     if asked.assignments is None:
@@ -94,4 +100,6 @@ def _replica_lists(
                 f"not consistent with previous partitions, which have {replication_factor} replica(s)."
             )
         check_usable(replicas, index, is_usable)
+        if index % RECORDS_PER_SLICE == 0:
+            yield
     return replica_lists

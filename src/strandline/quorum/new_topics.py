@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.partition_record import PartitionRecord
@@ -14,6 +14,7 @@ from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
 from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, UNASSIGNED_DIRECTORY, ClusterImage
 from strandline.quorum.placement import place_replicas
+from strandline.quorum.prepared_records import RECORDS_PER_SLICE, PreparedRecords
 from strandline.quorum.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ IN_SYNC_MIN: Final = "min.insync.replicas"
 
 Usable = Callable[[int], bool]
 """Whether a broker may lead from now on."""
+
+T = TypeVar("T")
+Pauses = Generator[None, None, T]
+"""Long work that yields where others may be served; what it made is returned."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,12 +59,15 @@ def partition_count_asked(topic: NewTopic, config: BrokerConfig) -> int:
 
 def new_topic_records(
     topic: NewTopic, *, image: ClusterImage, config: BrokerConfig, rng: random.Random, is_usable: Usable | None = None
-) -> tuple[list[Any], CreatedTopic]:
-    """The records that create `topic`, whose name is free; RequestError with Kafka's code if it may not be."""
+) -> Pauses[tuple[list[Any], CreatedTopic]]:
+    """Make the records that create `topic`, whose name is free; RequestError with Kafka's code if it may not be.
+
+    If the brokers change during a pause, the records mean nothing: the caller starts over.
+    """
     overrides = _checked_configs(topic, config)
     is_usable = is_usable or active_in(image)
     if topic.assignment:
-        replica_lists = _checked_assignment(topic, image, is_usable)
+        replica_lists = yield from _checked_assignment(topic, image, is_usable)
     else:
         replica_lists = _placed(topic, image, config, rng, is_usable)
     if IN_SYNC_MIN not in overrides and IN_SYNC_MIN not in image.configs.get((RESOURCE_BROKER, ""), ()):
@@ -67,16 +75,32 @@ def new_topic_records(
         if in_sync_min is not None:
             overrides[IN_SYNC_MIN] = str(in_sync_min)
     topic_id = random_uuid(rng)
-    records: list[Any] = [TopicRecord(name=topic.name, topic_id=topic_id)]
+    first: list[Any] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     # The order is Kafka's: a reader of the log knows the configs when the first partition appears.
-    records += [
+    first += [
         ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=topic.name, name=name, value=value)
         for name, value in overrides.items()
     ]
-    records += [
+    partitions = (
         partition_record(topic_id, index, replicas, image, is_usable) for index, replicas in enumerate(replica_lists)
-    ]
+    )
+    records = yield from in_slices(first, partitions, len(replica_lists))
     return records, CreatedTopic(topic.name, topic_id, len(replica_lists), len(replica_lists[0]), overrides)
+
+
+def in_slices(first: list[Any], partitions: Iterable[PartitionRecord], count: int) -> Pauses[list[Any]]:
+    """Return `first` and the records of `count` partitions; prepared, with pauses, if they are many."""
+    if count <= RECORDS_PER_SLICE:
+        return [*first, *partitions]
+    yield  # Placing them took its time, and what was decided before has to be in the log.
+    records = PreparedRecords(first)
+    for made, record in enumerate(partitions, 1):
+        records.append(record)
+        if made % RECORDS_PER_SLICE == 0:
+            records.prepare()
+            yield
+    records.prepare()
+    return records
 
 
 def internal_topic(
@@ -184,7 +208,7 @@ def _placed(
     )
 
 
-def _checked_assignment(topic: NewTopic, image: ClusterImage, is_usable: Usable) -> list[list[int]]:
+def _checked_assignment(topic: NewTopic, image: ClusterImage, is_usable: Usable) -> Pauses[list[list[int]]]:
     for number, name in ((topic.replication_factor, "replication factor"), (topic.partition_count, "numPartitions")):
         if number != -1:
             message = f"A manual partition assignment was specified, but {name} was not set to -1."
@@ -196,6 +220,8 @@ def _checked_assignment(topic: NewTopic, image: ClusterImage, is_usable: Usable)
         check_replicas(list(replicas), image)
         check_usable(list(replicas), index, is_usable)
         assigned[index] = list(replicas)
+        if len(assigned) % RECORDS_PER_SLICE == 0:
+            yield
     if sorted(assigned) != list(range(len(assigned))):
         raise bad_assignment("partitions should be a consecutive 0-based integer sequence")
     sizes = {len(replicas) for replicas in assigned.values()}

@@ -3,6 +3,10 @@
 One topic at a time where a request may name thousands. Records must be handed to the driver before anybody else asks
 for a decision; between two steps others may have theirs, so each topic is held against what is decided when its turn
 comes.
+
+One topic may have thousands of partitions. Its records are made with pauses, and nothing is decided before the last of
+them: a controller that loses its office in between leaves nothing behind. If what they rest on changes in a pause
+(the brokers, the defaults, the topic of that name), they are made again.
 """
 
 from __future__ import annotations
@@ -10,18 +14,20 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar, cast
 
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
 from strandline.errors import ErrorCode, RequestError
 from strandline.ids import ZERO_UUID
-from strandline.quorum.cluster_image import Topic
-from strandline.quorum.controller_state import ControllerState, Decision
+from strandline.quorum.cluster_image import RESOURCE_BROKER, Topic
+from strandline.quorum.controller_state import ControllerState, Decision, Decisions
 from strandline.quorum.new_partitions import MorePartitions, added_count, new_partition_records
 from strandline.quorum.new_topics import (
     CreatedTopic,
     NewTopic,
+    Pauses,
     internal_topic,
     new_topic_records,
     partition_count_asked,
@@ -31,6 +37,9 @@ from strandline.quorum.topic_names import CLUSTER_METADATA, check_topic_name, co
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 TOPICS_PER_REQUEST_MAX: Final = 10_000
 """Topics that one request may create, delete or give partitions to; as Kafka, whose limit is on the records."""
+
+ATTEMPTS_MAX: Final = 3
+"""Times that the records of one topic are begun. The last time they are made in one turn, which always ends."""
 
 T = TypeVar("T")
 
@@ -62,8 +71,8 @@ class TopicCommands:
 
     def decide_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
-    ) -> Iterator[Decision[CreatedTopic | RequestError]]:
-        """The same, one topic at a time: a thousand take longer than the loop may be kept.
+    ) -> Decisions[CreatedTopic | RequestError]:
+        """The same, one topic at a time: a thousand take longer than the loop may be kept, or one that is large.
 
         Records must be handed to the driver before anybody else asks for a decision. Between two steps others may
         have theirs: each topic is held against what is decided when its turn comes.
@@ -80,14 +89,8 @@ class TopicCommands:
             try:
                 if times[topic.name] > 1:
                     raise RequestError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                self._check_name_is_free(topic.name, taken_here)
-                records, created = new_topic_records(
-                    topic,
-                    image=self._state.image,
-                    config=self._state.config,
-                    rng=self._state.rng,
-                    is_usable=self._state.is_usable,
-                )
+                make = partial(self._new_topic_records, topic, taken_here)
+                records, created = yield from self._made(topic.name, make)
             except RequestError as error:
                 yield [], error
                 continue
@@ -97,6 +100,40 @@ class TopicCommands:
             else:
                 self._state.topic_by_collision_key[collision_key(topic.name)] = topic.name
                 yield self._state.decided(records), created
+
+    def _new_topic_records(self, topic: NewTopic, taken_here: dict[str, str]) -> Pauses[tuple[list[Any], CreatedTopic]]:
+        self._check_name_is_free(topic.name, taken_here)
+        state = self._state
+        return new_topic_records(
+            topic, image=state.image, config=state.config, rng=state.rng, is_usable=state.is_usable
+        )
+
+    def _made(self, name: str, make: Callable[[], Pauses[T]]) -> Pauses[T]:
+        """Return what `make` makes of the topic of this name; over again if a pause changed what it rests on."""
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            image, grounds, steps = self._state.image, self._grounds(name), make()
+            # After each pause, not at the end: a step cannot be made for a broker that is gone.
+            while self._state.image is image and self._grounds(name) == grounds:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    return cast("T", end.value)
+                if attempt < ATTEMPTS_MAX:
+                    yield
+        raise AssertionError("the last attempt has no pauses")
+
+    def _grounds(self, name: str) -> tuple[Any, ...]:
+        """Return what the records of a new topic, or of new partitions, rest on."""
+        state = self._state
+        topic = state.image.topic_by_name(name)
+        return (
+            state.image.brokers_version,
+            dict(state.leaving),
+            state.config,
+            dict(state.image.configs.get((RESOURCE_BROKER, ""), {})),
+            state.topic_by_collision_key.get(collision_key(name)),
+            None if topic is None else (topic.id, len(topic.partitions)),
+        )
 
     def create_internal_topic(self, name: str) -> tuple[list[Any], CreatedTopic | RequestError]:
         """`__consumer_offsets` with the node's settings for it."""
@@ -127,7 +164,7 @@ class TopicCommands:
 
     def decide_partitions(
         self, asked: Sequence[MorePartitions], *, validate_only: bool = False
-    ) -> Iterator[Decision[RequestError | None]]:
+    ) -> Decisions[RequestError | None]:
         """The same, one topic at a time, as `decide_topics` does."""
         refusal = self._state.refusal or _too_many(sum(added_count(topic, self._state.image) for topic in asked))
         times = Counter(topic.name for topic in asked)
@@ -138,13 +175,15 @@ class TopicCommands:
             try:
                 if times[topic.name] > 1:
                     raise RequestError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                records = new_partition_records(
-                    topic, image=self._state.image, rng=self._state.rng, is_usable=self._state.is_usable
-                )
+                records = yield from self._made(topic.name, partial(self._new_partition_records, topic))
             except RequestError as error:
                 yield [], error
                 continue
             yield [] if validate_only else self._state.decided(records), None
+
+    def _new_partition_records(self, asked: MorePartitions) -> Pauses[list[Any]]:
+        state = self._state
+        return new_partition_records(asked, image=state.image, rng=state.rng, is_usable=state.is_usable)
 
     def delete_topics(self, refs: Sequence[TopicRef]) -> tuple[list[Any], list[DeletedTopic]]:
         """Records, and an outcome for each reference in order; names or ids that stand twice are refused both times."""
@@ -189,13 +228,9 @@ class TopicCommands:
         return topic or RequestError(ErrorCode.UNKNOWN_TOPIC_ID, "This topic id does not exist.")
 
 
-def _all_of(decisions: Iterator[Decision[T]]) -> tuple[list[Any], list[T]]:
-    records: list[Any] = []
-    outcomes: list[T] = []
-    for each, outcome in decisions:
-        records += each
-        outcomes.append(outcome)
-    return records, outcomes
+def _all_of(decisions: Decisions[T]) -> tuple[list[Any], list[T]]:
+    made = [decision for decision in decisions if decision is not None]
+    return [record for records, _ in made for record in records], [outcome for _, outcome in made]
 
 
 def too_many_topics(count: int) -> RequestError | None:

@@ -21,6 +21,7 @@ from strandline.codec.messages.topic_record import TopicRecord
 from strandline.codec.record_batch import parse_header
 from strandline.errors import CorruptLog, StrandlineError
 from strandline.log.partition_log import PartitionLog
+from strandline.quorum.cluster_image import fold
 
 
 class Folding:
@@ -92,6 +93,46 @@ def test_a_batch_is_folded_as_a_whole_and_decoded_in_shares(tmp_path: Path) -> N
         turns += 1
     assert turns > 3
     assert folding.applied == [3001]
+    abandon(folding.log)
+
+
+def test_an_own_write_is_made_ready_in_shares_and_folded_as_a_whole(tmp_path: Path) -> None:
+    folding = Folding(tmp_path, SlowRuntime())
+    told: list[BaseException | None] = []
+    made = topic(0)
+    records: list[Any] = [made]
+    for index in range(3000):
+        records.append(PartitionRecord(partition_id=index, topic_id=made.topic_id, replicas=[1], isr=[1], leader=1))
+    folding.append(records)
+    folding.fold.writes.append(Write(0, 3001, records, told.append, 100, NOON_MS))
+    folding.fold.commit(3001)
+    turns = 0
+    while not told:
+        assert folding.topics == [], "nobody sees half a topic"
+        folding.runtime.turn()
+        turns += 1
+    assert turns > 3
+    assert folding.fold.image == fold(records), "as if the records had been applied one by one"
+    abandon(folding.log)
+
+
+def test_a_snapshot_that_comes_while_a_batch_is_made_ready_takes_its_place(tmp_path: Path) -> None:
+    folding = Folding(tmp_path, SlowRuntime())
+    made = topic(0)
+    partitions = [
+        PartitionRecord(partition_id=index, topic_id=made.topic_id, replicas=[1], isr=[1], leader=1)
+        for index in range(3000)
+    ]
+    folding.append([made, *partitions])
+    folding.append([topic(1)])
+    folding.fold.commit(3002)
+    folding.runtime.turn()
+    assert folding.topics == []
+    snapshot = fold([made, *partitions])
+    folding.fold.replace(snapshot, 3001, NOON_MS)
+    while folding.fold.folded_offset < 3002:
+        folding.runtime.turn()
+    assert folding.fold.image == fold([made, *partitions, topic(1)])
     abandon(folding.log)
 
 

@@ -8,10 +8,17 @@ from typing import Any
 import pytest
 from tests.unit.handlers.node_of_one import Context, NodeOfOne, SlowRuntime, ask
 
+from strandline.codec.columns import Record, encode_batch
+from strandline.codec.internal_records import encode_metadata_record
 from strandline.codec.message import decode_exact, encode
+from strandline.codec.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from strandline.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from strandline.codec.messages.create_partitions_response import CreatePartitionsResponse
-from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from strandline.codec.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from strandline.codec.messages.create_topics_response import CreateTopicsResponse
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from strandline.codec.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
@@ -22,6 +29,7 @@ from strandline.handlers import k03_metadata, k19_create_topics, k20_delete_topi
 from strandline.handlers.shares import decide, gradually, joined
 from strandline.quorum.controller import TOPICS_PER_REQUEST_MAX
 from strandline.quorum.new_topics import NewTopic
+from strandline.quorum.prepared_records import PreparedRecords, encoded, folds_of
 
 TOPICS = 40
 
@@ -194,3 +202,136 @@ def test_what_was_decided_before_a_mistake_of_ours_is_written_all_the_same() -> 
         decide(node, decisions(), lambda outcomes: None)  # type: ignore[arg-type]
     node.flush()
     assert "decided" in node.image.topics
+
+
+# One topic that is large
+
+LARGE = 2_050
+
+
+def large(name: str = "large", partitions: int = LARGE) -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)])
+
+
+def more(name: str = "orders", count: int = LARGE) -> CreatePartitionsRequest:
+    return CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=count, assignments=None)])
+
+
+def begin_large(node: NodeOfOne, turns: int) -> Context:
+    """Ask for a large topic, and let so many turns of the loop pass."""
+    context = Context(node, 7)
+    k19_create_topics.handle(context, large())
+    for _ in range(turns):
+        node.runtime.turn()
+    return context
+
+
+def turns_of(node: NodeOfOne, handler: Any, request: Any) -> int:
+    """Return the turns until the request is written."""
+    handler.handle(Context(node, 3), request)
+    turns = 0
+    while not node.writes:
+        node.runtime.turn()
+        turns += 1
+    return turns
+
+
+@pytest.mark.parametrize("kind", ["create", "add", "assign"])
+def test_one_large_topic_is_made_over_many_turns_and_written_as_one_batch(kind: str) -> None:
+    node = NodeOfOne(runtime=SlowRuntime())
+    request: Any = large()
+    handler: Any = k19_create_topics
+    if kind == "assign":
+        assigned = [CreatableReplicaAssignment(partition_index=index, broker_ids=[1]) for index in range(LARGE)]
+        request.topics[0].num_partitions = request.topics[0].replication_factor = -1
+        request.topics[0].assignments = assigned
+    elif kind == "add":
+        ask(k19_create_topics, node, creation("large"), 7, CreateTopicsResponse)
+        handler, request = k37_create_partitions, more("large")
+    assert turns_of(node, handler, request) >= LARGE // 100 // 3, "a slice of 100 and a look at the clock take turns"
+    (records,) = [records for records, _ in node.writes if records]
+    values = [Record(timestamp_ms=7, value=encode_metadata_record(record)) for record in records]
+    assert encoded(records, 7) == encode_batch(values), "as if it had been encoded at once"
+    assert len(folds_of(records)) <= 3, "an image takes all partitions in one step"
+    whole = node.image.copy()
+    for record in records:
+        whole.apply(record)
+    node.flush()
+    assert node.image == whole
+    assert len(node.image.topics["large"].partitions) == LARGE
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_controller_that_loses_its_office_leaves_nothing_of_a_large_topic(turns: int) -> None:
+    node = NodeOfOne(runtime=SlowRuntime())
+    context = begin_large(node, turns)
+    node.controller.deactivate()
+    node.flush()
+    assert codes(context.answer(CreateTopicsResponse).topics) == [ErrorCode.NOT_CONTROLLER]
+    assert not node.image.topics
+    node.controller.activate(node.image, 0.0)
+    again = ask(k19_create_topics, node, large(), 7, CreateTopicsResponse)
+    assert codes(again.topics) == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_of_two_requests_for_one_name_the_one_that_is_decided_first_makes_it(turns: int) -> None:
+    node = NodeOfOne(runtime=SlowRuntime())
+    context = begin_large(node, turns)
+    small = ask(k19_create_topics, node, creation("large"), 7, CreateTopicsResponse)
+    node.flush()
+    assert sorted(codes(small.topics) + codes(context.answer(CreateTopicsResponse).topics)) == [
+        ErrorCode.NONE,
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+    ]
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_large_topic_is_placed_again_if_a_broker_leaves_meanwhile(turns: int) -> None:
+    node = NodeOfOne(runtime=SlowRuntime())
+    node.start_broker(2)
+    node.flush()
+    context = begin_large(node, turns)
+    assert not node.writes
+    fence = BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=node.image.brokers[2].epoch, fenced=1)
+    node.controller_write(node.controller.bootstrap([fence]), lambda error: None)
+    node.flush()
+    assert {each.leader for each in node.image.topics["large"].partitions} == {1}
+    assert codes(context.answer(CreateTopicsResponse).topics) == [ErrorCode.NONE]
+
+
+def test_a_topic_that_is_deleted_while_partitions_are_added_stays_deleted() -> None:
+    node = NodeOfOne(runtime=SlowRuntime())
+    ask(k19_create_topics, node, creation("orders"), 7, CreateTopicsResponse)
+    context = Context(node, 3)
+    k37_create_partitions.handle(context, more())
+    node.runtime.turn()
+    deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")])
+    ask(k20_delete_topics, node, deletion, 6, DeleteTopicsResponse)
+    node.flush()
+    answer = context.answer(CreatePartitionsResponse).results
+    assert codes(answer) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert not node.image.topics
+
+
+def test_brokers_that_change_all_the_time_do_not_keep_a_large_topic_from_being_made() -> None:
+    node = NodeOfOne(runtime=SlowRuntime())
+    context = begin_large(node, 0)
+    for _ in range(200):
+        if node.writes and isinstance(node.writes[-1][0], PreparedRecords):
+            break
+        epoch = node.controller.elections._state.image.brokers[1].epoch
+        change = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=epoch)
+        node.controller_write(node.controller.bootstrap([change]), lambda error: None)
+        node.runtime.turn()
+    node.flush()
+    assert codes(context.answer(CreateTopicsResponse).topics) == [ErrorCode.NONE]
+
+
+def test_small_topics_around_a_large_one_are_written_in_the_order_of_their_decisions() -> None:
+    node = NodeOfOne(runtime=SlowRuntime())
+    request = creation("before", "large", "after")
+    request.topics[1].num_partitions = LARGE
+    answer = ask(k19_create_topics, node, request, 7, CreateTopicsResponse)
+    assert codes(answer.topics) == [ErrorCode.NONE] * 3
+    assert list(node.image.topics) == ["before", "large", "after"]

@@ -11,7 +11,7 @@ docs/formats/record-batch.md.
 from strandline.codec.columns._scan import locate_headers, scan_batches
 from strandline.codec.columns.batch import Columns, Record
 from strandline.codec.columns.decode import columns_of, decode_batch, decoder_name, records_of
-from strandline.codec.columns.encode import encode_batch, encode_record
+from strandline.codec.columns.encode import batch_of_slices, encode_batch, encode_record, encode_values
 from strandline.codec.compression import Compression
 from strandline.codec.record_batch import BatchHeader
 
@@ -20,11 +20,13 @@ __all__ = [
     "Columns",
     "Compression",
     "Record",
+    "batch_of_slices",
     "columns_of",
     "decode_batch",
     "decoder_name",
     "encode_batch",
     "encode_record",
+    "encode_values",
     "locate_headers",
     "records_of",
     "scan_batches",

@@ -122,6 +122,26 @@ def encode_record(value: bytes | None, key: bytes | None, headers: Sequence[Head
     return _UNCHECKED_HEADER.pack(0, CRC_START - PREFIX_SIZE + len(checked), -1, MAGIC, crc32c(checked)) + checked
 
 
+def encode_values(values: Iterable[bytes], first_delta: int) -> bytes:
+    """Encode records that have a value and the timestamp of their batch and nothing else, from `first_delta` on.
+
+    Slices of a batch that is too long to be encoded at once, for `batch_of_slices`.
+    """
+    parts: list[bytes] = []
+    for delta, value in enumerate(values, first_delta):
+        body = b"".join((b"\x00\x00", _varint(delta), _NULL, _varint(len(value)), value, _NO_HEADERS))
+        parts.append(_varint(len(body)))
+        parts.append(body)
+    return b"".join(parts)
+
+
+def batch_of_slices(slices: Iterable[bytes], count: int, timestamp_ms: int) -> bytes:
+    """Return a plain batch of the `count` records that `encode_values` encoded, as `encode_batch` makes it."""
+    header = _CHECKED_HEADER.pack(0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
+    checked = b"".join((header, *slices))
+    return _UNCHECKED_HEADER.pack(0, CRC_START - PREFIX_SIZE + len(checked), -1, MAGIC, crc32c(checked)) + checked
+
+
 def _encode_headers(headers: Sequence[Header]) -> bytes:
     parts = [_varint(len(headers))]
     for key, value in headers:
