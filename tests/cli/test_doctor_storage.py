@@ -55,6 +55,11 @@ def test_damage_is_a_problem_that_says_where() -> None:
     )
 
 
+def test_a_log_that_is_being_recovered_is_not_a_problem() -> None:
+    found = only(answer(part(), part("prices", error_code=9, error_message="recovering: 0 of 2 partitions, 0 of 9 MB")))
+    assert found.level is Level.OK
+
+
 def test_a_log_that_is_offline_is_a_problem() -> None:
     found = only(answer(part(error_code=56, error_message="[Errno 5] Input/output error")))
     assert (found.level, found.check) == (Level.PROBLEM, "offline-log")

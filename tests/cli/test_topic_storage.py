@@ -17,10 +17,11 @@ from strandline.cli.client import Cluster
 from strandline.cli.config_access import Entry, Target, read_entries
 from strandline.cli.conversation import Conversation
 from strandline.cli.output import Output
-from strandline.cli.topic_storage import policy_lines, show_without
+from strandline.cli.storage_reading import Storage, StoredReplica
+from strandline.cli.topic_storage import policy_lines, show, show_without
 from strandline.cli.topics import described
 from strandline.codec.messages.describe_storage_request import DescribeStorageRequest, StorageTopic
-from strandline.codec.messages.describe_storage_response import DescribeStorageResponse
+from strandline.codec.messages.describe_storage_response import DescribeStorageResponse, StoredPartition
 from strandline.testing import embedded
 
 pytestmark = pytest.mark.skipif(existing_bootstrap() is not None, reason="only our brokers tell of their files")
@@ -259,3 +260,12 @@ def test_a_log_that_could_not_be_opened_says_why(tmp_path: Path) -> None:
         assert f"{topic}-0 on broker 1 is offline: {log['error']}" in health.stdout.decode()
         refused = cli.run("topic", "scrub", topic, "--now")
         assert (refused.status, log["error"] in refused.stderr) == (1, True)
+
+
+def test_a_log_that_is_being_recovered_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    part = StoredPartition(
+        topic="orders", partition=3, is_leader=True, error_code=9, error_message="recovering: 1 of 4 partitions"
+    )
+    storage = Storage(replicas=[StoredReplica(part, DescribeStorageResponse(node_id=1))])
+    show(Output(), storage, all_replicas=False, all_segments=False)
+    assert "orders-3 on broker 1 (leader): not open yet, the broker is recovering: 1 of 4" in capsys.readouterr().out

@@ -62,10 +62,13 @@ class LogRecovery:
             f"{self.bytes_done / 1e6:.0f} of {self.bytes / 1e6:.0f} MB"
         )
 
+    def is_under_way(self, name: TopicPartition) -> bool:
+        return name in self._waiting or name in self._running
+
     def takes(self, topic: Topic, index: int) -> bool:
         """Whether the log of a partition must be recovered before it can be opened; begins that if need be."""
         name, directory = TopicPartition(topic.name, index), self._node.directory
-        if name in self._waiting or name in self._running:
+        if self.is_under_way(name):
             return True
         if name in self._on_loop or not directory.needs_recovery(name):
             return False

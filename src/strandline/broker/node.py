@@ -279,6 +279,10 @@ class Node:
     def log_failure(self, topic: str, index: int) -> StrandlineError | None:
         return self.replicas.offline.get(TopicPartition(topic, index))
 
+    def recovery_of(self, topic: str, index: int) -> str | None:
+        recovery = self.replicas.recovery
+        return recovery.progress if recovery.is_under_way(TopicPartition(topic, index)) else None
+
     def hurry_recovery(self, topic: str, index: int) -> None:
         self.replicas.recovery.hurry(TopicPartition(topic, index))
 

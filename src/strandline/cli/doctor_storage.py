@@ -69,7 +69,7 @@ def _ask_all(cluster: Cluster, addresses: Iterable[Address]) -> Iterator[Describ
 
 
 def offline_findings(replicas: list[StoredReplica]) -> Iterator[Finding]:
-    failed = [replica for replica in replicas if replica.part.error_code]
+    failed = [replica for replica in replicas if replica.part.error_code and not replica.is_being_recovered]
     for replica in failed[:DAMAGES_SHOWN]:
         yield problem(
             "offline-log",

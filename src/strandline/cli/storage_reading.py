@@ -15,6 +15,7 @@ from strandline.cli.failures import Unreachable
 from strandline.cli.group_reading import brokers_of
 from strandline.codec.messages.describe_storage_request import DescribeStorageRequest, StorageTopic
 from strandline.codec.messages.describe_storage_response import DescribeStorageResponse, StoredPartition
+from strandline.errors import ErrorCode
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,10 @@ class StoredReplica:
     @property
     def name(self) -> str:
         return f"{self.part.topic}-{self.part.partition}"
+
+    @property
+    def is_being_recovered(self) -> bool:
+        return self.part.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
 
 
 @dataclass

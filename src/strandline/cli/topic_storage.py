@@ -128,6 +128,9 @@ def _show_replica(output: Output, replica: StoredReplica, *, all_segments: bool)
     part = replica.part
     role = "leader" if part.is_leader else "follower"
     head = f"{replica.name} on broker {replica.node.node_id} ({role})"
+    if replica.is_being_recovered:
+        output.line(f"{head}: not open yet, the broker is {part.error_message}")
+        return
     if part.error_code:
         output.line(f"{head}: offline")
         output.hanging(f"  {'because':{_LABEL}}", " " * (_LABEL + 2), part.error_message or "its log failed")

@@ -123,6 +123,9 @@ class Node(Protocol):
     def log_failure(self, topic: str, index: int) -> StrandlineError | None:
         """Why a log that is to be here could not be opened; None if none is, or if it is open."""
 
+    def recovery_of(self, topic: str, index: int) -> str | None:
+        """How far the node's recovery is, in words, if it has not come to the end of this log yet."""
+
     def hurry_recovery(self, topic: str, index: int) -> None:
         """Have a log recovered before others that wait for it, because a client asks for it."""
 

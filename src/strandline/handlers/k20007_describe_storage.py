@@ -17,7 +17,7 @@ from strandline.codec.message import encode
 from strandline.codec.messages.describe_storage_request import DescribeStorageRequest
 from strandline.codec.messages.describe_storage_response import DescribeStorageResponse, StoredPartition, StoredSegment
 from strandline.codec.record_batch import HAS_DELETE_HORIZON, BatchHeader
-from strandline.errors import StrandlineError, error_code
+from strandline.errors import ErrorCode, RequestError, StrandlineError, error_code
 from strandline.handlers.context import Node, RequestContext
 from strandline.handlers.shares import gradually, joined_response
 from strandline.handlers.storage_facts import add_cleaning, add_deletion, add_scrubbing
@@ -138,12 +138,18 @@ class _Description:
             partition = self._node.partition(name, index)
             if partition is not None:
                 yield encode(self._stored(partition), self._context.api_version)
-            elif (failure := self._node.log_failure(name, index)) is not None:
+            elif (failure := self._why_not_open(name, index)) is not None:
                 image = self._node.image.partition(name, index)
                 is_leader = image is not None and image.leader == self._node.node_id
                 stored = StoredPartition(topic=name, partition=index, is_leader=is_leader)
                 _add_failure(stored, failure)
                 yield encode(stored, self._context.api_version)
+
+    def _why_not_open(self, name: str, index: int) -> StrandlineError | None:
+        progress = self._node.recovery_of(name, index)
+        if progress is not None:
+            return RequestError(ErrorCode.REPLICA_NOT_AVAILABLE, progress)
+        return self._node.log_failure(name, index)
 
     def _stored(self, partition: Partition) -> StoredPartition:
         log, config = partition.log, partition.config

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,9 +17,14 @@ from strandline.broker.main import node_on, stop
 from strandline.broker.node import Node
 from strandline.broker.storage_worker import Job, JobFailed
 from strandline.codec.columns import Record, encode_batch
+from strandline.codec.message import decode_exact
+from strandline.codec.messages.describe_storage_request import DescribeStorageRequest
+from strandline.codec.messages.describe_storage_response import DescribeStorageResponse
 from strandline.config import BrokerConfig
 from strandline.errors import ErrorCode
 from strandline.handlers.absent_partitions import led_partition
+from strandline.handlers.context import EncodedResponse
+from strandline.handlers.k20007_describe_storage import handle
 from strandline.ids import TopicPartition
 from strandline.log import worker_jobs
 from strandline.log.checkpoints import CLEAN_SHUTDOWN
@@ -115,6 +121,15 @@ def served(node: Node) -> list[int]:
     return [each.index for each in node.topics["orders"] if each is not None]
 
 
+async def stored(node: Node, topic: str) -> list[tuple[int, str | None]]:
+    """What DescribeStorage tells of each partition: is it open, and if not, why not."""
+    replied: asyncio.Future[EncodedResponse] = asyncio.get_running_loop().create_future()
+    context: Any = SimpleNamespace(node=node, api_version=0, reply=replied.set_result)
+    handle(context, DescribeStorageRequest())
+    answer = decode_exact(DescribeStorageResponse, 0, (await replied).body)
+    return [(part.error_code, part.error_message) for part in answer.partitions if part.topic == topic]
+
+
 def test_a_node_of_one_is_ready_before_its_logs_are_recovered(tmp_path: Path) -> None:
     async def story(node: Node, held: HeldWorkers) -> None:
         assert node.is_ready
@@ -122,6 +137,7 @@ def test_a_node_of_one_is_ready_before_its_logs_are_recovered(tmp_path: Path) ->
         assert served(node) == []
         assert led_partition(node, "orders", 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert reasons_not_ready(node) == ["recovering: 0 of 5 partitions, 0 of 0 MB"]
+        assert await stored(node, "orders") == [(9, "recovering: 0 of 5 partitions, 0 of 0 MB")] * PARTITIONS
         assert held.names == ["__consumer_offsets-0"], "internal topics come first, and one at a time"
         held.finish()
         held.finish()
@@ -133,6 +149,7 @@ def test_a_node_of_one_is_ready_before_its_logs_are_recovered(tmp_path: Path) ->
         while held.jobs:
             held.finish()
         assert served(node) == list(range(PARTITIONS))
+        assert await stored(node, "orders") == [(0, None)] * PARTITIONS
         assert reasons_not_ready(node) == []
 
     after_a_crash(tmp_path, story)

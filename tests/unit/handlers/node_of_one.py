@@ -164,6 +164,9 @@ class NodeOfOne:
     def log_failure(self, topic: str, index: int) -> StrandlineError | None:
         return None if (topic, index) in self.partitions else CorruptLog(f"{topic}-{index} is damaged")
 
+    def recovery_of(self, topic: str, index: int) -> str | None:
+        """Nothing is recovered here."""
+
     def hurry_recovery(self, topic: str, index: int) -> None:
         """Nothing waits here."""
 
