@@ -285,10 +285,6 @@ class Actors:
         reader.leads = self._leads
         return reader
 
-    def _is_table_excused(self, options: TableOptions) -> bool:
-        """Whether a replica was away for so long that it may wait for ever for a marker, in Kafka as here."""
-        return any(self._records_of(each).is_excused for each in self.partitions(options.topic))
-
     def _records_of(self, partition: TopicPartition) -> RecordTruth:
         topic = self.invariants.image.topics[partition.topic]
         records = self.invariants.partitions[topic.id.bytes, partition.partition].records

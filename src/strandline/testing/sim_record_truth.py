@@ -51,8 +51,6 @@ class RecordTruth:
         self.history: dict[bytes, list[int]] = {}
         """Offsets of the records of a key that count, in order."""
         self.aborted: set[int] = set()
-        self.is_excused: Final = False
-        """Whether a replica may wait for ever for the end of a transaction. None does any more."""
         self._open: dict[int, list[int]] = {}
         self._offsets: list[int] = []
 

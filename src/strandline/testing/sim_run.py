@@ -154,7 +154,7 @@ class Run(Actors):
             self.consumer(topic, f"final-{topic.name}", is_final=True, committed_only=True)
             for topic in self.options.outputs
         ]
-        if self.options.table is not None and not self._is_table_excused(self.options.table):
+        if self.options.table is not None:
             readers.append(self.table_reader(self.options.table, "final-table", repeats=False))
         self._wait(lambda: unread(readers), "the final read did not reach the end")
 
