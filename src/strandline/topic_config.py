@@ -286,6 +286,8 @@ class TopicConfig:
     """The codec's number in batch attributes, or -1 to keep the producer's."""
     log_append_time: bool = dataclasses.field(init=False)
     """Whether the broker stamps batches with the time of the append."""
+    keeps_plain: bool = dataclasses.field(init=False)
+    """Whether a batch without compression is stored as it came, whatever its keys."""
 
     def __post_init__(self) -> None:
         if self.internal_segment_bytes is not None:
@@ -296,6 +298,9 @@ class TopicConfig:
         )
         object.__setattr__(self, "compression_codec", CODECS[self.compression_type])
         object.__setattr__(self, "log_append_time", self.message_timestamp_type == "LogAppendTime")
+        object.__setattr__(
+            self, "keeps_plain", not self.compact and not self.log_append_time and self.compression_codec <= 0
+        )
 
     def with_overrides(self, overrides: Mapping[str, str | None]) -> TopicConfig:
         """This configuration with a topic's own settings on top; InvalidConfig for an unknown name or a bad value."""

@@ -72,10 +72,17 @@ class Shutdown:
         )
 
     def _write_out(self) -> Iterator[None]:
-        """Write what only memory holds, one log for each step, and have each log flushed."""
-        for each in list(self._node.replicas.all()):
+        """Write what only memory holds, one log for each step, then have every log flushed.
+
+        Not both at once: while a file system syncs, it keeps waiting whoever creates a file.
+        """
+        replicas = list(self._node.replicas.all())
+        for each in replicas:
             if each.log.failure is None:
                 self._try(each.log.write_out, repr(each))
+            yield
+        for each in replicas:
+            if each.log.failure is None:
                 self._node.flusher.flush_soon(each.log)
             yield
 

@@ -34,6 +34,7 @@ _RESULT = Struct(">ihqqq")
 _RESULT_BEFORE_5 = Struct(">ihqq")
 _NO_ERRORS: Final = b"\x01\x00\x00"
 """No record errors, no message, no tagged fields."""
+_NO_ERRORS_BEFORE_9: Final = b"\x00\x00\x00\x00\xff\xff"
 
 
 PartitionRecords = tuple[str | bytes, int, memoryview | None]
@@ -174,8 +175,8 @@ def _encode_result(result: PartitionResult, version: int) -> bytes:
     if version < 8:
         return fixed
     flexible = version >= FLEXIBLE_FROM
-    if flexible and message is None and leader is None and not record_errors:
-        return fixed + _NO_ERRORS
+    if message is None and leader is None and not record_errors:
+        return fixed + (_NO_ERRORS if flexible else _NO_ERRORS_BEFORE_9)
     tags = NO_TAGS if flexible else b""
     errors = b"".join([_INT32.pack(index) + string(why, flexible) + tags for index, why in record_errors])
     if leader is not None and version >= LEADER_FROM:

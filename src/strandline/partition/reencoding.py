@@ -55,6 +55,7 @@ HELD_BYTES_MAX: Final = 64 * 1024 * 1024
 
 _ATTRIBUTES_POSITION: Final = 21
 _COMPILED: Final = is_compiled()
+_NOT_PLAIN: Final = COMPRESSION_MASK | LOG_APPEND_TIME
 
 Done = Callable[[bytearray | None, BaseException | None], object]
 
@@ -68,12 +69,18 @@ def opened_now(batch: memoryview | bytearray, header: HeaderFields, config: Topi
 
     Raises InvalidBatch for records that no reader could read.
     """
+    if _COMPILED and config.keeps_plain and not header[5] & _NOT_PLAIN and header[12] <= RECORDS_PER_TURN_MAX:
+        # The path of most requests: one call, nothing copied.
+        size = len(batch)
+        end = check_records(batch, HEADER_SIZE, size, 0, header[12], header[7], None)
+        if end != size:
+            _refuse(header[12], size - end, None)
+        return batch
     target = _target_codec(header, config)
     if target is None:
         if not header[5] & COMPRESSION_MASK:
             if header[12] > RECORDS_PER_TURN_MAX:
                 raise OpensLater
-            # The plain path of Produce: one call, nothing copied.
             _check_at_once(header, batch, HEADER_SIZE, config)
             return batch
         if not _is_checked(len(batch), config):
