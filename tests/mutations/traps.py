@@ -133,6 +133,11 @@ TRAPS: dict[str, Trap] = {
         "retries, speculation and restarts of Spark",
         "one record decides all of a sink's transactions, once for each batch; each is carried out from there",
     ),
+    "key-not-found": Trap(
+        "a row is not found, or another one is, by the key that it shows",
+        "our own review",
+        "compare what keys mean; bytes that a key could be written as are tried first and must mean the same",
+    ),
     "split-reads": Trap(
         "a log that is read in parts is not what one reader of all of it sees",
         "splits and retries of Spark's tasks",

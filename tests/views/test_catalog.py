@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,23 +30,6 @@ TOTALS = json.dumps(
         ],
     }
 )
-
-
-@pytest.fixture
-def registry(broker: EmbeddedBroker) -> Iterator[Registry]:
-    with Registry(broker.bootstrap) as registry:
-        yield registry
-
-
-@pytest.fixture
-def desk(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[Desk]:
-    with Desk(broker.bootstrap, directory=tmp_path) as desk:
-        yield desk
-
-
-@pytest.fixture
-def shop() -> str:
-    return f"shop_{uuid.uuid4().hex[:8]}"
 
 
 def table(name: str, topic: str, *, kind: Kind = Kind.VIEW) -> DatasetState:
@@ -125,25 +106,6 @@ def test_by_hand(broker: EmbeddedBroker, registry: Registry, desk: Desk, shop: s
     registry.put(f"pipeline/{shop}_strange", json.dumps({"name": "strange", "versions": {}}))
     assert shop in desk.views()
     assert f"{shop}_strange" not in desk.views()
-
-
-def test_keys_of_several_columns(broker: EmbeddedBroker, registry: Registry, desk: Desk, shop: str) -> None:
-    broker.create_topic(shop, 1, cleanup_policy="compact")
-    put_rows(broker.bootstrap, shop, {'{"a":1,"b":"x"}': '{"n":1}', '{"a":1.50,"b":"y,z"}': '{"n":2}'})
-    schema = "a DECIMAL(10,2), b STRING, n INT"
-    registry.put(f"view/{shop}", json.dumps({"topic": shop, "schema": schema, "key": ["a", "b"]}))
-    assert [row[1:] for row in desk.query(f"select * from {shop} order by n").rows] == [("x", 1), ("y,z", 2)]
-    for key in ("a=1,b=x", '{"a":1,"b":"x"}', '{"b": "x", "a": 1}', {"a": 1, "b": "x"}):
-        row = desk.row(shop, key)
-        assert row is not None
-        assert row["n"] == 1
-    # JSON has several ways to write one number.
-    row = desk.row(shop, {"a": 1.5, "b": "y,z"})
-    assert row is not None
-    assert row["n"] == 2
-    for wrong in ("a=1", "x", "a=1,c=2", '{"a":1}', "a=one,b=x"):
-        with pytest.raises(ViewFailed, match=r"is no key of .*: say a=\.\.\.,b=\.\.\. or \{"):
-            desk.row(shop, wrong)
 
 
 def test_nothing_of_a_switch_is_shown_before_it_is_done(

@@ -6,13 +6,19 @@ value that is no JSON at all. The key is the text of the one key column, or a JS
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 from strandline.views.definition import ViewDefinition
 from strandline.views.failures import ViewFailed
 from strandline.views.schema import Column, quoted
+
+Key = str | int | float | Decimal | date | bytes | Mapping[str, Any]
+"""What a row has in its key column, or has there in words; of several columns a mapping, or words for it."""
 
 
 def rows_sql(definition: ViewDefinition, source: str, *, kept: Sequence[str] = ()) -> str:
@@ -58,8 +64,11 @@ def _key_expressions(definition: ViewDefinition) -> dict[str, str]:
     return {each.name: f"{_field('_k', each)} AS {quoted(each.name)}" for each in definition.key_columns}
 
 
-def key_values(definition: ViewDefinition, key: str | int | float | Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a key, from the key itself, or for several from a mapping, JSON, or `a=1,b=x`."""
+def key_values(definition: ViewDefinition, key: Key) -> dict[str, Any]:
+    """Return the columns of a key, from the key itself, or for several from a mapping, JSON, or `a=1,b=x`.
+
+    Each is what the JSON of a key has for it, apart from decimals, which stay exact.
+    """
     if isinstance(key, Mapping):
         told = dict(key)
     elif not isinstance(key, str) or definition.has_plain_key:
@@ -72,24 +81,43 @@ def key_values(definition: ViewDefinition, key: str | int | float | Mapping[str,
 
 
 def key_bytes(definition: ViewDefinition, values: Mapping[str, Any]) -> list[bytes]:
-    """What the key of a row is in the log, most likely: numbers can be written in more ways than these."""
+    """Return what the key of a row is in the log, most likely: numbers can be written in more ways than these."""
     first = values[definition.key[0]]
     if definition.has_plain_key:
-        return [str(first).encode()]
-    written = json.dumps(values, separators=(",", ":"), ensure_ascii=False).encode()
-    return [written, json.dumps(first).strip('"').encode()] if len(definition.key) == 1 else [written]
+        return [] if first is None else [first if isinstance(first, bytes) else str(first).encode()]
+    written = "{" + ",".join(f"{_json(name)}:{_json(value)}" for name, value in values.items()) + "}"
+    if len(definition.key) > 1 or definition.key_columns[0].duckdb_type == "BLOB":
+        # Bytes that are no JSON are text, and base64 would be the text of other bytes.
+        return [written.encode()]
+    return [written.encode(), _json(first).strip('"').encode()]
+
+
+def equal_sql(definition: ViewDefinition, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """Return a condition on the columns of a key, and its parameters."""
+    terms = []
+    for column in definition.key_columns:
+        value = "from_base64(?)" if column.duckdb_type == "BLOB" else f"?::{column.duckdb_type}"
+        terms.append(f"{quoted(column.name)} {'IS NULL' if values[column.name] is None else f'= {value}'}")
+    return " AND ".join(terms), [each for each in values.values() if each is not None]
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
 def _parsed_key(definition: ViewDefinition, text: str) -> dict[str, Any]:
     if text.lstrip().startswith("{"):
         try:
-            told = json.loads(text)
+            told = json.loads(text, parse_float=Decimal)
         except ValueError:
             raise _wrong_key(definition, text) from None
         assert isinstance(told, dict), "it begins with a brace"
         return told
-    if len(definition.key) == 1 and "=" not in text:
-        return {definition.key[0]: text}
+    if len(definition.key) == 1:
+        name, _, value = text.partition("=")
+        return {definition.key[0]: value if name.strip() == definition.key[0] else text}
     pairs = [part.partition("=") for part in text.split(",")]
     if not all(equals for _, equals, _ in pairs):
         raise _wrong_key(definition, text)
@@ -97,13 +125,39 @@ def _parsed_key(definition: ViewDefinition, text: str) -> dict[str, Any]:
 
 
 def _typed(column: Column, value: Any, definition: ViewDefinition) -> Any:
-    """A word of the command line as what JSON has for the column's type."""
-    if not isinstance(value, str) or column.duckdb_type in ("VARCHAR", "TIMESTAMPTZ", "TIMESTAMP", "DATE", "BLOB"):
+    """Return what JSON has for a value of a row, or for a word of the command line, in a column of this type."""
+    kind = column.duckdb_type
+    if value is None or kind == "VARCHAR":
         return value
     try:
-        return json.loads(value)
+        if kind.startswith("DECIMAL"):
+            return Decimal(str(value))
+        if kind in ("DATE", "TIMESTAMP", "TIMESTAMPTZ"):
+            return _time_text(kind, value.isoformat() if isinstance(value, date) else value)
+        if kind == "BLOB":
+            return base64.b64encode(_bytes_of(value) if isinstance(value, str) else value).decode()
+        if isinstance(value, Decimal):
+            is_integral = value == value.to_integral_value() and kind not in ("DOUBLE", "FLOAT")
+            return int(value) if is_integral else float(value)
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, TypeError, ArithmeticError):
+        raise _wrong_key(definition, str(value)) from None
+
+
+def _time_text(kind: str, text: str) -> str:
+    """Return a date or time as pipelines write it: in UTC, with microseconds."""
+    if kind == "DATE":
+        return date.fromisoformat(text).isoformat()
+    time = datetime.fromisoformat(text)
+    time = (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC).replace(tzinfo=None)
+    return time.isoformat(timespec="microseconds") + ("Z" if kind == "TIMESTAMPTZ" else "")
+
+
+def _bytes_of(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
     except ValueError:
-        raise _wrong_key(definition, value) from None
+        return text.encode()
 
 
 def _wrong_key(definition: ViewDefinition, said: str) -> ViewFailed:

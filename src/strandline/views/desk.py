@@ -27,7 +27,7 @@ from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.spark.raw_client import ClientSettings, RawClient
 from strandline.views.as_of import AsOf, AtOffsets, Freshness, Reach, as_moment
 from strandline.views.catalog import Catalog
-from strandline.views.columns import key_values
+from strandline.views.columns import Key, key_values
 from strandline.views.definition import ViewDefinition
 from strandline.views.failures import QueryRefused, ViewFailed
 from strandline.views.folding import connect
@@ -42,8 +42,6 @@ DIRECTORY: Final = Path(".strandline/views")
 BOOTSTRAP: Final = "localhost:9092"
 AGREEMENT_ATTEMPTS_MAX: Final = 20
 """Of names and ends that change while they are asked for."""
-
-Key = str | int | float | Mapping[str, Any]
 
 
 @dataclass(frozen=True)

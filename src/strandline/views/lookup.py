@@ -13,10 +13,9 @@ import duckdb
 import pyarrow as pa
 
 from strandline.spark.sink.partitioning import murmur2
-from strandline.views.columns import key_bytes, rows_sql
+from strandline.views.columns import equal_sql, key_bytes, rows_sql
 from strandline.views.definition import ViewDefinition
 from strandline.views.querying import run
-from strandline.views.schema import quoted
 from strandline.views.snapshots import HeldSnapshot
 from strandline.views.state import ViewState
 
@@ -31,10 +30,10 @@ def found_rows(
         if value is not None:
             record = (key, value)
             break
-    if record is None and not definition.has_plain_key:
+    if record is None and (not definition.has_plain_key or None in values.values()):
         # JSON has several ways to write one number; what is left is to compare what they mean.
-        equal = " AND ".join(f"{quoted(each.name)} = ?::{each.duckdb_type}" for each in definition.key_columns)
-        return run(connection, f"FROM {state.rows_sql(definition)} WHERE {equal}", tuple(values.values()))
+        equal, parameters = equal_sql(definition, values)
+        return run(connection, f"FROM {state.rows_sql(definition)} WHERE {equal}", parameters)
     # Not as a table of Arrow: making one loads pandas, which takes longer than all else.
     source = f"(SELECT ?::BLOB AS _key, ?::BLOB AS _value{'' if record else ' WHERE false'})"
     return run(connection, rows_sql(definition, source), record or (b"", b""))
