@@ -133,6 +133,11 @@ TRAPS: dict[str, Trap] = {
         "retries, speculation and restarts of Spark",
         "one record decides all of a sink's transactions, once for each batch; each is carried out from there",
     ),
+    "guessed-past": Trap(
+        "a table as of a moment is told from a log that no longer has all of it, or from another log",
+        "our own review",
+        "every record between is there, and none that is gone may have been later; else refuse in a sentence",
+    ),
     "key-not-found": Trap(
         "a row is not found, or another one is, by the key that it shows",
         "our own review",

@@ -142,6 +142,30 @@ def test_a_read_that_fails_half_way_changes_nothing(broker: EmbeddedBroker, topi
         assert rows_of(view) == feed.rows()
 
 
+def test_times_of_what_readers_do_not_get(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+    """Markers have the time of the broker, and aborted records any time: neither is a change of the table."""
+    begin_ms = 1_700_000_000_000
+    feed = Feed(broker, topic, partitions=1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(WAIT_S)
+    for second, ends in ((1, "commit"), (50, "abort"), (2, "commit")):
+        producer.begin_transaction()
+        value = f'{{"total": {second}, "visits": {second}}}'
+        producer.produce(topic, key=f"c{second}", value=value, timestamp=begin_ms + second * 1000)
+        getattr(producer, f"{ends}_transaction")(WAIT_S)
+    feed.settle()
+    feed.put("c3", 3.0, time_ms=begin_ms + 30_000)
+    feed.put("c4", 4.0, time_ms=begin_ms + 3_000)
+    feed.flush()
+    two = [("c1", 1.0, 1), ("c2", 2.0, 2)]
+    for directory in ("one", "two"):
+        with feed.view(tmp_path / directory) as view:
+            assert rows_of(view, as_of=AtTime(begin_ms)) == []
+            assert rows_of(view, as_of=AtTime(begin_ms + 10_000)) == two
+            assert rows_of(view, as_of=AtTime(begin_ms + 30_000)) == [*two, ("c3", 3.0, 3), ("c4", 4.0, 4)]
+            assert rows_of(view, as_of="1960-01-01T00:00:00Z") == []
+
+
 def test_values_that_do_not_fit(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
     """One strange record makes nulls of its own row, before and after a snapshot."""
     from confluent_kafka import Producer

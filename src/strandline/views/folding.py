@@ -17,6 +17,7 @@ import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from struct import Struct
 from typing import Final
 from uuid import UUID
@@ -29,14 +30,18 @@ from strandline.errors import PeerError
 from strandline.ids import ZERO_UUID, TopicPartition
 from strandline.spark.arrow_rows import FIELDS, ArrowDecoder
 from strandline.spark.explain import SparkFailed
-from strandline.spark.fetching import DataLost, FetchSettings, OffsetRange, PartitionFetcher
+from strandline.spark.fetching import DataLost, FetchSettings, OffsetRange, PartitionFetcher, read_range
 from strandline.spark.raw_client import EARLIEST, READ_UNCOMMITTED, RawClient, TopicMissing
 from strandline.views.failures import HistoryLost, ViewFailed
 
 MERGED_ROWS_MAX: Final = 400_000
 """Records that are kept as they came before the newest of each key are taken from them."""
 
+PROBE_BYTES: Final = 64 * 1024
+"""Asked for where a few records are enough."""
+
 _READ: Final = pa.schema([FIELDS[name] for name in ("partition", "key", "offset", "timestamp", "value")])
+_TIMES: Final = pa.schema([FIELDS["offset"], FIELDS["timestamp"]])
 _BATCH: Final = Struct(">qi11xi30xi")
 """Base offset, length, last offset delta and number of records of a batch."""
 _HEADER_BYTES: Final = 61
@@ -172,6 +177,21 @@ def log_starts(client: RawClient, topic: str, partitions: list[int]) -> dict[int
     wanted = {TopicPartition(topic, each): EARLIEST for each in partitions}
     told = client.list_offsets(wanted, isolation_level=READ_UNCOMMITTED)
     return {place.partition: offset for place, offset in told.items()}
+
+
+def first_later(client: RawClient, offsets: OffsetRange, timestamp_ms: int) -> int:
+    """Return the offset of the first committed record in a range that is later than a time; the end if there is none.
+
+    A broker finds a place by the times of all records. Markers and aborted records have times, too, and change no row.
+    """
+    first, rest = replace(offsets, end=offsets.start + 1), replace(offsets, start=offsets.start + 1)
+    # In most cases it is the first. Then nothing more is asked for.
+    for part, settings in ((first, FetchSettings(partition_bytes_max=PROBE_BYTES)), (rest, FetchSettings())):
+        for batch in read_range(client, part, settings, _TIMES):
+            is_later = pc.greater(batch.column("timestamp").cast(pa.int64()), timestamp_ms * 1000)
+            if (index := pc.index(is_later, True).as_py()) >= 0:
+                return int(batch.column("offset")[index].as_py())
+    return offsets.end
 
 
 def fold_whole(

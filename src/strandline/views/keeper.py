@@ -2,7 +2,8 @@
 
 The current state is right if it was folded from where the log begins, or from a snapshot with every record since still
 in the log; a log that was compacted since is read from its beginning. A state of the past is given only if no record
-that would count can be missing: each offset between its snapshot (or offset 0) and the moment is there to be read.
+that would count can be missing: each offset between its snapshot (or offset 0) and the moment is there to be read. For
+a time the records of the snapshot count, too: a record that is gone may have been later, so each must have been seen.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from strandline.spark.raw_client import LATEST, RawClient
 from strandline.views.as_of import AsOf, AtOffsets, AtTime, Reach, offsets_words, time_words
 from strandline.views.definition import ViewDefinition
 from strandline.views.failures import BeyondReach, HistoryLost, SnapshotFailed, ViewFailed
-from strandline.views.folding import Fold, Offsets, fold_whole, log_starts, walked
+from strandline.views.folding import PROBE_BYTES, Fold, Offsets, first_later, fold_whole, log_starts, walked
 from strandline.views.snapshots import HeldSnapshot, Snapshot, SnapshotStore
 from strandline.views.state import ViewState
 
@@ -33,7 +34,6 @@ SNAPSHOT_RECORDS_MIN: Final = 20_000
 """So many rows of the log's tail, or a tenth of the snapshot's if that is more, are worth a new snapshot."""
 SNAPSHOT_EVERY_MS: Final = 600_000
 """And so is any change after so long: snapshots are what "as of" goes back to once a log is compacted."""
-_PROBE_BYTES: Final = 64 * 1024
 
 logger = logging.getLogger(__name__)
 
@@ -190,19 +190,21 @@ class Keeper:
     def as_of(self, moment: AsOf, ends: Ends) -> ViewState:
         """The state of that moment, or BeyondReach with what can be had."""
         with plainly():
-            if isinstance(moment, AtOffsets):
-                self._check(moment, ends)
-            if self._offsets_of(moment, ends, None) == ends.committed:
-                return self.current(ends)
+            offsets = self._offsets_of(moment, ends)
+            if offsets == ends.committed:
+                state = self.current(ends)
+                if _is_no_later(state, moment):
+                    return state
             starts = log_starts(self._client, self._topic, sorted(ends.committed))
             for snapshot in [*reversed(self.store.snapshots()), None]:
-                offsets = self._offsets_of(moment, ends, snapshot)
-                if offsets is None:
+                if snapshot is not None and not (
+                    _is_below(snapshot.offsets, offsets) and _is_no_later(snapshot, moment)
+                ):
                     continue
-                state = self._at(offsets, snapshot, starts)
-                if state is not None:
-                    state.folded_ms = ends.asked_ms
-                    return state
+                past = self._at(offsets, moment, snapshot, starts)
+                if past is not None:
+                    past.folded_ms = ends.asked_ms
+                    return past
             raise BeyondReach(
                 f"{_moment_words(moment)} is beyond reach: {self.reach(ends).words}{self._nearest(moment)}"
             )
@@ -222,29 +224,33 @@ class Keeper:
                 f"{offsets_words(ends.committed)}"
             )
 
-    def _offsets_of(self, moment: AsOf, ends: Ends, snapshot: Snapshot | None) -> dict[int, int] | None:
-        """How far each partition had come, told from a snapshot that is no later; None if it may be."""
-        based = snapshot.offsets if snapshot is not None else {}
+    def _offsets_of(self, moment: AsOf, ends: Ends) -> dict[int, int]:
+        """Return how far each partition had come at a moment, as far as the log as it is now can tell."""
         if isinstance(moment, AtOffsets):
-            return dict(moment.by_partition) if _is_below(based, moment.by_partition) else None
-        if snapshot is not None and any(latest > moment.timestamp_ms for latest in snapshot.latest_ms.values()):
-            return None
-        wanted = {TopicPartition(self._topic, each): moment.timestamp_ms + 1 for each in ends.committed}
+            self._check(moment, ends)
+            return dict(moment.by_partition)
+        # Times below 0 mean something else to a broker.
+        wanted = {TopicPartition(self._topic, each): max(0, moment.timestamp_ms + 1) for each in ends.committed}
         told = {place.partition: offset for place, offset in self._client.list_offsets(wanted).items()}
-        # Nothing that the snapshot has is later, so what it lacks is: where the log says otherwise, it was compacted.
         return {
-            each: max(min(told[each] if told[each] >= 0 else end, end), based.get(each, 0))
+            each: first_later(
+                self._client, OffsetRange(self._topic, each, told[each], end, self.topic_id), moment.timestamp_ms
+            )
+            if 0 <= told[each] < end
+            else end
             for each, end in ends.committed.items()
         }
 
-    def _at(self, offsets: dict[int, int], snapshot: Snapshot | None, starts: Mapping[int, int]) -> ViewState | None:
-        if self._past is not None and self._past[0] == offsets:
+    def _at(
+        self, offsets: dict[int, int], moment: AsOf, snapshot: Snapshot | None, starts: Mapping[int, int]
+    ) -> ViewState | None:
+        if self._past is not None and self._past[0] == offsets and _is_no_later(self._past[1], moment):
             return self._past[1]
         held = self.store.hold(snapshot) if snapshot is not None else None
         if snapshot is not None and held is None:
             return None
         state = self._folded(held, offsets, starts)
-        if state is None or not state.is_exact:
+        if state is None or not (state.is_exact and _is_no_later(state, moment)):
             if state is not None:
                 state.close()
             return None
@@ -262,7 +268,10 @@ class Keeper:
             return abs(max(snapshot.latest_ms.values(), default=0) - moment.timestamp_ms)
 
         nearest = min(self.store.snapshots(), key=distance, default=None)
-        return "" if nearest is None else f"; the nearest state that is kept is that of {_state_words(nearest)}"
+        kept = "" if nearest is None else f"; the nearest state that is kept is that of {_state_words(nearest)}"
+        if isinstance(moment, AtOffsets):
+            return kept
+        return f"{kept}; the times of records that are gone from the log are not known, so say offsets"
 
     def reach(self, ends: Ends) -> Reach:
         """The oldest state that can be had, as far as is known without reading the whole log."""
@@ -279,7 +288,7 @@ class Keeper:
 
     def _begins_whole(self, ends: Ends) -> bool:
         """Whether the first records are still there: those are what compaction takes away first."""
-        settings = FetchSettings(partition_bytes_max=_PROBE_BYTES)
+        settings = FetchSettings(partition_bytes_max=PROBE_BYTES)
         if any(log_starts(self._client, self._topic, sorted(ends.committed)).values()):
             return False
         for partition, end in ends.committed.items():
@@ -325,6 +334,7 @@ class Keeper:
                 offsets=state.offsets,
                 latest_ms=state.latest_ms,
                 is_whole=state.is_whole,
+                has_all_times=state.has_all_times,
                 made_ms=_now_ms() if now_ms is None else now_ms,
             )
         except (OSError, duckdb.IOException) as error:
@@ -346,6 +356,13 @@ class Keeper:
 
 def _is_below(offsets: Offsets, ends: Offsets) -> bool:
     return all(offset <= ends.get(partition, -1) for partition, offset in offsets.items())
+
+
+def _is_no_later(kept: Snapshot | ViewState, moment: AsOf) -> bool:
+    """Return whether a time is known to be not before any record of a state, those counted that the log lost since."""
+    if isinstance(moment, AtOffsets):
+        return True
+    return kept.has_all_times and all(latest_ms <= moment.timestamp_ms for latest_ms in kept.latest_ms.values())
 
 
 def _moment_words(moment: AsOf) -> str:

@@ -76,6 +76,8 @@ class Snapshot:
     """The schema that the view had: its columns are in the files."""
     is_whole: bool
     """Whether every record since offset 0 was there to be folded."""
+    has_all_times: bool
+    """Whether `latest_ms` counts all of them; rows that were trimmed since do not matter to that."""
     parts: dict[int, Part]
 
     @property
@@ -171,6 +173,7 @@ class SnapshotStore:
         offsets: Offsets,
         latest_ms: Mapping[int, int],
         is_whole: bool,
+        has_all_times: bool,
         made_ms: int,
     ) -> Snapshot | None:
         """Keep the `records`, a relation of SQL without tombstones; None if somebody else is writing here."""
@@ -188,7 +191,7 @@ class SnapshotStore:
                 partition: _write_part(connection, definition, records, making, partition, offsets, latest_ms)
                 for partition in sorted(offsets)
             }
-            made = Snapshot(target, made_ms, columns_of(definition), is_whole, parts)
+            made = Snapshot(target, made_ms, columns_of(definition), is_whole, has_all_times, parts)
             (making / _META).write_text(_meta_text(made))
             sync(making / _META)
             sync(making)
@@ -289,6 +292,7 @@ def _meta_text(snapshot: Snapshot) -> str:
         "made_ms": snapshot.made_ms,
         "columns": snapshot.columns,
         "is_whole": snapshot.is_whole,
+        "has_all_times": snapshot.has_all_times,
         "parts": parts,
     }
     return json.dumps(told, indent=1)
@@ -304,7 +308,9 @@ def _told(path: Path) -> Snapshot | None:
             int(partition): Part(**(part | {"first_keys": tuple(part["first_keys"])}))
             for partition, part in told["parts"].items()
         }
-        return Snapshot(path, told["made_ms"], told["columns"], told["is_whole"], parts)
+        # Snapshots of earlier versions do not have it.
+        has_all_times = told.get("has_all_times", told["is_whole"])
+        return Snapshot(path, told["made_ms"], told["columns"], told["is_whole"], has_all_times, parts)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:

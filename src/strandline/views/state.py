@@ -56,6 +56,11 @@ class ViewState:
         return all(partition in based or start == 0 for partition, start in self.fold.starts.items())
 
     @property
+    def has_all_times(self) -> bool:
+        """Whether `latest_ms` counts every record since offset 0: one that was compacted away may have been later."""
+        return self.is_exact and (self.snapshot is None or self.snapshot.has_all_times)
+
+    @property
     def is_whole(self) -> bool:
         """Whether every record since offset 0 was there to be folded."""
         starts_whole = self.snapshot.is_whole if self.snapshot is not None else True
