@@ -138,6 +138,11 @@ TRAPS: dict[str, Trap] = {
         "our own review",
         "every record between is there, and none that is gone may have been later; else refuse in a sentence",
     ),
+    "unfinished-fold": Trap(
+        "what was read before a refresh failed is taken for the state, and a deleted row is back",
+        "our own review",
+        "positions and rows move together, and a fold with gaps is thrown away before the next is tried",
+    ),
     "key-not-found": Trap(
         "a row is not found, or another one is, by the key that it shows",
         "our own review",

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.views.ground import Feed, rows_of
+from tests.views.ground import SCHEMA, Feed, rows_of
 
 from strandline.testing import embedded
 from strandline.testing.embedded_broker import EmbeddedBroker
-from strandline.views import AtTime, Desk
+from strandline.views import AtTime, Desk, define
 from strandline.views.failures import BeyondReach
 from strandline.views.folding import walked
 
@@ -36,10 +36,10 @@ def put(feed: Feed, customer: str, total: float | None, offset: int) -> None:
     feed.flush()
 
 
-def clean(broker: EmbeddedBroker, topic: str, dropped: set[int]) -> None:
+def clean(broker: EmbeddedBroker, topic: str, dropped: set[int], *, partition: int = 0) -> None:
     """Drop the batches with these offsets, as a cleaner would."""
     broker.stop()
-    (directory,) = broker.data.glob(f"**/{topic}-0")
+    (directory,) = broker.data.glob(f"**/{topic}-{partition}")
     (log,) = directory.glob("*.log")
     content = log.read_bytes()
     kept = b""
@@ -159,6 +159,56 @@ def test_a_tombstone_that_was_compacted(own_broker: EmbeddedBroker, tmp_path: Pa
         assert rows_of(view) == [("ada", 1.0, 1)]
         with pytest.raises(BeyondReach):
             view.query(as_of=at_second(50))
+
+
+def test_a_refresh_that_fails_after_a_gap(own_broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """The fold came to the end without a tombstone, and what was to replace it was not finished."""
+    feed = Feed(own_broker, "totals", partitions=1)
+    put(feed, "ada", 1.0, 0)
+    put(feed, "bob", 1.0, 1)
+    query = "select customer, total from totals"
+    with Desk(own_broker.bootstrap, directory=tmp_path / "none") as desk:
+        desk.add(define("totals", "totals", schema=SCHEMA, key=("customer",)))
+        assert sorted(desk.query(query).rows) == [("ada", 1.0), ("bob", 1.0)]
+        put(feed, "bob", None, 2)
+        put(feed, "ada", 2.0, 3)
+        clean(own_broker, "totals", {0, 1, 2})
+        batches: list[int] = []
+
+        def fail_at_the_second(records: int) -> None:
+            batches.append(records)
+            if len(batches) == 2:
+                raise ConnectionError("planted")
+
+        desk.on_read = fail_at_the_second
+        with pytest.raises(ConnectionError):
+            desk.query(query)
+        for _ in range(2):
+            assert desk.query(query).rows == [("ada", 2.0)]
+        assert desk.row("totals", "bob") is None
+
+
+def test_a_log_that_is_compacted_while_it_is_read(own_broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """A record is replaced behind the end that was asked for, and gone before the fold comes to it."""
+    feed = Feed(own_broker, "totals", partitions=2)
+    feed.put("ada", 1.0, partition=0)
+    feed.put("bob", 1.0, partition=1)
+    feed.flush()
+    with Desk(own_broker.bootstrap, directory=tmp_path / "views") as desk:
+        desk.add(define("totals", "totals", schema=SCHEMA, key=("customer",)))
+
+        batches: list[int] = []
+
+        def replace_bob(records: int) -> None:
+            batches.append(records)
+            if len(batches) == 1:
+                feed.put("bob", 2.0, partition=1)
+                feed.flush()
+                clean(own_broker, "totals", {0}, partition=1)
+
+        desk.on_read = replace_bob
+        assert sorted(desk.query("select customer, total from totals").rows) == [("ada", 1.0), ("bob", 2.0)]
+        assert batches == [1, 1]
 
 
 def test_an_open_view_falls_behind_a_cleaner(own_broker: EmbeddedBroker, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import random
 from datetime import UTC, datetime
 from pathlib import Path
 
+import duckdb
 import pytest
 from confluent_kafka import Producer
 from tests.spark.source_ground import WAIT_S
@@ -13,6 +14,7 @@ from tests.views.ground import SCHEMA, Feed, folded, rows_of
 
 from strandline.testing.embedded_broker import EmbeddedBroker
 from strandline.views import AtTime, Desk, ViewFailed, define
+from strandline.views.keeper import ends_of
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
@@ -140,6 +142,42 @@ def test_a_read_that_fails_half_way_changes_nothing(broker: EmbeddedBroker, topi
             view.query()
         assert [row[1] for row in before] == [1.0] * 9
         assert rows_of(view) == feed.rows()
+
+
+def test_a_read_that_cannot_be_committed_changes_nothing(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+    """DuckDB ends the transaction by itself, as with a full disk: there is nothing to roll back then."""
+    feed = Feed(broker, topic, partitions=1)
+    feed.put("ada", 1.0)
+    feed.flush()
+    with feed.view(tmp_path) as view:
+        definition = view.definition
+        state = view._desk._keeper(definition, ends_of(view._desk.client, definition)).at_hand
+        assert state is not None
+        real = state.fold._connection
+        state.fold._connection = FullDisk(real)  # type: ignore[assignment]
+        feed.put("ada", None)
+        feed.put("bob", 2.0)
+        feed.flush()
+        with pytest.raises(ViewFailed, match=f"the rows of {topic} cannot be held: planted: no space left; they need "):
+            view.query()
+        state.fold._connection = real
+        assert rows_of(view) == [("bob", 2.0, 2)]
+
+
+class FullDisk:
+    """A connection that cannot commit."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str) -> object:
+        if sql == "COMMIT":
+            self._connection.execute("ROLLBACK")
+            raise duckdb.IOException("planted: no space left")
+        return self._connection.execute(sql)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._connection, name)
 
 
 def test_times_of_what_readers_do_not_get(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:

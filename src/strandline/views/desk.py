@@ -14,6 +14,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +30,7 @@ from strandline.views.as_of import AsOf, AtOffsets, Freshness, Reach, as_moment
 from strandline.views.catalog import Catalog
 from strandline.views.columns import Key, key_values
 from strandline.views.definition import ViewDefinition
-from strandline.views.failures import QueryRefused, ViewFailed
+from strandline.views.failures import LogMoved, QueryRefused, ViewFailed
 from strandline.views.folding import connect
 from strandline.views.keeper import Ends, Keeper, ends_of, plainly
 from strandline.views.lookup import found_rows
@@ -230,8 +231,9 @@ class Desk:
             if not is_known:
                 self.catalog.refresh()
             if is_known or meant == {name: self._meant(name) for name in names}:
-                return self._states(meant, ends, moment)
-        raise ViewFailed("what the names of these views mean changes all the time: ask again in a moment")
+                with suppress(LogMoved):
+                    return self._states(meant, ends, moment)
+        raise ViewFailed("these views, or what their names mean, change all the time: ask again in a moment")
 
     def _ends(self, definitions: Iterable[ViewDefinition]) -> dict[str, Ends]:
         """By topic: two names of one topic are shown up to the same offsets."""

@@ -36,6 +36,10 @@ class HistoryLost(ViewFailed):
     """Records that were to be folded are no longer in the log. Handled by the view: it begins elsewhere."""
 
 
+class LogMoved(ViewFailed):
+    """The log went on and was compacted while it was folded. Handled by the desk: it asks again where the log ends."""
+
+
 def guess(name: str, known: Iterable[str]) -> str:
     """` (did you mean totals?)`, or nothing."""
     near = difflib.get_close_matches(name, list(known), 1)

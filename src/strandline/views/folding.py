@@ -17,6 +17,7 @@ import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from struct import Struct
 from typing import Final
@@ -33,6 +34,7 @@ from strandline.spark.explain import SparkFailed
 from strandline.spark.fetching import DataLost, FetchSettings, OffsetRange, PartitionFetcher, read_range
 from strandline.spark.raw_client import EARLIEST, READ_UNCOMMITTED, RawClient, TopicMissing
 from strandline.views.failures import HistoryLost, ViewFailed
+from strandline.views.querying import plain_words
 
 MERGED_ROWS_MAX: Final = 400_000
 """Records that are kept as they came before the newest of each key are taken from them."""
@@ -118,9 +120,17 @@ class Fold:
             is_whole = self.is_unbroken
             self.unbroken = {each: unbroken and before[1][each] for each, unbroken in self.unbroken.items()}
             return is_whole
-        except BaseException:
-            self._connection.execute("ROLLBACK")
+        except BaseException as error:
+            # Before the rollback, which may fail, too: a fold must never be further than its table.
             self.positions, self.unbroken, self.latest_ms, self.records = before
+            # DuckDB itself ends a transaction that it cannot commit.
+            with suppress(duckdb.TransactionException):
+                self._connection.execute("ROLLBACK")
+            if isinstance(error, duckdb.Error):
+                raise ViewFailed(
+                    f"the rows of {self.topic} cannot be held: {plain_words(error)}; they need memory, or room in "
+                    f"{tempfile.gettempdir()}"
+                ) from error
             raise
 
     def _read(self, client: RawClient, partition: int, end: int) -> Iterator[pa.RecordBatch]:

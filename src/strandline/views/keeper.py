@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from strandline.spark.fetching import FetchSettings, OffsetRange, PartitionFetch
 from strandline.spark.raw_client import LATEST, RawClient
 from strandline.views.as_of import AsOf, AtOffsets, AtTime, Reach, offsets_words, time_words
 from strandline.views.definition import ViewDefinition
-from strandline.views.failures import BeyondReach, HistoryLost, SnapshotFailed, ViewFailed
+from strandline.views.failures import BeyondReach, HistoryLost, LogMoved, SnapshotFailed, ViewFailed
 from strandline.views.folding import PROBE_BYTES, Fold, Offsets, first_later, fold_whole, log_starts, walked
 from strandline.views.snapshots import HeldSnapshot, Snapshot, SnapshotStore
 from strandline.views.state import ViewState
@@ -68,11 +68,15 @@ def ends_of(client: RawClient, definition: ViewDefinition) -> Ends:
                 f"the topic {definition.topic} of the view {definition.name} does not exist: run its pipeline, or "
                 "create the topic"
             )
-        wanted = {TopicPartition(topic.name, partition): LATEST for partition in topic.leaders}
-        stable = {place.partition: offset for place, offset in client.list_offsets(wanted).items()}
+        stable = _stable(client, topic.name, topic.leaders)
     until = dict(definition.until)
     committed = {each: min(stable[each], until.get(each, 0)) if until else stable[each] for each in sorted(stable)}
     return Ends(topic.topic_id, asked_ms, committed, is_cut=committed != stable)
+
+
+def _stable(client: RawClient, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+    wanted = {TopicPartition(topic, partition): LATEST for partition in partitions}
+    return {place.partition: offset for place, offset in client.list_offsets(wanted).items()}
 
 
 class Keeper:
@@ -108,12 +112,16 @@ class Keeper:
     def current(self, ends: Ends) -> ViewState:
         with plainly():
             starts = log_starts(self._client, self._topic, sorted(ends.committed))
-            state = self._advanced(ends) or self._from_snapshot(ends, starts) or self._from_log(ends)
-        state.floors = starts
-        state.folded_ms = ends.asked_ms
-        if state is not self._current and self._current is not None:
-            self._current.close()
-        self._current = state
+            advanced = self._advanced(ends)
+            state = advanced or self._from_snapshot(ends, starts) or self._from_log(ends)
+            state.floors = starts
+            state.folded_ms = ends.asked_ms
+            if state is not self._current and self._current is not None:
+                self._current.close()
+            self._current = state
+            if advanced is None and not state.is_exact and _stable(self._client, self._topic, starts) != state.offsets:
+                # What is gone was perhaps replaced while this was read, by records behind the end: they complete it.
+                raise LogMoved(f"{self._topic} is compacted faster than it can be read: ask again in a moment")
         return state
 
     def _advanced(self, ends: Ends) -> ViewState | None:
@@ -127,8 +135,13 @@ class Keeper:
             is_whole = state.fold.advance(self._client, ends.committed, on_read=self.on_read)
         except HistoryLost:
             return None
-        # Also a fold from the log's beginning has missed what was compacted since it was last here.
-        return state if is_whole and self._is_right(state, ends) else None
+        if is_whole and self._is_right(state, ends):
+            return state
+        # Also a fold from the log's beginning has missed what was compacted since it was last here. It is closed now:
+        # it is at the end, so if the next one fails, it would be taken for the current state.
+        self._current = None
+        state.close()
+        return None
 
     def _from_snapshot(self, ends: Ends, starts: Mapping[int, int]) -> ViewState | None:
         for snapshot in reversed(self.store.snapshots()):
