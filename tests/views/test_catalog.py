@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from tests.pipelines.rebuild_ground import TwoVersions, put_rows
 
 from strandline.ids import TopicPartition
+from strandline.pipelines import fault_points
 from strandline.pipelines import registry as pipelines_registry
 from strandline.pipelines.model import Kind
 from strandline.pipelines.rebuild_phases import Phase
@@ -17,7 +19,7 @@ from strandline.pipelines.registry import Registry
 from strandline.pipelines.state import DatasetState, PipelineState, RebuildState, VersionState
 from strandline.pipelines.switching import Switching
 from strandline.testing.embedded_broker import EmbeddedBroker
-from strandline.views import Desk, ViewFailed
+from strandline.views import AtTime, Desk, ViewFailed
 from strandline.views.catalog import REGISTRY_TOPIC
 from strandline.views.failures import ViewUnknown
 
@@ -163,6 +165,48 @@ def test_a_switch_that_begins_between_two_questions(
     monkeypatch.setattr(desk.client, "list_offsets", begin_first)
     assert desk.query(f"select distinct total from {name}").rows == [(1.0,)]
     assert begun
+
+
+@pytest.mark.parametrize("point", ["switch-ends-noted", "switch-copy-named", "switch-committed", "switch-moved"])
+def test_the_past_while_a_switch_is_not_finished(
+    broker: EmbeddedBroker, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """The rebuild was killed: the name means a copy, whose records are all from the switch."""
+    two = TwoVersions(broker, ["totals"])
+    (table,) = two.tables
+    put_rows(broker.bootstrap, table, {"a": "1", "b": "1"})
+    old_ms = at_once_over()
+    put_rows(broker.bootstrap, table, {"a": "2", "b": None})
+    offsets = dict(desk.ends(table))
+    then_ms = at_once_over()
+    put_rows(broker.bootstrap, f"{table}.v2", {"a": "3"})
+    monkeypatch.setenv(fault_points.VARIABLE, f"{point}:fail:{tmp_path / 'fault'}")
+    with pytest.raises(fault_points.PlantedFault):
+        Switching(two.registry, two.name, "me").perform()
+    query = f'select * from "{two.name}"."{table}" order by key'
+
+    def check_past() -> None:
+        assert desk.query(query, as_of=AtTime(old_ms)).rows == [("a", "1"), ("b", "1")]
+        assert desk.query(query, as_of=AtTime(then_ms)).rows == [("a", "2")]
+        assert desk.query(query, as_of=offsets).rows == [("a", "2")]
+        assert desk.row(table, "a", as_of=AtTime(old_ms)) == {"key": "a", "value": "1"}
+
+    assert desk.query(query).rows == [("a", "2")]
+    check_past()
+    with pytest.raises(ViewFailed, match="is not there yet: what is committed ends at"):
+        desk.query(query, as_of={each: offset + 1 for each, offset in offsets.items()})
+    assert desk.reach([table]).is_log_start or desk.reach([table]).offsets is None
+    Switching(two.registry, two.name, "me").perform()
+    assert desk.query(query).rows == [("a", "3")]
+    check_past()
+
+
+def at_once_over() -> int:
+    """A millisecond that is over: what is written from now on is later."""
+    began_ms = time.time_ns() // 1_000_000
+    while time.time_ns() // 1_000_000 <= began_ms:
+        pass
+    return began_ms
 
 
 def test_readers_during_a_switch_see_the_old_or_the_new(broker: EmbeddedBroker, tmp_path: Path) -> None:

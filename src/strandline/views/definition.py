@@ -2,13 +2,14 @@
 
 A definition comes from a pipeline, as the registry knows it, or was made by hand (`view create`). It says what a name
 means at one moment: while a rebuild switches the public topic, `until` is where the old version ends, and nothing
-behind it is read before the registry says that the whole of the new version is there.
+behind it is read before the registry says that the whole of the new version is there. Meanwhile the rows may lie in a
+copy, which has no history: `past` is the public topic then, up to where the old version ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from strandline.views.failures import DefinitionRefused, guess
@@ -36,6 +37,8 @@ class ViewDefinition:
     """(partition, offset): read no further."""
     is_plain: bool = True
     """No schema is known, and key and value are the record's as text: columns of JSON may have the same names."""
+    past: ViewDefinition | None = None
+    """What "as of" reads; None: the same."""
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
@@ -103,25 +106,29 @@ def _of_pipeline(name: str, told: Mapping[str, Any]) -> list[ViewDefinition]:
     for dataset in version.get("datasets", {}).values():
         if dataset.get("kind") not in ("table", "view"):
             continue
-        topic = dataset["topic"]
-        until = tuple(sorted((int(partition), offset) for partition, offset in ends.get(topic, {}).items()))
+        topic, public = dataset["topic"], dataset.get("public_topic")
         try:
-            found.append(
-                define(
-                    dataset["name"],
-                    topic,
-                    schema=dataset.get("schema"),
-                    # A version that never ran has no schema yet: its records can be shown as they are.
-                    key=tuple(dataset.get("key", ())) if dataset.get("schema") else (),
-                    pipeline=name,
-                    version=active,
-                    kind=dataset["kind"],
-                    until=until,
-                )
+            defined = define(
+                dataset["name"],
+                topic,
+                schema=dataset.get("schema"),
+                # A version that never ran has no schema yet: its records can be shown as they are.
+                key=tuple(dataset.get("key", ())) if dataset.get("schema") else (),
+                pipeline=name,
+                version=active,
+                kind=dataset["kind"],
+                until=_until(ends, topic),
             )
         except DefinitionRefused:
             continue
+        if public != topic and public in ends:
+            defined = replace(defined, past=replace(defined, topic=public, until=_until(ends, public)))
+        found.append(defined)
     return found
+
+
+def _until(ends: Mapping[str, Mapping[str, int]], topic: str) -> tuple[tuple[int, int], ...]:
+    return tuple(sorted((int(partition), offset) for partition, offset in ends.get(topic, {}).items()))
 
 
 def streams(entries: Mapping[str, Mapping[str, Any]]) -> set[str]:

@@ -184,6 +184,7 @@ class Desk:
             reaches = []
             for name in names:
                 definition = self.definition(name)
+                definition = definition.past or definition
                 ends = ends_of(self.client, definition)
                 reaches.append(self._keeper(definition, ends).reach(ends))
             return max(reaches, key=lambda each: each.distance, default=Reach(None))
@@ -217,8 +218,9 @@ class Desk:
                     raise QueryRefused(f'{error} ({word} is a word of SQL: write "{word}" for the column)') from None
             raise
 
-    def _meant(self, name: str) -> ViewDefinition:
-        return self._by_hand.get(name) or self.catalog.view(name)
+    def _meant(self, name: str, moment: AsOf | None = None) -> ViewDefinition:
+        found = self._by_hand.get(name) or self.catalog.view(name)
+        return found if moment is None else found.past or found
 
     def _seen(self, names: Sequence[str], moment: AsOf | None) -> dict[str, _Seen]:
         """Each of the views at one moment: what the names mean, and up to where, in agreement."""
@@ -226,11 +228,11 @@ class Desk:
         if not is_known:
             self.catalog.refresh()
         for _ in range(AGREEMENT_ATTEMPTS_MAX):
-            meant = {name: self._meant(name) for name in names}
+            meant = {name: self._meant(name, moment) for name in names}
             ends = self._ends(meant.values())
             if not is_known:
                 self.catalog.refresh()
-            if is_known or meant == {name: self._meant(name) for name in names}:
+            if is_known or meant == {name: self._meant(name, moment) for name in names}:
                 with suppress(LogMoved):
                     return self._states(meant, ends, moment)
         raise ViewFailed("these views, or what their names mean, change all the time: ask again in a moment")

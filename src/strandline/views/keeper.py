@@ -204,7 +204,7 @@ class Keeper:
         """The state of that moment, or BeyondReach with what can be had."""
         with plainly():
             offsets = self._offsets_of(moment, ends)
-            if offsets == ends.committed:
+            if offsets == ends.committed and not ends.is_cut:
                 state = self.current(ends)
                 if _is_no_later(state, moment):
                     return state
