@@ -8,7 +8,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
 from tests.spark.source_ground import WAIT_S
 from tests.views.ground import SCHEMA, Feed, folded, rows_of
 
@@ -202,6 +203,26 @@ def test_times_of_what_readers_do_not_get(broker: EmbeddedBroker, topic: str, tm
             assert rows_of(view, as_of=AtTime(begin_ms + 10_000)) == two
             assert rows_of(view, as_of=AtTime(begin_ms + 30_000)) == [*two, ("c3", 3.0, 3), ("c4", 4.0, 4)]
             assert rows_of(view, as_of="1960-01-01T00:00:00Z") == []
+
+
+def test_a_new_partition_is_behind_by_what_its_log_has(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+    feed = Feed(broker, topic, partitions=1, cleanup_policy="compact,delete")
+    feed.put("ada", 1.0)
+    feed.flush()
+    with feed.view(tmp_path) as view:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
+        # One that has not heard of the topic before.
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        for number in range(5):
+            producer.produce(topic, key=f"c{number}", value='{"total": 1.0, "visits": 1}', partition=1)
+        assert producer.flush(WAIT_S) == 0
+        for told in admin.delete_records([TopicPartition(topic, 1, 3)]).values():
+            told.result()
+        assert view.freshness.records_behind == 2
+        assert view._desk.records_since("totals", view.snapshots[-1].offsets) == 2
+        assert rows_of(view) == [("ada", 1.0, 1), ("c3", 1.0, 1), ("c4", 1.0, 1)]
+        assert view.freshness.records_behind == 0
 
 
 def test_values_that_do_not_fit(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:

@@ -60,13 +60,11 @@ def _described(desk: Desk, name: str, definition: ViewDefinition) -> dict[str, A
         "as_of": None,
     }
     try:
-        ends = desk.ends(name)
         snapshots = desk.snapshots(name)
         told["snapshots"] = len(snapshots)
         if snapshots:
-            offsets = snapshots[-1].offsets
             told["rows_kept"] = snapshots[-1].rows
-            told["records_since"] = sum(end - offsets.get(partition, 0) for partition, end in ends.items())
+            told["records_since"] = desk.records_since(name, snapshots[-1].offsets)
             told["as_of"] = desk.reach([name]).words.removeprefix("as-of reaches back to ")
     except ViewFailed as error:
         told["problem"] = str(error)

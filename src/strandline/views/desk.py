@@ -32,7 +32,7 @@ from strandline.views.columns import Key, key_values
 from strandline.views.definition import ViewDefinition
 from strandline.views.failures import LogMoved, QueryRefused, ViewFailed
 from strandline.views.folding import connect
-from strandline.views.keeper import Ends, Keeper, ends_of, plainly
+from strandline.views.keeper import Ends, Keeper, ends_of, plainly, records_since
 from strandline.views.lookup import found_rows
 from strandline.views.querying import names_in, run, words_of_sql
 from strandline.views.schema import quoted
@@ -194,6 +194,12 @@ class Desk:
         with self._lock:
             return ends_of(self.client, self.definition(name)).committed
 
+    def records_since(self, name: str, offsets: Mapping[int, int]) -> int:
+        """Return how many records the log of the view's topic has behind these offsets."""
+        with self._lock:
+            definition = self.definition(name)
+            return records_since(self.client, definition.topic, offsets, ends_of(self.client, definition))
+
     def snapshots(self, name: str) -> list[Snapshot]:
         with self._lock:
             definition = self.definition(name)
@@ -298,7 +304,7 @@ class Desk:
         told = []
         for each in seen:
             ends = now or ends_of(self.client, each.definition)
-            behind = sum(max(0, end - each.state.offsets.get(part, 0)) for part, end in ends.committed.items())
+            behind = records_since(self.client, each.definition.topic, each.state.offsets, ends)
             age_ms = max(0, time.time_ns() // 1_000_000 - each.state.folded_ms)
             told.append(Freshness(each.state.offsets, age_ms, behind, bool(each.definition.until)))
         return max(told, key=lambda each: (each.records_behind, each.age_ms), default=Freshness({}, 0, 0))

@@ -79,6 +79,16 @@ def _stable(client: RawClient, topic: str, partitions: Iterable[int]) -> dict[in
     return {place.partition: offset for place, offset in client.list_offsets(wanted).items()}
 
 
+def records_since(client: RawClient, topic: str, offsets: Offsets, ends: Ends) -> int:
+    """Return how many offsets lie between a state and the end. What was trimmed from the log is not waited for."""
+    behind = {each: end for each, end in ends.committed.items() if offsets.get(each, 0) < end}
+    if not behind:
+        return 0
+    with plainly():
+        starts = log_starts(client, topic, sorted(behind))
+    return sum(max(0, end - max(starts[each], offsets.get(each, 0))) for each, end in behind.items())
+
+
 class Keeper:
     """The states of one topic, and its snapshots."""
 
