@@ -314,4 +314,14 @@ TRAPS: dict[str, Trap] = {
         "our own review",
         "what follows a batch that is opened goes the same way, per partition",
     ),
+    "guessed-row": Trap(
+        "a record that does not fit its schema becomes a row that no producer wrote: rounded, completed, or with nulls",
+        "our own review; from_json of Spark in its permissive mode",
+        "one strict rule for keys and values; what does not fit is set aside with the reason",
+    ),
+    "poison-row": Trap(
+        "one row that the sink's topic refuses stops a query for good, for every restart meets the same batch",
+        "our own review",
+        "a row that cannot be written is kept under a name, or set aside with the reason; the rest goes on",
+    ),
 }

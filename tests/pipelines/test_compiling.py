@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 from tests.spark.sink_ground import consume
 
 from strandline import pipeline
@@ -122,7 +123,7 @@ def test_a_file_with_everything_runs(ground: Ground) -> None:
     letters, _, totals, rich = queries
     assert [each.name for each in queries] == ["dead letters of orders", "large", "totals", "rich"]
     assert [each.output_mode for each in queries] == ["append", "append", "update", "update"]
-    assert [each.reads for each in queries] == [(ground.word,), (ground.word,), (ground.word,), (totals.topic,)]
+    assert [each.reads for each in queries] == [(ground.word,), (ground.word,), (ground.word,), (totals.default_topic,)]
     assert totals.known.kind is Kind.TABLE
     assert [each["name"] for each in json.loads(totals.schema)["fields"]] == ["customer", "total"]
     assert [each["name"] for each in json.loads(rich.schema)["fields"]] == ["customer", "total"]
@@ -138,6 +139,7 @@ def test_a_file_with_everything_runs(ground: Ground) -> None:
         ("source.topic", ground.word.encode()),
         ("source.partition", b"0"),
         ("source.offset", b"3"),
+        ("reason", b"the value does not fit the schema"),
     ]
     assert ground.rows(f"{ground.word}.large") == [
         {"id": "2", "customer": "BOB", "amount": 500.5, "at": "2026-01-31T09:30:00.500000Z"}
@@ -219,6 +221,195 @@ CREATE STREAM changed TO TOPIC 'WORD.changed' KEY (key) AS SELECT key, on FROM S
     dead = {(each.key(), each.value()) for each in consume(ground.bootstrap, f"{word}.dead")}
     strange = {(None, b""), (None, b"[1]"), (None, b'{"key": "seven"}')}
     assert dead == {(b"8", b"no json"), (b"9", b""), *strange}
+
+
+def letters(ground: Ground, topic: str) -> list[tuple[bytes | None, Any, dict[str, str]]]:
+    """Key, value and headers of dead letters."""
+    found = consume(ground.bootstrap, topic)
+    return [(each.key(), each.value(), {name: value.decode() for name, value in each.headers()}) for each in found]
+
+
+def test_a_key_that_does_not_fit_goes_to_dead_letters_with_the_reason(ground: Ground) -> None:
+    word = ground.word
+    records = [
+        ("7", {"n": 1}),
+        ("abc", {"n": 2}),
+        (None, {"n": 3}),
+        ('{"id":8}', {"n": 4}),
+        ("9.5", None),
+        ("abc", b"x"),
+    ]
+    ground.send(f"{word}.people", *records)
+    ground.send(word, {"id": 7}, {"id": 8}, {"id": None})
+    text = """
+CREATE SOURCE people (id BIGINT, n INT) FROM TOPIC 'WORD.people' KEY (id) DEAD LETTERS TO 'WORD.dead';
+CREATE SOURCE orders (id BIGINT) FROM TOPIC 'WORD';
+CREATE STREAM changed TO TOPIC 'WORD.changed' AS SELECT id, n FROM STREAM(people);
+CREATE STREAM joined TO TOPIC 'WORD.joined' AS SELECT id, n FROM orders LEFT JOIN people USING (id);
+"""
+    ground.run(*ground.compiled(text, "sql"))
+    assert ground.rows(f"{word}.changed") == [{"id": 7, "n": 1}, {"id": 8, "n": 4}]
+    assert ground.rows(f"{word}.joined") == [{"id": 7, "n": 1}, {"id": 8, "n": 4}, {"id": None, "n": None}]
+    found = [
+        (key, value, int(headers["source.offset"]), headers["reason"])
+        for key, value, headers in letters(ground, f"{word}.dead")
+    ]
+    assert found == [
+        (b"abc", b'{"n": 2}', 1, "the key does not fit the schema"),
+        (None, b'{"n": 3}', 2, "the record has no key"),
+        (b"9.5", None, 4, "the key does not fit the schema"),
+        (b"abc", b"x", 5, "the key does not fit the schema"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        ("abc", "a key of the topic WORD does not fit the schema of the source people: abc -- correct"),
+        (None, "a record of the topic WORD has no key, and the source people is a table -- correct"),
+    ],
+)
+def test_a_key_that_does_not_fit_ends_a_query_without_dead_letters(
+    ground: Ground, key: str | None, sentence: str
+) -> None:
+    from strandline.spark import SparkFailed
+
+    ground.send(ground.word, ("7", {"n": 1}), (key, {"n": 2}))
+    text = """
+CREATE SOURCE people (id BIGINT, n INT) FROM TOPIC 'WORD' KEY (id);
+CREATE STREAM changed TO TOPIC 'WORD.changed' AS SELECT id, n FROM STREAM(people);
+"""
+    with pytest.raises(SparkFailed) as failed:
+        ground.run(*ground.compiled(text, "sql"))
+    assert sentence.replace("WORD", ground.word) in str(failed.value)
+
+
+LENIENT = [
+    {"id": "1", "amount": 1.5, "day": "2026-01-31"},
+    {"id": "2", "amount": 1.005, "day": "2026-01-31"},
+    {"id": "3", "amount": "12.50", "day": "2026-02-01"},
+    {"id": "4", "amount": 1, "day": "2026"},
+    {"id": "5", "amount": 123456789.5, "day": None},
+    {"id": "6", "amount": None, "day": "2026-02-01T00:00:00Z"},
+    {"id": 7, "amount": 1, "day": None},
+    b'{"id": "8"} and more',
+    b'{"id": "9", "id": "9"}',
+    {"id": "10", "amount": None, "day": None},
+]
+"""Values that Spark's own parser takes all, and rounds or completes."""
+TAKEN = ["1", "10", "3"]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "id STRING, amount DECIMAL(10, 2), day DATE",
+        "id STRING, amount DECIMAL(10, 2), day DATE, tags MAP<STRING, INT>",
+        "id STRING, amount DECIMAL(10, 2), day DATE, key STRING, value INT, offset INT",
+    ],
+    ids=["plain", "with a map", "with names of a record's columns"],
+)
+def test_one_rule_says_what_fits_whatever_the_other_columns_are(ground: Ground, columns: str) -> None:
+    ground.send(ground.word, *LENIENT)
+    text = f"""
+CREATE SOURCE orders ({columns}) FROM TOPIC 'WORD' DEAD LETTERS TO 'WORD.dead';
+CREATE STREAM copies TO TOPIC 'WORD.copies' AS SELECT id, amount, day FROM orders;
+"""
+    ground.run(*ground.compiled(text, "sql"))
+    assert ground.rows(f"{ground.word}.copies") == [
+        {"id": "1", "amount": 1.5, "day": "2026-01-31"},
+        {"id": "10", "amount": None, "day": None},
+        {"id": "3", "amount": 12.5, "day": "2026-02-01"},
+    ]
+    dead = [int(headers["source.offset"]) for _, _, headers in letters(ground, f"{ground.word}.dead")]
+    assert dead == [1, 3, 4, 5, 6, 7, 8]
+
+
+def test_one_rule_says_what_fits_in_tables_too(ground: Ground) -> None:
+    for number, value in enumerate(LENIENT):
+        ground.send(ground.word, (str(number), value))
+    text = """
+CREATE SOURCE orders (n INT, id STRING, amount DECIMAL(10, 2), day DATE) FROM TOPIC 'WORD' KEY (n)
+  DEAD LETTERS TO 'WORD.dead';
+CREATE STREAM copies TO TOPIC 'WORD.copies' AS SELECT id FROM STREAM(orders);
+"""
+    ground.run(*ground.compiled(text, "sql"))
+    assert [each["id"] for each in ground.rows(f"{ground.word}.copies")] == TAKEN
+    dead = [int(headers["source.offset"]) for _, _, headers in letters(ground, f"{ground.word}.dead")]
+    assert dead == [1, 3, 4, 5, 6, 7, 8]
+
+
+NO_KEYS = """
+from pyspark.sql import functions as F
+from strandline import pipeline
+
+pipeline.source("orders", topic="WORD", schema="customer STRING, amount INT", dead_letters="WORD.dead")
+pipeline.source("others", topic="WORD", schema="customer STRING, amount INT")
+
+
+def summed(frame):
+    return frame.groupBy("customer").agg(F.sum("amount").alias("total"))
+
+
+@pipeline.temporary_view
+def some(orders):
+    return orders
+
+
+@pipeline.table(key="customer", topic="WORD.totals")
+def totals(some):
+    return summed(some)
+
+
+@pipeline.table(key="customer", topic="WORD.named", null_key="(none)")
+def named(orders):
+    return summed(orders)
+
+
+@pipeline.table(key="customer", topic="WORD.kept")
+def kept(others):
+    return summed(others)
+
+
+@pipeline.view(key="customer", topic="WORD.again", changes="kept")
+def again(kept):
+    return kept.select("customer", (F.col("total") + 1).alias("total"))
+"""
+
+
+def test_a_row_without_a_key_does_not_stop_a_table(ground: Ground) -> None:
+    from strandline import views
+
+    word = ground.word
+    admin = AdminClient({"bootstrap.servers": ground.bootstrap})
+    tables = [f"{word}.{each}" for each in ("totals", "named", "kept", "again")]
+    for made in admin.create_topics(
+        [NewTopic(each, 1, config={"cleanup.policy": "compact"}) for each in tables]
+    ).values():
+        made.result(30)
+    queries = ground.compiled(NO_KEYS)
+    for amount in (1, 2):
+        ground.send(word, {"customer": "ann", "amount": amount}, {"amount": 10 * amount})
+        ground.run(*queries)
+    assert newest(ground, "totals") == {"ann": {"total": 3}}
+    assert newest(ground, "named") == {"ann": {"total": 3}, "(none)": {"total": 30}}
+    assert newest(ground, "kept") == {"ann": {"total": 3}, '{"customer":null}': {"total": 30}}
+    assert newest(ground, "again") == {"ann": {"total": 4}, '{"customer":null}': {"total": 31}}
+    assert letters(ground, f"{word}.dead") == [
+        (None, json.dumps({"customer": None, "total": total}, separators=(",", ":")).encode(), headers)
+        for headers in ({"dataset": "totals", "reason": "the key customer is null"},)
+        for total in (10, 30)
+    ]
+    view = views.define("kept", f"{word}.kept", schema="customer STRING, total BIGINT", key=("customer",))
+    with views.open(view, bootstrap=ground.bootstrap, directory=str(ground.directory / "views")) as opened:
+        assert opened.query("select customer, total from kept order by total").rows == [("ann", 3), (None, 30)]
+
+
+def newest(ground: Ground, name: str) -> dict[str, Any]:
+    return {
+        message.key().decode(): json.loads(message.value())
+        for message in consume(ground.bootstrap, f"{ground.word}.{name}")
+    }
 
 
 def test_versions_and_other_pipelines_are_a_matter_of_wiring(ground: Ground) -> None:
@@ -362,6 +553,14 @@ REFUSED = [
     (
         "pipeline.source('b', schema='at STRING', watermark=('at', '1 hour'))\n@pipeline.stream\ndef a(b): return b",
         "which is no time: make it a TIMESTAMP",
+    ),
+    (
+        "@pipeline.table(key='n', null_key='x')\ndef a(orders):\n    return orders.selectExpr('1 AS n')",
+        "a has a null_key, and its key n is no string",
+    ),
+    (
+        "pipeline.source('b', schema='id MAP<STRING, INT>', key='id')\n@pipeline.stream\ndef a(b):\n    return b",
+        "the key id of the type MAP<STRING,INT>, which cannot be read from keys",
     ),
     (
         "pipeline.source('b', schema='id STRING', key='no')\n@pipeline.stream\ndef a(b):\n    return b",

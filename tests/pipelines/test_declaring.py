@@ -61,7 +61,7 @@ def test_a_decorator_takes_its_arguments_by_name() -> None:
         )
         def by_both(totals: Any) -> Any: ...
 
-        @pipeline.view(key="a", name="newest")
+        @pipeline.view(key="a", name="newest", null_key="nobody")
         def something(totals: Any) -> Any: ...
 
         @pipeline.temporary_view
@@ -73,6 +73,7 @@ def test_a_decorator_takes_its_arguments_by_name() -> None:
     assert both.options == {"kafka.compression.type": "lz4"}
     assert found.datasets["newest"].kind is Kind.VIEW
     assert found.datasets["newest"].output_mode == "update"
+    assert found.datasets["newest"].null_key == "nobody"
     assert found.datasets["between"].topic == ""
     assert pipeline.materialized_view is pipeline.view
 
@@ -107,6 +108,12 @@ REFUSED = [
     (lambda: saying()(pipeline.view), "the view some_name has no key"),
     (lambda: saying(key="a")(pipeline.temporary_view), "is a temporary view, which is not written"),
     (lambda: saying(topic="a")(pipeline.temporary_view), "is a temporary view, which is not written"),
+    (
+        lambda: saying(key="a", null_key="x")(),
+        "null_key='x': it is a text, for a table or view whose key is one column",
+    ),
+    (lambda: saying(key=["a", "b"], null_key="x")(pipeline.table), "null_key='x': it is a text, for a table or view"),
+    (lambda: saying(key="a", null_key="")(pipeline.table), "null_key='': it is a text"),
     (lambda: saying(mode="upsert")(), "the mode 'upsert': say append, update or complete"),
     (lambda: saying(partitions=0)(), "partitions=0: say a whole number"),
     (lambda: saying(partitions=True)(), "partitions=True: say a whole number"),

@@ -9,7 +9,7 @@ import pytest
 
 from strandline.pipelines.declaring import Declarations
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.graph import arranged, check_inputs, outside_inputs
+from strandline.pipelines.graph import arranged, check_inputs, dead_letters_behind, outside_inputs
 from strandline.pipelines.model import Dataset, Kind, Pipeline, Place, Source
 
 
@@ -34,6 +34,21 @@ def refusal(*things: Source | Dataset, known: Iterable[str] = ()) -> str:
         pipeline(*things, known=list(known))
     assert "\n" not in str(refused.value)
     return str(refused.value)
+
+
+def test_dead_letters_are_those_of_the_first_source_that_has_them() -> None:
+    shop = pipeline(
+        source("plain"),
+        source("orders", schema="id INT", dead_letters="orders.dead"),
+        source("people", schema="id INT", key=("id",), is_table=True, dead_letters="people.dead"),
+        dataset("paid", "plain", "orders", "people", kind=Kind.TEMPORARY),
+        dataset("large", "paid"),
+        dataset("totals", "large", "people", kind=Kind.TABLE, key=("id",)),
+        dataset("copies", "plain", "elsewhere"),
+        known=["elsewhere"],
+    )
+    assert dead_letters_behind(shop, shop.datasets["totals"]) == "orders.dead"
+    assert dead_letters_behind(shop, shop.datasets["copies"]) is None
 
 
 def test_each_dataset_comes_after_what_it_reads() -> None:

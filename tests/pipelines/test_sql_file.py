@@ -30,7 +30,7 @@ CREATE STREAM large TO TOPIC 'large-orders' PARTITIONS 3 TRIGGER '10 seconds' CO
   FROM paid JOIN people ON paid.id = people.id;
 CREATE OR REPLACE TABLE totals KEY (customer, `the day`) MODE complete AS
   SELECT customer, sum(amount) AS total FROM STREAM(paid) GROUP BY customer;
-CREATE MATERIALIZED VIEW rich KEY (customer) AS SELECT * FROM STREAM totals WHERE total > 100;
+CREATE MATERIALIZED VIEW rich KEY (customer) NULL KEY 'nobody' AS SELECT * FROM STREAM totals WHERE total > 100;
 CREATE STREAMING TABLE copies AS SELECT * FROM raw
 """
 
@@ -59,6 +59,7 @@ def test_statements_declare_sources_and_datasets(tmp_path: Path) -> None:
     # STREAM around a stream says nothing; around a table it means the changes.
     assert (totals.inputs, totals.changes) == (("paid",), frozenset())
     assert (rich.kind, rich.inputs, rich.changes) == (Kind.VIEW, ("totals",), {"totals"})
+    assert (rich.null_key, totals.null_key) == ("nobody", None)
     assert (copies.kind, copies.inputs) == (Kind.STREAM, ("raw",))
     assert str(rich.at).endswith("shop.sql:19")
 

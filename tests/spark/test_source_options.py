@@ -129,6 +129,10 @@ def test_columns_of_json_values() -> None:
     )
     assert ddl(parse_shape(LEAST | schema | {"columns": "", "mode": "FAILFAST"})) == "id BIGINT, name STRING"
     assert "`value`" not in ddl(parse_shape(LEAST | schema))
+    in_structs = schema | {"columns": "key", "valueColumn": "v", "keySchema": "id BIGINT"}
+    assert ddl(parse_shape(LEAST | in_structs)) == (
+        "`v` STRUCT<id BIGINT, name STRING>, `key` BINARY, _corrupt STRING, _key STRUCT<id BIGINT>, _corrupt_key STRING"
+    )
 
 
 def test_a_json_schema_becomes_columns() -> None:
@@ -179,6 +183,7 @@ REFUSED = [
     ({"columns": "valu"}, "columns names 'valu': a record has key, value, topic"),
     ({"columns": ""}, "columns is empty"),
     ({"mode": "failfast"}, "mode has no meaning without valueSchema"),
+    ({"valueColumn": "v"}, "valueColumn has no meaning without valueSchema"),
     ({"valueSchema": "id INT", "mode": "x"}, "mode is 'x': say permissive or failfast"),
 ]
 

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DayTimeIntervalType,
     IntegerType,
     LongType,
     MapType,
@@ -216,9 +217,9 @@ def test_filters_on_columns_of_the_value_leave_offsets_alone(broker: EmbeddedBro
             "valueSchema: m has the type MAP<STRING,INT>, which is not supported: say STRUCT<...>",
         ),
         (
-            StructField("photo", StructType([StructField("raw", BinaryType())])),
-            "photo STRUCT<raw: BINARY>",
-            "photo has the type BINARY, which is not supported: say STRING, and unbase64",
+            StructField("pause", StructType([StructField("long", DayTimeIntervalType())])),
+            "pause STRUCT<long: INTERVAL DAY TO SECOND>",
+            "pause has the type INTERVAL DAY TO SECOND, which is not supported: say STRING",
         ),
     ],
 )

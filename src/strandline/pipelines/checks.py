@@ -50,12 +50,20 @@ def check_dataset(declared: Dataset) -> None:
         raise refused(
             f'the {kind.value} {name} has no key: say which columns are, @pipeline.{kind.value}(key="id")', at
         )
+    if declared.null_key is not None and not (kind.has_keys and len(declared.key) == 1 and _is_word(declared.null_key)):
+        raise refused(
+            f"{name} has null_key={declared.null_key!r}: it is a text, for a table or view whose key is one column", at
+        )
     if declared.mode is not None and declared.mode not in _MODES:
         raise refused(f"{name} has the mode {declared.mode!r}: say append, update or complete", at)
     if declared.partitions is not None and (type(declared.partitions) is not int or declared.partitions < 1):
         raise refused(f"{name} has partitions={declared.partitions!r}: say a whole number, 1 or above", at)
     if declared.trigger is not None and not is_time(declared.trigger):
         raise refused(f"{name} has the trigger {declared.trigger!r}: say a time like '10 seconds'", at)
+
+
+def _is_word(said: object) -> bool:
+    return isinstance(said, str) and bool(said)
 
 
 def check_name(what: str, name: object, at: Place | None) -> None:

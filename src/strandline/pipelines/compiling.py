@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.pipelines import encoding
 from strandline.pipelines.declaring import running_on
 from strandline.pipelines.failures import PipelineRefused, refused
-from strandline.pipelines.graph import check_inputs
+from strandline.pipelines.graph import check_inputs, dead_letters_behind
 from strandline.pipelines.inputs import Reader
 from strandline.pipelines.loading import modules_of
 from strandline.pipelines.model import Dataset, Kind, KnownDataset, Pipeline, Place, Source
@@ -133,7 +133,7 @@ class _Compiler:
                 dataset.at,
             )
         output_mode = _output_mode(self._spark, frame, dataset)
-        encoded = encoding.encode(frame, dataset)
+        encoded = encoding.encode(frame, dataset, letters=dead_letters_behind(self._pipeline, dataset))
         routes = "topic" in encoded.columns
         topic = self._where.write_topic(dataset)
         if routes:

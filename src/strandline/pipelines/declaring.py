@@ -22,7 +22,18 @@ from strandline.pipelines.model import Dataset, Kind, Place, Source, Watermark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ARGUMENTS: Final = ("name", "topic", "key", "changes", "partitions", "mode", "trigger", "options", "comment")
+_ARGUMENTS: Final = (
+    "name",
+    "topic",
+    "key",
+    "null_key",
+    "changes",
+    "partitions",
+    "mode",
+    "trigger",
+    "options",
+    "comment",
+)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -134,6 +145,7 @@ class _Decorator:
         name: str | None = None,
         topic: str | None = None,
         key: str | Iterable[str] = (),
+        null_key: str | None = None,
         changes: str | Iterable[str] = (),
         partitions: int | None = None,
         mode: str | None = None,
@@ -179,6 +191,7 @@ def _dataset(
     name: str | None = None,
     topic: str | None = None,
     key: str | Iterable[str] = (),
+    null_key: str | None = None,
     changes: str | Iterable[str] = (),
     partitions: int | None = None,
     mode: str | None = None,
@@ -197,6 +210,7 @@ def _dataset(
         changes=frozenset(_names(changes)),
         topic=topic or ("" if kind is Kind.TEMPORARY else named),
         key=_names(key),
+        null_key=null_key,
         mode=mode,
         partitions=partitions,
         trigger=trigger,

@@ -3,6 +3,10 @@
     key      of one key column that is a string: its text; else JSON of the key columns, {"a":1,"b":"x"}
     value    JSON of all other columns, nulls kept; null (a tombstone) where the column `_deleted` is true
 
+A compacted topic refuses a record without a key, so a table's row with a null in its one key column has three ways: it
+is kept under the dataset's `null_key`, or goes to dead letters with a reason, or, where there are none, is kept under
+the key {"a":null}.
+
 Times are in UTC with microseconds, 2026-01-31T09:30:00.000000Z. A frame of a record's own columns (`value` as text or
 bytes, perhaps `key`, `headers`, `topic`, `partition`) for which no key is declared is written as it is. What is special
 beside that: `headers`, if it has the type of headers; in a stream `topic`, which sends a row to another topic (null:
@@ -11,13 +15,14 @@ the dataset's own); `_deleted`, where there is a key.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, BooleanType, DataType, NullType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, BooleanType, DataType, NullType, StringType, StructType
 
 from strandline.pipelines.failures import guess, refused
-from strandline.pipelines.json_values import CORRUPT, READ
+from strandline.pipelines.json_values import READ
 from strandline.pipelines.model import Dataset, Kind
 
 if TYPE_CHECKING:
@@ -87,8 +92,8 @@ def _is_text(of: DataType | None) -> bool:
 # Rows to records
 
 
-def encode(frame: DataFrame, dataset: Dataset) -> DataFrame:
-    """The columns of the sink for a frame of the dataset."""
+def encode(frame: DataFrame, dataset: Dataset, *, letters: str | None = None) -> DataFrame:
+    """The columns of the sink for a frame of the dataset; `letters` is the topic for a table's rows without a key."""
     schema = frame.schema
     _check_columns(schema, dataset)
     if is_record(schema, dataset.key):
@@ -99,16 +104,47 @@ def encode(frame: DataFrame, dataset: Dataset) -> DataFrame:
     if DELETED in steering:
         # A null in `_deleted` is no deletion.
         value = F.when(F.coalesce(column(DELETED), F.lit(False)), F.lit(None).cast("string")).otherwise(value)
-    columns = [value.alias("value")]
-    if dataset.key:
-        columns.insert(0, _key(schema, dataset.key).alias("key"))
-    return frame.select(*columns, *(each for each in ("headers", "topic") if each in steering))
+    columns = {"key": _key(schema, dataset)} if dataset.key else {}
+    columns |= {"value": value} | {each: column(each) for each in ("headers", "topic") if each in steering}
+    if letters is not None and dataset.kind.has_keys and len(dataset.key) == 1 and dataset.null_key is None:
+        whole = F.to_json(F.struct(*(column(each) for each in frame.columns if each not in steering)), _WRITE)
+        columns = _with_letters(columns, dataset, whole, letters)
+    return frame.select(*(each.alias(name) for name, each in columns.items()))
 
 
-def _key(schema: StructType, key: Sequence[str]) -> Column:
-    if len(key) == 1 and isinstance(schema[key[0]].dataType, StringType):
+def _key(schema: StructType, dataset: Dataset) -> Column:
+    key = dataset.key
+    if len(key) > 1 or not isinstance(schema[key[0]].dataType, StringType):
+        return F.to_json(F.struct(*(column(each) for each in key)), _WRITE)
+    if not dataset.kind.has_keys:
         return column(key[0])
-    return F.to_json(F.struct(*(column(each) for each in key)), _WRITE)
+    return F.coalesce(column(key[0]), F.lit(dataset.null_key or _null_text(key[0])))
+
+
+def _null_text(key: str) -> str:
+    """What stands for a null in the one key column that is a string: what is written for every other type."""
+    return json.dumps({key: None}, separators=(",", ":"), ensure_ascii=False)
+
+
+def _with_letters(columns: dict[str, Column], dataset: Dataset, whole: Column, letters: str) -> dict[str, Column]:
+    """The columns with rows without a key sent to `letters`, whole and with the reason."""
+    [key] = dataset.key
+    why = {"dataset": dataset.name, "reason": f"the key {key} is null"}
+    letter = {
+        "key": F.lit(None).cast("string"),
+        "value": whole,
+        "headers": F.array(*(header(name, F.lit(value)) for name, value in why.items())),
+        "topic": F.lit(letters),
+    }
+    absent = {"headers": F.lit(None).cast(_HEADERS), "topic": F.lit(None).cast("string")}
+    return {
+        name: F.when(column(key).isNull(), each).otherwise(columns[name] if name in columns else absent[name])
+        for name, each in letter.items()
+    }
+
+
+def header(name: str, value: Column) -> Column:
+    return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
 
 
 def _check_columns(schema: StructType, dataset: Dataset) -> None:
@@ -133,6 +169,12 @@ def _check_columns(schema: StructType, dataset: Dataset) -> None:
                 f"({', '.join(names)}){guess(each, names)}: select it, or choose another key",
                 dataset.at,
             )
+        if dataset.null_key is not None and not isinstance(schema[each].dataType, StringType):
+            raise refused(
+                f"{dataset.name} has a null_key, and its key {each} is no string: leave out null_key, a null is kept "
+                f"as {_null_text(each)}",
+                dataset.at,
+            )
 
 
 # Records to rows
@@ -146,28 +188,15 @@ def decode(frame: DataFrame, schema: StructType, key: Sequence[str], *, keep: Se
     if is_record(schema, key):
         columns = [column(field.name).cast(field.dataType).alias(field.name) for field in schema.fields]
         return frame.select(*columns, *keep)
-    return decode_json(frame, schema, key, keep=keep)
-
-
-def decode_json(
-    frame: DataFrame, schema: StructType, key: Sequence[str], *, keep: Sequence[str] = (), with_corrupt: bool = False
-) -> DataFrame:
-    """As `decode`, for what others wrote; `with_corrupt` adds `_corrupt`, the value where it does not fit."""
     rest, in_key = split(schema, key)
-    text = F.col("value").cast("string")
-    whole = StructType([*rest.fields, StructField(CORRUPT, StringType())]) if with_corrupt else rest
     # Parsed in a select of its own: Spark would parse once for each column that is taken out.
+    value = F.from_json(F.col("value").cast("string"), rest, READ) if rest.fields else F.lit(None)
     parsed = frame.select(
-        F.from_json(text, whole, READ).alias("value") if whole.fields else F.lit(None).alias("value"),
+        value.alias("value"),
         (key_columns(in_key) if in_key.fields else F.lit(None)).alias("key"),
-        text.alias("text"),
         F.struct(*keep).alias("kept") if keep else F.lit(None).alias("kept"),
     )
     columns = [F.col("key" if each.name in key else "value").getField(each.name).alias(each.name) for each in schema]
-    if with_corrupt:
-        # An empty text is no JSON, and from_json answers it with null and no complaint.
-        nothing = F.when(F.col("value").isNull(), F.col("text"))
-        columns.append(F.coalesce(F.col("value").getField(CORRUPT), nothing).alias(CORRUPT))
     return parsed.select(*columns, *(F.col("kept").getField(each).alias(each) for each in keep))
 
 
@@ -182,7 +211,7 @@ def key_columns(schema: StructType) -> Column:
     text = F.col("key").cast("string")
     only = schema[0] if len(schema.fields) == 1 else None
     if only is not None and isinstance(only.dataType, StringType):
-        return F.struct(text.alias(only.name))
+        return F.struct(F.nullif(text, F.lit(_null_text(only.name))).alias(only.name))
     parsed = F.from_json(text, schema, READ)
     if only is None or only.dataType.simpleString().partition("(")[0] not in _PLAIN:
         return parsed

@@ -107,6 +107,18 @@ def _check_writers(declared: Declarations) -> None:
             )
 
 
+def dead_letters_behind(pipeline: Pipeline, dataset: Dataset) -> str | None:
+    """Return the topic of dead letters of the first source, in the order of inputs, that a dataset comes of."""
+    for name in dataset.inputs:
+        if name in pipeline.datasets:
+            found = dead_letters_behind(pipeline, pipeline.datasets[name])
+        else:
+            found = pipeline.sources[name].dead_letters if name in pipeline.sources else None
+        if found is not None:
+            return found
+    return None
+
+
 def _ordered(datasets: Mapping[str, Dataset]) -> dict[str, Dataset]:
     """In the file's order, but each after what it reads."""
     done: dict[str, Dataset] = {}

@@ -16,17 +16,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from strandline.pipelines.encoding import DELETED, column, decode, decode_json, is_record
+from strandline.pipelines.encoding import DELETED, column, decode, header, is_record
 from strandline.pipelines.failures import guess, refused
-from strandline.pipelines.json_values import CORRUPT, READ, ddl, refusing, source_parses
+from strandline.pipelines.json_values import CORRUPT, READ, RowReading, ddl, is_known, source_parses
 from strandline.pipelines.model import Kind, KnownDataset, Source
 from strandline.spark.explain import explain_failure
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _LETTER: Final = "key,value,topic,partition,offset"
-_RECORD: Final = "__record"
+_REASON: Final = "__reason"
 
 
 class Reader:
@@ -45,15 +45,18 @@ class Reader:
 
     def newest(self, topic: str, options: Mapping[str, str] | None = None) -> DataFrame:
         """`key` and `value` of the newest record of each key that is not deleted."""
-        # Of the options those of the client count: how much is read at once, and from where, is said of streams.
-        said = {**self._options, **(options or {})}
-        client = {name: value for name, value in said.items() if name.lower().startswith("kafka.")}
-        reader = self._spark.read.format("strandline").options(**client).option("subscribe", topic)
-        # Spark plans a frame of a Python source once for all its uses, but anew where it can push a filter down:
-        # without this one a table would stay what it was when the query began.
-        records = reader.option("columns", "key,value,offset").load().where("key IS NOT NULL")
+        records = self._batch(topic, options or {}, {}).where("key IS NOT NULL")
         newest = records.groupBy("key").agg(F.max_by(F.struct("value"), "offset").alias("newest"))
         return newest.select("key", F.col("newest.value").alias("value")).where("value IS NOT NULL")
+
+    def _batch(self, topic: str, options: Mapping[str, str], shape: Mapping[str, str]) -> DataFrame:
+        # Of the options those of the client count: how much is read at once, and from where, is said of streams.
+        said = {**self._options, **options}
+        client = {name: value for name, value in said.items() if name.lower().startswith("kafka.")}
+        reader = self._spark.read.format("strandline").options(**client, **shape).option("subscribe", topic)
+        # Spark plans a frame of a Python source once for all its uses, but anew where it can push a filter down:
+        # without this one a table would stay what it was when the query began.
+        return reader.option("columns", "key,value,offset").load().where("offset >= 0")
 
     # Datasets
 
@@ -68,7 +71,7 @@ class Reader:
     def _stream(self, of: KnownDataset, schema: StructType) -> DataFrame:
         if of.key or is_record(schema, ()) or not source_parses(schema):
             return decode(self.records(of.topic, "key,value"), schema, of.key)
-        read = self.records(of.topic, "", {"valueSchema": ddl(schema)})
+        read = self.records(of.topic, "", {"valueSchema": ddl(schema.fields)})
         # What we wrote is JSON in Spark's way, where the numbers that JSON has not (NaN, Infinity) are texts.
         again = F.from_json(F.col(CORRUPT), schema, READ)
         columns = [
@@ -78,47 +81,50 @@ class Reader:
         return read.select(*columns)
 
     def _changes(self, topic: str, schema: StructType, key: tuple[str, ...]) -> DataFrame:
-        return decode(_marked_deleted(self.records(topic, "key,value")), schema, key, keep=[DELETED])
+        records = self.records(topic, "key,value").where("key IS NOT NULL")
+        return decode(records.withColumn(DELETED, F.expr("value IS NULL")), schema, key, keep=[DELETED])
 
     # Sources
 
     def source(self, of: Source, *, as_changes: bool) -> DataFrame:
         if of.schema is None:
             return self._marked(self.records(of.topic, "key,value,timestamp", of.options), of)
-        schema = self._schema(of)
+        rows = RowReading(self._schema(of), of.key)
+        kept = [] if of.is_table else _columns(of)
         if of.is_table and not as_changes:
-            read = decode_json(self.newest(of.topic, of.options), schema, of.key, with_corrupt=True)
-        elif of.is_table:
-            records = _marked_deleted(self.records(of.topic, "key,value", _without_columns(of)))
-            read = decode_json(records, schema, of.key, keep=[DELETED], with_corrupt=True)
+            records = self._newest_rows(of, rows)
         else:
-            read = self._values(of, schema, _columns(of))
+            of_record = ["key", "value"] if of.is_table else ["value"] if rows.needs_value else []
+            names = ",".join(dict.fromkeys([*kept, *of_record]))
+            records = self.records(of.topic, names, {**_without_columns(of), **rows.options})
+        if as_changes:
+            records = records.withColumn(DELETED, F.expr("value IS NULL"))
+            kept = [DELETED]
+        records = rows.parsed(records)
         if of.dead_letters is not None:
-            return self._marked(read.where(F.col(CORRUPT).isNull()).drop(CORRUPT), of)
-        return self._marked(refusing(read, of.name, of.topic), of)
+            records = records.where(rows.misfit().isNull())
+        else:
+            records = rows.refusing(records, of.name, of.topic)
+        return self._marked(records.select(*rows.columns(), *kept), of)
 
-    def _values(self, of: Source, schema: StructType, columns: list[str]) -> DataFrame:
-        """The schema's columns, `columns` of the record, and `_corrupt`."""
-        options = _without_columns(of)
-        if source_parses(schema):
-            return self.records(of.topic, ",".join(columns), {**options, "valueSchema": ddl(schema)})
-        records = self.records(of.topic, ",".join({"value": None} | dict.fromkeys(columns)), options)
-        return decode_json(records, schema, (), keep=columns, with_corrupt=True)
+    def _newest_rows(self, of: Source, rows: RowReading) -> DataFrame:
+        """As `newest`, with what the source makes of keys and values. Records without a key are among them."""
+        records = self._batch(of.topic, {**of.options}, rows.options)
+        if not rows.needs_value:
+            # What was parsed goes on; of the value only whether there is one.
+            records = records.withColumn("value", F.expr("if(value IS NULL, NULL, X'')"))
+        columns = [each for each in records.columns if each not in ("key", "offset")]
+        newest = records.groupBy("key").agg(F.max_by(F.struct(*columns), "offset").alias("newest"))
+        return newest.select("key", "newest.*").where("value IS NOT NULL")
 
     def dead_letters(self, of: Source) -> DataFrame:
-        """The records of a source whose values do not fit its schema, as they are, with where they come from."""
-        schema, options = self._schema(of), _without_columns(of)
-        if source_parses(schema) and not of.is_table:
-            bad = self.records(of.topic, _LETTER, {**options, "valueSchema": ddl(schema)}).where(
-                F.col(CORRUPT).isNotNull()
-            )
-        else:
-            records = self.records(of.topic, _LETTER, options)
-            records = records.select("key", "value", F.struct(*_LETTER.split(",")).alias(_RECORD))
-            read = decode_json(records, schema, of.key, keep=[_RECORD], with_corrupt=True)
-            bad = read.where(F.col(CORRUPT).isNotNull()).select(f"{_RECORD}.*")
-        came_from = F.array(*(_header(f"source.{each}", bad[each]) for each in ("topic", "partition", "offset")))
-        return bad.select("key", "value", came_from.alias("headers"))
+        """The records of a source that do not fit its schema, as they are, with where they come from and why."""
+        rows = RowReading(self._schema(of), of.key)
+        records = rows.parsed(self.records(of.topic, _LETTER, {**_without_columns(of), **rows.options}))
+        bad = records.withColumn(_REASON, rows.misfit()).where(F.col(_REASON).isNotNull())
+        told = {f"source.{each}": F.col(each) for each in ("topic", "partition", "offset")} | {"reason": F.col(_REASON)}
+        headers = F.array(*(header(name, value) for name, value in told.items()))
+        return bad.select("key", "value", headers.alias("headers"))
 
     def _schema(self, of: Source) -> StructType:
         assert of.schema is not None
@@ -133,6 +139,12 @@ class Reader:
                 raise refused(
                     f"the source {of.name} has the key {each}, which is no column of its schema"
                     f"{guess(each, schema.names)}: add it",
+                    of.at,
+                )
+            if not is_known(schema[each].dataType):
+                raise refused(
+                    f"the source {of.name} has the key {each} of the type "
+                    f"{schema[each].dataType.simpleString().upper()}, which cannot be read from keys: say STRING",
                     of.at,
                 )
         return schema
@@ -163,11 +175,3 @@ def _columns(of: Source) -> list[str]:
 
 def _without_columns(of: Source) -> dict[str, str]:
     return {name: value for name, value in of.options.items() if name.lower() != "columns"}
-
-
-def _marked_deleted(records: DataFrame) -> DataFrame:
-    return records.where("key IS NOT NULL").withColumn(DELETED, F.expr("value IS NULL"))
-
-
-def _header(name: str, value: Column) -> Column:
-    return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))

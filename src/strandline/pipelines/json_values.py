@@ -1,21 +1,23 @@
-"""Which JSON values our source makes columns of by itself, and how Spark does it where it cannot.
+"""How the records of a source become rows: by our source, and by Spark where it cannot.
 
-The source's option `valueSchema` parses whole batches with Arrow, for a half to a third of the CPU time that Spark's
-own from_json takes, and takes nothing that is not exactly as the schema says. It does not know every type, and its
-columns must not be named like those of a record. For such schemas from_json is used, which is more lenient: it reads
-numbers as texts, and does not look at what stands behind the end of an object.
+The source's options `valueSchema` and `keySchema` parse whole batches with Arrow, for a half to a third of the CPU time
+that Spark's own from_json takes, and take nothing that is not exactly as the schema says. Few types are left to
+from_json, which is more lenient: a column of such a type, and no other, is what from_json makes of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     BooleanType,
     ByteType,
     DataType,
+    DateType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -23,15 +25,16 @@ from pyspark.sql.types import (
     LongType,
     ShortType,
     StringType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
 )
 
-from strandline.spark.source.wanted import COLUMNS, CORRUPT_COLUMN
+from strandline.spark.source.wanted import COLUMNS, CORRUPT_COLUMN, CORRUPT_KEY_COLUMN, KEY_COLUMN, MADE_COLUMNS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 CORRUPT: Final = CORRUPT_COLUMN
 READ: Final = {"timeZone": "UTC", "columnNameOfCorruptRecord": CORRUPT}
@@ -47,36 +50,110 @@ _PLAIN: Final = (
     DecimalType,
     TimestampType,
     TimestampNTZType,
+    DateType,
+    BinaryType,
 )
-_TAKEN: Final = frozenset(name.lower() for name in (*COLUMNS, CORRUPT))
+_TAKEN: Final = frozenset(name.lower() for name in (*COLUMNS, *MADE_COLUMNS))
+_VALUE: Final = "__value"
+_OTHERS: Final = "__others"
+NO_KEY: Final = "the record has no key"
+BAD_KEY: Final = "the key does not fit the schema"
+BAD_VALUE: Final = "the value does not fit the schema"
 QUOTED_LENGTH_MAX: Final = 200
-"""Of a value that does not fit, in the sentence that says so."""
+"""Of a key or value that does not fit, in the sentence that says so."""
+
+
+class RowReading:
+    """How records become rows of a schema. Columns of the record keep their names beside those of this class."""
+
+    def __init__(self, schema: StructType, key: Sequence[str]) -> None:
+        self._schema = schema
+        self._key = key
+        in_value = [field for field in schema.fields if field.name not in key]
+        self._known = [field for field in in_value if is_known(field.dataType)]
+        self._others = [field for field in in_value if not is_known(field.dataType)]
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Of the source."""
+        found: dict[str, str] = {}
+        if self._known:
+            found |= {"valueSchema": ddl(self._known), "valueColumn": _VALUE}
+        if self._key:
+            found["keySchema"] = ddl([self._schema[each] for each in self._key])
+        return found
+
+    @property
+    def needs_value(self) -> bool:
+        """Whether Spark parses some of it."""
+        return bool(self._others)
+
+    def parsed(self, records: DataFrame) -> DataFrame:
+        """The records with what Spark parses, in one column: it would parse once for each that is taken out."""
+        if not self._others:
+            return records
+        shape = StructType([*self._others, StructField(CORRUPT, StringType())])
+        return records.withColumn(_OTHERS, F.from_json(F.col("value").cast("string"), shape, READ))
+
+    def columns(self) -> list[Column]:
+        others = {field.name for field in self._others}
+        found = []
+        for each in self._schema.names:
+            place = KEY_COLUMN if each in self._key else _OTHERS if each in others else _VALUE
+            found.append(F.col(place).getField(each).alias(each))
+        return found
+
+    def misfit(self) -> Column:
+        """Why a record does not fit; null if it does."""
+        found = F.lit(None).cast("string")
+        if self._others:
+            found = F.when(self._corrupt_others().isNotNull(), F.lit(BAD_VALUE))
+        if self._known:
+            found = F.when(F.col(CORRUPT).isNotNull(), F.lit(BAD_VALUE)).otherwise(found)
+        if self._key:
+            bad_key = F.when(F.col("key").isNull(), F.lit(NO_KEY))
+            found = bad_key.when(F.col(CORRUPT_KEY_COLUMN).isNotNull(), F.lit(BAD_KEY)).otherwise(found)
+        return found
+
+    def refusing(self, records: DataFrame, source: str, topic: str) -> DataFrame:
+        """The records that fit; another one ends the query with a sentence."""
+        texts = [F.col(CORRUPT_KEY_COLUMN)] if self._key else []
+        texts += [F.col(CORRUPT)] if self._known else []
+        texts += [self._corrupt_others()] if self._others else []
+        misfit = self.misfit()
+        does_not_fit = f"of the topic {topic} does not fit the schema of the source {source}: "
+        no_key = f"a record of the topic {topic} has no key, and the source {source} is a table"
+        what = F.when(misfit == NO_KEY, F.lit(no_key))
+        what = what.when(misfit == BAD_KEY, F.lit(f"a key {does_not_fit}")).otherwise(F.lit(f"a value {does_not_fit}"))
+        sentence = F.concat(
+            what,
+            F.coalesce(F.substring(F.coalesce(*texts), 1, QUOTED_LENGTH_MAX), F.lit("")),
+            F.lit(" -- correct the schema, or give the source dead_letters, a topic for such records"),
+        )
+        fits = F.when(misfit.isNotNull(), F.raise_error(sentence).cast("boolean")).otherwise(F.lit(True))
+        return records.where(fits)
+
+    def _corrupt_others(self) -> Column:
+        """The value where Spark's parser refuses it: an empty text it answers with null and no complaint."""
+        text = F.col("value").cast("string")
+        nothing = F.when(F.col(_OTHERS).isNull() & (F.trim(text) != "null"), text)
+        return F.coalesce(F.col(_OTHERS).getField(CORRUPT), nothing)
 
 
 def source_parses(schema: StructType) -> bool:
-    """Whether `valueSchema` can be this."""
-    return all(field.name.lower() not in _TAKEN and _is_known(field.dataType) for field in schema.fields)
+    """Whether `valueSchema` can be this, without a column around it."""
+    return all(field.name.lower() not in _TAKEN and is_known(field.dataType) for field in schema.fields)
 
 
-def _is_known(of: DataType) -> bool:
+def is_known(of: DataType) -> bool:
+    """Whether our source makes columns of this type."""
     if isinstance(of, ArrayType):
-        return _is_known(of.elementType)
+        return is_known(of.elementType)
     if isinstance(of, StructType):
-        return bool(of.fields) and all(_is_known(field.dataType) for field in of.fields)
+        return bool(of.fields) and all(is_known(field.dataType) for field in of.fields)
     # CHAR and VARCHAR are strings with a length that only Spark looks at.
     return type(of) is StringType or isinstance(of, _PLAIN)
 
 
-def ddl(schema: StructType) -> str:
-    return ", ".join(f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}" for field in schema.fields)
-
-
-def refusing(frame: DataFrame, source: str, topic: str) -> DataFrame:
-    """The frame without `_corrupt`; a row in which it is filled ends the query with a sentence."""
-    sentence = F.concat(
-        F.lit(f"a value of the topic {topic} does not fit the schema of the source {source}: "),
-        F.substring(F.col(CORRUPT), 1, QUOTED_LENGTH_MAX),
-        F.lit(" -- correct the schema, or give the source dead_letters, a topic for such records"),
-    )
-    fits = F.when(F.col(CORRUPT).isNotNull(), F.raise_error(sentence).cast("boolean")).otherwise(F.lit(True))
-    return frame.where(fits).drop(CORRUPT)
+def ddl(fields: Sequence[StructField]) -> str:
+    return ", ".join(f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}" for field in fields)

@@ -90,6 +90,8 @@ class Dataset:
     """Processing time between batches, `10 seconds`; None: what the run says."""
     options: Mapping[str, str] = field(default_factory=dict)
     """More options of the sink."""
+    null_key: str | None = None
+    """The key under which a table of one key column, a string, keeps rows that have none."""
     comment: str = ""
     at: Place | None = None
 

@@ -4,7 +4,8 @@
     CREATE SOURCE name [(columns)] [FROM TOPIC 'x'] [KEY (a, b)] [WATERMARK column DELAY '10 minutes']
                   [DEAD LETTERS TO 'y'] [OPTIONS (name = 'value', ...)];
     CREATE STREAM | STREAMING TABLE            name [TO TOPIC 'x'] [KEY (a, b)] [...] AS SELECT ...;
-    CREATE TABLE | VIEW | MATERIALIZED VIEW    name [TO TOPIC 'x'] KEY (a, b) [...] AS SELECT ...;
+    CREATE TABLE | VIEW | MATERIALIZED VIEW    name [TO TOPIC 'x'] KEY (a, b) [NULL KEY 'x'] [...] AS
+                                                    SELECT ...;
     CREATE TEMPORARY VIEW                      name AS SELECT ...;
 
 where [...] is any of PARTITIONS 4, MODE append, TRIGGER '10 seconds', COMMENT 'text', OPTIONS (...). A query reads what
@@ -38,7 +39,7 @@ _KINDS: Final = {
 _LINE: Final = re.compile(r";? ?\(?\bline (\d+),? pos \d+\b\)?")
 """Where Spark sees a mistake."""
 _SOURCE_CLAUSES: Final = ("FROM", "KEY", "WATERMARK", "DEAD", "OPTIONS")
-_DATASET_CLAUSES: Final = ("TO", "KEY", "PARTITIONS", "MODE", "TRIGGER", "COMMENT", "OPTIONS", "AS")
+_DATASET_CLAUSES: Final = ("TO", "KEY", "NULL", "PARTITIONS", "MODE", "TRIGGER", "COMMENT", "OPTIONS", "AS")
 
 
 def declare(text: str, file: str) -> None:
@@ -136,6 +137,9 @@ class _Statement(StatementReader):
                     said["topic"] = self.quoted()
                 case "KEY":
                     said["key"] = self.names()
+                case "NULL":
+                    self.word("KEY")
+                    said["null_key"] = self.quoted()
                 case "PARTITIONS":
                     said["partitions"] = self.number()
                 case "MODE":

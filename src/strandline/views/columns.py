@@ -55,7 +55,9 @@ def _field(struct: str, column: Column) -> str:
 
 def _key_expressions(definition: ViewDefinition) -> dict[str, str]:
     if definition.has_plain_key:
-        return {definition.key[0]: f"_key_text AS {quoted(definition.key[0])}"}
+        # Pipelines write a null in a key of text like a null in any other.
+        null = json.dumps({definition.key[0]: None}, separators=(",", ":"), ensure_ascii=False).replace("'", "''")
+        return {definition.key[0]: f"nullif(_key_text, '{null}') AS {quoted(definition.key[0])}"}
     if len(definition.key) == 1:
         # Most topics have a number as plain text; pipelines write an object.
         column = definition.key_columns[0]

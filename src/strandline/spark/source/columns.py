@@ -26,14 +26,19 @@ from pyspark.sql.types import (
 )
 
 from strandline.spark.arrow_rows import FIELDS
-from strandline.spark.source.wanted import COLUMNS, CORRUPT_COLUMN, OptionRefused, Shape
+from strandline.spark.source.wanted import (
+    COLUMNS,
+    CORRUPT_COLUMN,
+    CORRUPT_KEY_COLUMN,
+    KEY_COLUMN,
+    MADE_COLUMNS,
+    OptionRefused,
+    Shape,
+)
 
 _JSON_TYPES: Final = {"string": "STRING", "integer": "BIGINT", "number": "DOUBLE", "boolean": "BOOLEAN"}
-_KNOWN_TYPES: Final = (BooleanType, NumericType, StringType, TimestampType, TimestampNTZType, DateType)
-_INSTEAD: Final[dict[type[DataType], str]] = {
-    MapType: "say STRUCT<...>",
-    BinaryType: "say STRING, and unbase64() in a select",
-}
+_KNOWN_TYPES: Final = (BooleanType, NumericType, StringType, TimestampType, TimestampNTZType, DateType, BinaryType)
+_INSTEAD: Final[dict[type[DataType], str]] = {MapType: "say STRUCT<...>"}
 _JSON_FORMATS: Final = {"date-time": "TIMESTAMP", "date": "DATE"}
 
 
@@ -41,24 +46,29 @@ def ddl(shape: Shape) -> str:
     """The columns as Spark reads them: those of the value's schema first, then those of the record."""
     found = [f"`{name}` {COLUMNS[name]}" for name in shape.columns]
     if shape.value_schema is not None:
-        found = [value_ddl(shape.value_schema), *found]
+        of_value = value_ddl(shape.value_schema)
+        found.insert(0, f"{_quoted(shape.value_column)} STRUCT<{of_value}>" if shape.value_column else of_value)
         if not shape.fails_on_corrupt:
             found.append(f"{CORRUPT_COLUMN} STRING")
+    if shape.key_schema is not None:
+        found.append(f"{KEY_COLUMN} STRUCT<{value_ddl(shape.key_schema, 'keySchema')}>")
+        if not shape.fails_on_corrupt:
+            found.append(f"{CORRUPT_KEY_COLUMN} STRING")
     return ", ".join(found)
 
 
-def value_ddl(text: str) -> str:
-    """`valueSchema` in Spark's words: it is either these already, or a JSON Schema of an object."""
+def value_ddl(text: str, option: str = "valueSchema") -> str:
+    """The option in Spark's words: it is either these already, or a JSON Schema of an object."""
     if not text.strip():
-        raise OptionRefused("valueSchema is empty: say columns like 'id BIGINT, name STRING', or a JSON Schema")
+        raise OptionRefused(f"{option} is empty: say columns like 'id BIGINT, name STRING', or a JSON Schema")
     if not text.lstrip().startswith("{"):
         return text
     try:
         schema = json.loads(text)
     except ValueError as error:
-        raise OptionRefused(f"valueSchema begins like a JSON Schema and is no JSON: {error}") from None
+        raise OptionRefused(f"{option} begins like a JSON Schema and is no JSON: {error}") from None
     if "object" not in _types(schema) or not schema.get("properties"):
-        raise OptionRefused('valueSchema is no JSON Schema of an object: it needs "type": "object" and "properties"')
+        raise OptionRefused(f'{option} is no JSON Schema of an object: it needs "type": "object" and "properties"')
     return ", ".join(f"{_quoted(name)} {_type(name, of)}" for name, of in schema["properties"].items())
 
 
@@ -106,7 +116,7 @@ def arrow_schema(schema: StructType, shape: Shape) -> pa.Schema:
                     f"the column {field.name} of a log is {COLUMNS[field.name]}, not {field.dataType.simpleString()}: "
                     "convert it in a select"
                 )
-        elif shape.value_schema is None:
+        elif shape.value_schema is None and (shape.key_schema is None or field.name not in MADE_COLUMNS):
             raise OptionRefused(
                 f"a log has no column {field.name}: it has {', '.join(COLUMNS)}; columns of JSON values come with the "
                 "option valueSchema"

@@ -1,6 +1,7 @@
 """The options of the source: those of Spark's own Kafka source by the same names, and a few of ours (pure).
 
-Ours: `columns`, `includeLeaderEpoch`, `maxBytesPerTrigger`, `pushFilters`, `stopAt`, `valueSchema` with `mode`.
+Ours: `columns`, `includeLeaderEpoch`, `maxBytesPerTrigger`, `pushFilters`, `stopAt`, `valueSchema` with `valueColumn`,
+`keySchema` and `mode`.
 Settings of a Kafka consumer come as `kafka.<name>`; they are done, or without meaning for a reader without threads and
 groups, or refused in words. What differs from Spark's source: `kafka.isolation.level` is read_committed unless said
 otherwise, and a name that nobody knows is an error and not passed over.
@@ -55,6 +56,8 @@ _OPTIONS: Final = (
     "columns",
     "pushFilters",
     "valueSchema",
+    "valueColumn",
+    "keySchema",
     "mode",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
@@ -235,6 +238,8 @@ def _shape(options: Mapping[str, str]) -> Shape:
     return Shape(
         columns=_columns(options),
         value_schema=options.get("valueschema"),
+        value_column=options.get("valuecolumn"),
+        key_schema=options.get("keyschema"),
         fails_on_corrupt=_word(options, "mode", ("permissive", "failfast")) == "failfast",
     )
 
@@ -246,8 +251,9 @@ def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
         "leaderEpoch": _flag(options, "includeLeaderEpoch", default=False),
     }
     has_schema = "valueschema" in options
-    if not has_schema and "mode" in options:
-        raise OptionRefused("mode has no meaning without valueSchema: say both, or leave it out")
+    for name, is_meant in (("mode", has_schema or "keyschema" in options), ("valueColumn", has_schema)):
+        if not is_meant and name.lower() in options:
+            raise OptionRefused(f"{name} has no meaning without valueSchema: say both, or leave it out")
     if "columns" not in options:
         return tuple(name for name in COLUMNS if optional.get(name, True) and not (has_schema and name == "value"))
     known = {name.lower(): name for name in COLUMNS}

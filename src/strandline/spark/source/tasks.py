@@ -17,7 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from strandline.spark.arrow_rows import FIELDS
 from strandline.spark.fetching import FetchSettings, OffsetRange, read_range
 from strandline.spark.raw_client import ClientSettings, RawClient
-from strandline.spark.source.wanted import CORRUPT_COLUMN, Shape, SourceOptions
+from strandline.spark.source.wanted import KEY_COLUMN, MADE_COLUMNS, Shape, SourceOptions
 
 CLIENTS_MAX: Final = 8
 """Clients that one worker keeps; of more the oldest goes, and is made again if it is needed."""
@@ -43,8 +43,9 @@ class TaskSettings:
     shape: Shape
 
     @property
-    def value_fields(self) -> list[str]:
-        return [name for name in self.schema.names if not self.shape.is_of_record(name) and name != CORRUPT_COLUMN]
+    def value_columns(self) -> list[str]:
+        """Those of the value; with `valueColumn` the one struct."""
+        return [name for name in self.schema.names if not self.shape.is_of_record(name) and name not in MADE_COLUMNS]
 
 
 def task_settings(options: SourceOptions, schema: pa.Schema) -> TaskSettings:
@@ -63,8 +64,8 @@ def read_task(settings: TaskSettings, partition: InputPartition) -> Iterator[pa.
     if not isinstance(partition, RangePartition):
         return
     client = worker_client(settings.client)
-    value_fields = settings.value_fields
-    if not value_fields:
+    value_columns, has_key = settings.value_columns, KEY_COLUMN in settings.schema.names
+    if not value_columns and not has_key:
         yield from read_range(client, partition.offsets, settings.fetch, settings.schema)
         return
     # Most readers have no need of Arrow's parser.
@@ -73,12 +74,14 @@ def read_task(settings: TaskSettings, partition: InputPartition) -> Iterator[pa.
     offsets = partition.offsets
     json_columns = JsonColumns(
         settings.schema,
-        value_fields,
+        value_columns,
         topic=offsets.topic,
         partition=offsets.partition,
         fails=settings.shape.fails_on_corrupt,
+        in_struct=settings.shape.value_column is not None,
     )
-    wanted = {"value", "offset"} | {name for name in settings.schema.names if settings.shape.is_of_record(name)}
+    wanted = {"value", "offset", *(["key"] if has_key else [])}
+    wanted |= {name for name in settings.schema.names if settings.shape.is_of_record(name)}
     record_schema = pa.schema([field for name, field in FIELDS.items() if name in wanted])
     for batch in read_range(client, offsets, settings.fetch, record_schema):
         yield json_columns.columns(batch)

@@ -24,6 +24,10 @@ COLUMNS: Final = {
 }
 """Every column of a record, with its type in Spark's words."""
 CORRUPT_COLUMN: Final = "_corrupt"
+KEY_COLUMN: Final = "_key"
+CORRUPT_KEY_COLUMN: Final = "_corrupt_key"
+MADE_COLUMNS: Final = (CORRUPT_COLUMN, KEY_COLUMN, CORRUPT_KEY_COLUMN)
+"""Columns that are neither of the record nor of its value."""
 
 
 class OptionRefused(SparkFailed):
@@ -87,8 +91,12 @@ class Shape:
     """Of the record."""
     value_schema: str | None = None
     """Of the value, as the user wrote it."""
+    value_column: str | None = None
+    """The value's columns are the fields of one struct of this name."""
+    key_schema: str | None = None
+    """Of the key, whose columns are the fields of the struct `_key`."""
     fails_on_corrupt: bool = False
-    """A value that does not fit ends the query; else it is nulls, and the value is in a column of its own."""
+    """A key or value that does not fit ends the query; else it is nulls, and stands in a column of its own."""
 
     def is_of_record(self, name: str) -> bool:
         """Whether a column is one of the record. With a schema of the value, names that `columns` left out are its."""
