@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.pipelines.checkpoint_files import LocalCheckpoint, Note, in_words, positions, settings
+from strandline.pipelines.checkpoint_files import LocalCheckpoint, Note, in_words, positions, settings, topic_ids
 
 ABOUT = '{"batchWatermarkMs":7,"batchTimestampMs":9,"conf":{"spark.sql.shuffle.partitions":"2"}}'
 
@@ -31,6 +31,9 @@ def test_positions_are_those_of_all_sources() -> None:
     # One that has nothing yet; and two that read the same topic.
     assert positions(file_of("-", {"a": {"0": 5}}, {"a": {"0": 4, "1": 1}})) == {"a": {"0": 4, "1": 1}}
     assert positions(file_of()) == {}
+    with_id = file_of("-", "7", {"a": {"0": 5}, "#topic-ids": {"a": "x"}})
+    assert topic_ids(with_id) == {"a": "x"}
+    assert positions(file_of({"a": {"0": 5}, "#topic-ids": {"a": "x"}})) == {"a": {"0": 5}}
     for strange in ("17", '{"logOffset":3}', "not JSON"):
         assert positions(file_of({"a": {"0": 1}}, strange)) is None
     assert settings(file_of()) == {"spark.sql.shuffle.partitions": "2"}

@@ -99,7 +99,8 @@ class TestMoves:
         return offsets / "3"
 
     def test_a_position_goes_to_the_first_row_that_was_not_read(self, tmp_path: Path) -> None:
-        text = 'v1\n{"batchTimestampMs":1}\n{"other":{"0":7}}\n{"totals":{"0":12,"1":0}}'
+        other = '{"other":{"0":7},"#topic-ids":{"other":"x"}}'
+        text = f'v1\n{{"batchTimestampMs":1}}\n{other}\n{{"totals":{{"0":12,"1":0}},"#topic-ids":{{"totals":"y"}}}}'
         path = self.checkpoint(tmp_path, text)
         state = self.state(tmp_path)
         # Rows of partition 0 were at 4, 11 and 12; the copy of it begins at 100.
@@ -108,7 +109,8 @@ class TestMoves:
         stage_moves(state, 1, lambda: [("totals", moves)])
         assert path.read_text() == text, "until it is taken nothing has changed"
         take_moves(state, 1)
-        assert path.read_text() == ('v1\n{"batchTimestampMs":1}\n{"other":{"0":7}}\n{"totals.v1":{"0":102,"1":200}}')
+        moved = '{"totals.v1":{"0":102,"1":200},"#topic-ids":{}}'
+        assert path.read_text() == f'v1\n{{"batchTimestampMs":1}}\n{other}\n{moved}', "the copy has another id"
         assert not path.with_name(".3.crc").exists(), "Spark would take the file for damaged"
         stage_moves(state, 1, lambda: [("totals", moves)])
         take_moves(state, 1)

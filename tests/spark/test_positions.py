@@ -155,6 +155,7 @@ def test_the_group_of_a_query(options: Mapping[str, str], name: str | None, expe
 
 def test_the_end_of_a_batch_as_positions() -> None:
     assert positions_of('{"a": {"0": 5, "11": 0}, "b.c": {"2": 7}}') == {("a", 0): 5, ("a", 11): 0, ("b.c", 2): 7}
+    assert positions_of('{"a": {"0": 5}, "#topic-ids": {"a": "x"}}') == {("a", 0): 5}
     assert positions_of(None) == positions_of("null") == {}
 
 

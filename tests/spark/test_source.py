@@ -18,6 +18,7 @@ from tests.spark.source_ground import WAIT_S, Seen, consumed, wait_until_decided
 
 from strandline.spark.data_source import StrandlineDataSource
 from strandline.spark.explain import explain_failure as explain
+from strandline.spark.source.offset_json import TOPIC_IDS
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
@@ -269,9 +270,10 @@ def test_a_stream_reads_everything_once_and_goes_on(
     produce(broker, topic, range(1000, 1100), partitions=3)
     assert sum(streams.run("one", **options, minPartitions="6")) == 100
     assert streams.values() == list(range(1100))
-    # The checkpoint reads as that of Spark's own source does.
+    # The checkpoint reads as that of Spark's own source does, with the ids of the topics beside it.
     offsets = sorted((tmp_path / "one" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
-    assert json.loads(offsets[-1].read_text().splitlines()[-1]) == {topic: {"0": 367, "1": 367, "2": 366}}
+    written = json.loads(offsets[-1].read_text().splitlines()[-1])
+    assert written == {topic: {"0": 367, "1": 367, "2": 366}, TOPIC_IDS: {topic: written[TOPIC_IDS][topic]}}
     assert sum(streams.run("one", **options)) == 0
 
 

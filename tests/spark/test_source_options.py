@@ -43,6 +43,15 @@ def test_a_stream_may_stop_somewhere() -> None:
             parse_options(LEAST | {"stopAt": wrong}, streaming=True)
 
 
+def test_a_stream_may_begin_where_it_began_before() -> None:
+    said = LEAST | {"startAt": '{"orders":{"0":23}}', "startingOffsets": "latest"}
+    options = parse_options(said, streaming=True)
+    assert (options.start_at, options.starts_with_the_next_record) == ({ORDERS_0: 23}, False)
+    assert parse_options(LEAST | {"startAt": '{"orders":{}}'}, streaming=True).start_at == {}
+    with pytest.raises(OptionRefused, match="startAt is"):
+        parse_options(LEAST | {"startAt": '{"orders":{"0":-1}}'}, streaming=True)
+
+
 def test_names_are_read_in_any_case() -> None:
     said = {"KAFKA.Bootstrap.Servers": "b:1", "SUBSCRIBE": " a , b,a ", "INCLUDEHEADERS": "True"}
     options = parse_options(said, streaming=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -19,10 +20,11 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from strandline.ids import TopicPartition
+from strandline.ids import ZERO_UUID, TopicPartition
 from strandline.spark.fetching import OffsetRange
 from strandline.spark.source.filters import Bounds, bounds_of
-from strandline.spark.source.splitting import as_json, from_json, limited, split
+from strandline.spark.source.offset_json import TOPIC_IDS, as_json, from_json, topic_ids_of
+from strandline.spark.source.splitting import limited, split
 
 RANGES = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 500)), max_size=6).map(
     lambda pairs: [OffsetRange("t", index, start, start + size) for index, (start, size) in enumerate(pairs)]
@@ -88,9 +90,13 @@ def test_partitions_share_a_limit_as_they_share_what_is_there() -> None:
 
 def test_offsets_have_the_form_of_sparks_own_source() -> None:
     positions = {TopicPartition("b", 10): 5, TopicPartition("b", 9): 4, TopicPartition("a", 0): 3}
-    assert list(as_json(positions).items()) == [("a", {"0": 3}), ("b", {"9": 4, "10": 5})]
-    assert list(as_json(positions)["b"]) == ["9", "10"]
-    assert from_json(as_json(positions)) == positions
+    assert list(as_json(positions, {}).items()) == [("a", {"0": 3}), ("b", {"9": 4, "10": 5})]
+    assert list(as_json(positions, {})["b"]) == ["9", "10"]
+    assert from_json(as_json(positions, {})) == positions
+    # An older broker has no ids to tell.
+    told = as_json(positions, {"a": UUID(int=7), "b": ZERO_UUID, "c": UUID(int=8)})
+    assert told == {**as_json(positions, {}), TOPIC_IDS: {"a": str(UUID(int=7))}}
+    assert (from_json(told), topic_ids_of(told)) == (positions, {"a": UUID(int=7)})
 
 
 AT = datetime(2026, 1, 1, 12, 0, 0, 123_456, tzinfo=UTC)

@@ -16,6 +16,7 @@ from tests.spark.source_ground import WAIT_S
 
 from strandline.spark.fetching import DataLost
 from strandline.spark.raw_client import TopicMissing
+from strandline.spark.source.offset_json import TOPIC_IDS, Offset
 from strandline.spark.source.options import parse_options
 from strandline.spark.source.stream import StreamReader
 from strandline.testing.embedded_broker import EmbeddedBroker
@@ -52,10 +53,16 @@ def admin(broker: EmbeddedBroker) -> AdminClient:
     return AdminClient({"bootstrap.servers": broker.bootstrap})
 
 
-def offsets_read(reader: StreamReader, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[int]:
+def offsets_read(reader: StreamReader, start: Offset, end: Offset) -> list[int]:
     """What the tasks of a batch read, each by a copy of the reader as a worker gets it."""
     copies = [(pickle.loads(pickle.dumps(reader)), each) for each in reader.partitions(start, end)]  # noqa: S301
     return [row for copy, each in copies for batch in copy.read(each) for row in batch.column("offset").to_pylist()]
+
+
+def plain(offset: Offset | None) -> dict[str, dict[str, int]]:
+    """The positions of an offset, without the ids of their topics."""
+    assert offset is not None
+    return {topic: partitions for topic, partitions in offset.items() if topic != TOPIC_IDS}
 
 
 def test_batches_follow_each_other(broker: EmbeddedBroker, make: Make, topic: str) -> None:
@@ -63,9 +70,9 @@ def test_batches_follow_each_other(broker: EmbeddedBroker, make: Make, topic: st
     produce(broker, topic, 10)
     reader = make(subscribe=topic, startingOffsets="earliest")
     start = reader.initialOffset()
-    assert start == {topic: {"0": 0, "1": 0}}
+    assert plain(start) == {topic: {"0": 0, "1": 0}}
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    assert end == reader.reportLatestOffset() == {topic: {"0": 10, "1": 0}}
+    assert plain(end) == plain(reader.reportLatestOffset()) == {topic: {"0": 10, "1": 0}}
     assert offsets_read(reader, start, end) == list(range(10))
     assert reader.latestOffset(end, ALL) == end
     produce(broker, topic, 5, partition=1)
@@ -81,7 +88,7 @@ def test_what_starts_with_the_next_record_starts_with_an_empty_batch(
     reader = make(subscribe=topic)
     assert reader.initialOffset() == {}
     first = reader.latestOffset({}, ALL)
-    assert first == reader.reportLatestOffset() == {topic: {"0": 10}}
+    assert plain(first) == plain(reader.reportLatestOffset()) == {topic: {"0": 10}}
     assert reader.partitions({}, first) == []
     produce(broker, topic, 5)
     # Another process after a crash: the checkpoint has the end of the first batch, and that it was not committed.
@@ -117,10 +124,10 @@ def test_a_limit_of_offsets(broker: EmbeddedBroker, make: Make, topic: str) -> N
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMaxRows(50)
     start = reader.initialOffset()
-    assert reader.latestOffset(start, limit) == {topic: {"0": 45, "1": 5}}
+    assert plain(reader.latestOffset(start, limit)) == {topic: {"0": 45, "1": 5}}
     # Spark may ask for everything all the same.
-    assert reader.latestOffset(start, ALL) == {topic: {"0": 90, "1": 10}}
-    assert reader.reportLatestOffset() == {topic: {"0": 90, "1": 10}}
+    assert plain(reader.latestOffset(start, ALL)) == {topic: {"0": 90, "1": 10}}
+    assert plain(reader.reportLatestOffset()) == {topic: {"0": 90, "1": 10}}
 
 
 def test_a_stream_stops_where_it_is_told_to(broker: EmbeddedBroker, make: Make, topic: str) -> None:
@@ -138,10 +145,10 @@ def test_a_stream_stops_where_it_is_told_to(broker: EmbeddedBroker, make: Make, 
         while (end := reader.latestOffset(position, reader.getDefaultReadLimit())) != position:
             read += offsets_read(reader, position, end)
             position = end
-        assert position == {topic: {"0": 7, "1": 0}}
+        assert plain(position) == {topic: {"0": 7, "1": 0}}
         assert read == list(range(7))
     # One that is further already stays where it is.
-    assert reader.latestOffset({topic: {"0": 9, "1": 0}}, ALL) == {topic: {"0": 9, "1": 0}}
+    assert plain(reader.latestOffset({topic: {"0": 9, "1": 0}}, ALL)) == {topic: {"0": 9, "1": 0}}
 
 
 def test_a_stop_behind_the_end_of_the_log_is_data_loss(broker: EmbeddedBroker, make: Make, topic: str) -> None:
@@ -169,7 +176,7 @@ def test_a_limit_of_bytes(broker: EmbeddedBroker, make: Make, topic: str) -> Non
     end = reader.latestOffset({topic: {"0": 80, "1": 80}}, limit)[topic]
     assert min(end.values()) >= 95
     least = make(subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger="1")
-    assert least.latestOffset(least.initialOffset(), ReadMaxBytes(1)) == {topic: {"0": 1, "1": 1}}
+    assert plain(least.latestOffset(least.initialOffset(), ReadMaxBytes(1))) == {topic: {"0": 1, "1": 1}}
 
 
 def test_too_little_is_waited_for(broker: EmbeddedBroker, make: Make, topic: str) -> None:
@@ -180,20 +187,21 @@ def test_too_little_is_waited_for(broker: EmbeddedBroker, make: Make, topic: str
     limit = reader.getDefaultReadLimit()
     start = reader.initialOffset()
     first = reader.latestOffset(start, limit)
-    assert first == {topic: {"0": 5}}
+    assert plain(first) == {topic: {"0": 5}}
     produce(broker, topic, 9)
     assert reader.latestOffset(first, limit) == first
     produce(broker, topic, 9)
-    assert reader.latestOffset(first, limit) == {topic: {"0": 20}}
+    assert plain(reader.latestOffset(first, limit)) == {topic: {"0": 20}}
     impatient = make(**options, maxTriggerDelay="0ms")
     limit = impatient.getDefaultReadLimit()
     assert limit == ReadMinRows(10)
-    assert impatient.latestOffset({topic: {"0": 20}}, limit) == {topic: {"0": 23}}
+    assert plain(impatient.latestOffset({topic: {"0": 20}}, limit)) == {topic: {"0": 23}}
     # Nothing more would ever come.
     available_now = make(**options, maxTriggerDelay="1h")
     available_now.prepareForTriggerAvailableNow()
     first = available_now.latestOffset({topic: {"0": 20}}, limit)
-    assert first == available_now.latestOffset(first, limit) == {topic: {"0": 23}}
+    assert first == available_now.latestOffset(first, limit)
+    assert plain(first) == {topic: {"0": 23}}
 
 
 @pytest.mark.parametrize("starting", ["earliest", "latest"])
@@ -206,7 +214,7 @@ def test_available_now_ends_where_the_log_ended(broker: EmbeddedBroker, make: Ma
     position = reader.initialOffset()
     while (end := reader.latestOffset(position, reader.getDefaultReadLimit())) != position:
         position = end
-    assert position == {topic: {"0": 10}}
+    assert plain(position) == {topic: {"0": 10}}
 
 
 def delete_before(admin: AdminClient, topic: str, offset: int) -> None:
@@ -224,7 +232,7 @@ def test_partitions_that_come_are_read_from_their_first_record(
     admin.create_partitions([NewPartitions(topic, 2)])[topic].result(WAIT_S)
     produce(broker, topic, 7, partition=1)
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    assert end == {topic: {"0": 5, "1": 7}}
+    assert plain(end) == {topic: {"0": 5, "1": 7}}
     assert offsets_read(reader, start, end) == list(range(7))
 
 
@@ -242,21 +250,85 @@ def test_a_new_partition_without_its_first_records_is_data_loss(
     assert offsets_read(careless, {}, {topic: {"0": 5}}) == [3, 4]
 
 
-def test_a_topic_that_is_made_anew_while_it_is_read_is_data_loss(
-    broker: EmbeddedBroker, make: Make, admin: AdminClient, topic: str
+def made_anew(broker: EmbeddedBroker, admin: AdminClient, topic: str, count: int) -> None:
+    admin.delete_topics([topic])[topic].result(WAIT_S)
+    broker.create_topic(topic, 1)
+    produce(broker, topic, count)
+
+
+@pytest.mark.parametrize("count", [9, 3], ids=["longer", "shorter"])
+def test_a_topic_that_was_made_anew_is_data_loss_however_often_the_query_starts(
+    broker: EmbeddedBroker, make: Make, admin: AdminClient, topic: str, count: int
 ) -> None:
+    """The checkpoint has the id of the topic that was read: where the new log ends does not matter."""
     broker.create_topic(topic, 1)
     produce(broker, topic, 5)
     reader = make(subscribe=topic, startingOffsets="earliest")
-    end = reader.latestOffset(reader.initialOffset(), ALL)
+    start = reader.initialOffset()
+    end = json.loads(json.dumps(reader.latestOffset(start, ALL)))
     admin.delete_topics([topic])[topic].result(WAIT_S)
     with pytest.raises(DataLost, match=f"topic {topic}, partition 0: .*the topic is gone"):
         reader.latestOffset(end, ALL)
     broker.create_topic(topic, 1)
-    # More than before: the offsets alone would not show it.
-    produce(broker, topic, 9)
-    with pytest.raises(DataLost, match="the topic was deleted and made anew while it was read"):
-        reader.latestOffset(end, ALL)
+    produce(broker, topic, count)
+    lost = f"topic {topic}, partition 0: everything from offset 5 on is lost .the topic was deleted and made anew"
+    for each in (reader, make(subscribe=topic, startingOffsets="earliest"), make(subscribe=topic)):
+        with pytest.raises(DataLost, match=lost):
+            each.latestOffset(end, ALL)
+    # A batch that was planned before it, and not committed.
+    with pytest.raises(DataLost, match=r"partition 0: everything from offset 0 on is lost .the topic was deleted"):
+        make(subscribe=topic).partitions(start, end)
+
+
+@pytest.mark.parametrize("count", [9, 3], ids=["longer", "shorter"])
+def test_a_topic_that_was_made_anew_is_read_from_its_first_record_by_who_does_not_mind(
+    broker: EmbeddedBroker,
+    make: Make,
+    admin: AdminClient,
+    topic: str,
+    count: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker.create_topic(topic, 1)
+    produce(broker, topic, 5)
+    options = {"subscribe": topic, "failOnDataLoss": "false", "maxOffsetsPerTrigger": "100"}
+    reader = make(**options, startingOffsets="earliest")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    made_anew(broker, admin, topic, count)
+    careless = make(**options)
+    assert offsets_read(careless, start, end) == [], "what that batch was to read is gone"
+    later = careless.latestOffset(end, careless.getDefaultReadLimit())
+    assert offsets_read(careless, end, later) == list(range(count))
+    assert plain(later) == {topic: {"0": count}}
+    assert careless.latestOffset(later, ALL) == later
+    assert "partition 0: everything from offset 5 on is lost (the topic was deleted and made anew)" in caplog.text
+    assert "the offsets" not in caplog.text, "no other range is named"
+
+
+def test_offsets_that_an_older_release_wrote_have_no_ids(broker: EmbeddedBroker, make: Make, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    produce(broker, topic, 5)
+    reader = make(subscribe=topic, startingOffsets="earliest")
+    end = reader.latestOffset({topic: {"0": 2}}, ALL)
+    assert offsets_read(reader, {topic: {"0": 2}}, end) == [2, 3, 4]
+    assert list(end[TOPIC_IDS]) == [topic]
+
+
+def test_a_stream_begins_where_it_began_once(
+    broker: EmbeddedBroker, make: Make, admin: AdminClient, topic: str
+) -> None:
+    """Whatever its other options say; what came later, or was removed since, has its own beginning."""
+    broker.create_topic(topic, 3)
+    for partition in range(3):
+        produce(broker, topic, 10, partition=partition)
+    delete_before(admin, topic, 5)
+    began = json.dumps({topic: {"0": 3, "1": 8}})
+    for starting in ("latest", json.dumps({topic: {"0": -1, "1": -1, "2": -1}}), "earliest"):
+        reader = make(subscribe=topic, startingOffsets=starting, startAt=began)
+        assert plain(reader.initialOffset()) == {topic: {"0": 5, "1": 8, "2": 0}}
+    reader = make(subscribe=topic, startingOffsets="latest", startAt=json.dumps({topic: {}}))
+    assert plain(reader.initialOffset()) == {topic: {"0": 5, "1": 0, "2": 0}}
 
 
 def test_a_topic_that_is_not_there_is_named(make: Make, topic: str) -> None:
@@ -269,6 +341,6 @@ def test_a_topic_that_is_not_there_is_named(make: Make, topic: str) -> None:
 def test_only_what_is_assigned_is_read(broker: EmbeddedBroker, make: Make, topic: str) -> None:
     broker.create_topic(topic, 3)
     reader = make(assign=f'{{"{topic}":[2,0]}}', startingOffsets="earliest")
-    assert reader.initialOffset() == {topic: {"0": 0, "2": 0}}
+    assert plain(reader.initialOffset()) == {topic: {"0": 0, "2": 0}}
     with pytest.raises(TopicMissing, match=f"partition {topic}-7 does not exist: correct the option assign"):
         make(assign=f'{{"{topic}":[7]}}').initialOffset()

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from strandline.spark.sink.checkpoint import local_path
+from strandline.spark.source.offset_json import TOPIC_IDS
 
 Offsets = dict[str, dict[str, int]]
 """{topic: {partition: offset}}"""
@@ -80,9 +81,20 @@ def positions(text: str) -> Offsets | None:
         if not isinstance(told, dict) or not all(isinstance(each, dict) for each in told.values()):
             return None
         for topic, partitions in told.items():
+            if topic == TOPIC_IDS:
+                continue
             known = found.setdefault(topic, {})
             for partition, offset in partitions.items():
                 known[partition] = min(offset, known.get(partition, offset))
+    return found
+
+
+def topic_ids(text: str) -> dict[str, str]:
+    """By topic, which one of its name the sources of a batch have read; empty if that was not kept."""
+    found: dict[str, str] = {}
+    for line in text.split("\n")[2:]:
+        with contextlib.suppress(ValueError, AttributeError):
+            found |= json.loads(line).get(TOPIC_IDS, {})
     return found
 
 

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from strandline.pipelines.state import PipelineState, checkpoint_of
 from strandline.spark.sink.checkpoint import local_path
+from strandline.spark.source.offset_json import TOPIC_IDS
 
 Positions = Mapping[str, int]
 
@@ -148,7 +149,10 @@ def _moved_line(line: str, by_topic: Mapping[str, Moves]) -> str:
         return line
     moved: dict[str, Any] = {}
     for topic, positions in told.items():
-        if topic in by_topic:
+        if topic == TOPIC_IDS:
+            # Of the topic that it moves to the query learns the id with its next batch.
+            moved[topic] = {each: topic_id for each, topic_id in positions.items() if each not in by_topic}
+        elif topic in by_topic:
             moved[by_topic[topic].topic] = by_topic[topic](positions)
         else:
             moved[topic] = positions

@@ -39,6 +39,7 @@ from strandline.spark.explain import SparkFailed, explain_failure
 from strandline.spark.lost_java import is_java_gone
 from strandline.spark.raw_client import host_and_port
 from strandline.spark.sink.cluster import GROUP, SinkCluster
+from strandline.spark.source.offset_json import from_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +83,7 @@ def positions_of(end_offset: str | None) -> dict[Place, int]:
     topics = json.loads(end_offset) if end_offset else None
     if not isinstance(topics, dict):
         return {}
-    return {(topic, int(at)): int(offset) for topic, parts in topics.items() for at, offset in parts.items()}
+    return {(topic, at): int(offset) for (topic, at), offset in from_json(topics).items()}
 
 
 class Refused(Exception):

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from strandline.spark.source.offset_json import TOPIC_IDS
+
 
 @dataclass
 class QueryView:
@@ -98,6 +100,8 @@ def _positions(offsets: object) -> dict[tuple[str, str], int] | None:
         return None
     found = {}
     for topic, partitions in offsets.items():
+        if topic == TOPIC_IDS:
+            continue
         if not isinstance(partitions, dict):
             return None
         for partition, offset in partitions.items():

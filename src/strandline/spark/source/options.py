@@ -1,7 +1,7 @@
 """The options of the source: those of Spark's own Kafka source by the same names, and a few of ours (pure).
 
-Ours: `columns`, `includeLeaderEpoch`, `maxBytesPerTrigger`, `pushFilters`, `stopAt`, `valueSchema` with `valueColumn`,
-`keySchema` and `mode`.
+Ours: `columns`, `includeLeaderEpoch`, `maxBytesPerTrigger`, `pushFilters`, `startAt`, `stopAt`, `valueSchema` with
+`valueColumn`, `keySchema` and `mode`.
 Settings of a Kafka consumer come as `kafka.<name>`; they are done, or without meaning for a reader without threads and
 groups, or refused in words. What differs from Spark's source: `kafka.isolation.level` is read_committed unless said
 otherwise, and a name that nobody knows is an error and not passed over.
@@ -46,6 +46,7 @@ _OPTIONS: Final = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "maxBytesPerTrigger",
+    "startAt",
     "stopAt",
     "minPartitions",
     "maxRecordsPerPartition",
@@ -92,7 +93,8 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions
         ending=_limit(options, "ending", LATEST, streaming=streaming),
         subscription=_subscription(options),
         limits=_per_trigger(options),
-        stop_at=_by_partition("stopAt", options["stopat"], least=0) if streaming and "stopat" in options else None,
+        start_at=_of_stream(options, "startAt", streaming=streaming, may_be_empty=True),
+        stop_at=_of_stream(options, "stopAt", streaming=streaming),
         no_match_is_latest=_word(options, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
         fails_on_data_loss=_flag(options, "failOnDataLoss", default=True),
         shape=_shape(options),
@@ -202,7 +204,16 @@ def _checked(side: str, limit: Everywhere | Offsets, *, streaming: bool) -> Limi
     return limit
 
 
-def _by_partition(name: str, text: str, *, least: int) -> dict[TopicPartition, int]:
+def _of_stream(
+    options: Mapping[str, str], name: str, *, streaming: bool, may_be_empty: bool = False
+) -> dict[TopicPartition, int] | None:
+    """Offsets of a stream, if the option is said; it has no meaning for a batch."""
+    if not streaming or name.lower() not in options:
+        return None
+    return _by_partition(name, options[name.lower()], least=0, may_be_empty=may_be_empty)
+
+
+def _by_partition(name: str, text: str, *, least: int, may_be_empty: bool = False) -> dict[TopicPartition, int]:
     wrong = OptionRefused(f"""{name} is {text!r}: say it like {{"orders":{{"0":23,"1":42}}}}""")
     found = {}
     for topic, partitions in _json_object(text, wrong).items():
@@ -212,7 +223,7 @@ def _by_partition(name: str, text: str, *, least: int) -> dict[TopicPartition, i
             if not partition.isdigit() or not _is_number(number) or number < least:
                 raise wrong
             found[TopicPartition(topic, int(partition))] = number
-    if not found:
+    if not found and not may_be_empty:
         raise wrong
     return dict(sorted(found.items()))
 

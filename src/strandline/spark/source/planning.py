@@ -57,7 +57,11 @@ class Planner:
         return self._listed(dict.fromkeys(partitions, LATEST))
 
     def starting(self, partitions: Mapping[TopicPartition, object]) -> Positions:
-        return self._resolved(self.options.starting, partitions, "starting")
+        began = self.options.start_at
+        if began is None:
+            return self._resolved(self.options.starting, partitions, "starting")
+        # What retention has removed since cannot be read again; a partition that came later was read from its start.
+        return {each: max(began.get(each, 0), first) for each, first in self.earliest(partitions).items()}
 
     def ending(self, partitions: Mapping[TopicPartition, object]) -> Positions:
         return self._resolved(self.options.ending, partitions, "ending")

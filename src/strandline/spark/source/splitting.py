@@ -66,19 +66,3 @@ def limited(
         if not size:
             moved[partition] = end[partition]
     return moved
-
-
-def as_json(positions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """The form of Spark's own Kafka source, `{"orders": {"0": 123}}`, always in the same order: Spark compares text."""
-    found: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(positions.items()):
-        found.setdefault(topic, {})[str(partition)] = offset
-    return found
-
-
-def from_json(offset: Mapping[str, Mapping[str, int]]) -> Positions:
-    return {
-        TopicPartition(topic, int(partition)): position
-        for topic, partitions in offset.items()
-        for partition, position in partitions.items()
-    }

@@ -2,7 +2,8 @@
 
 One reader lives in a planning process beside the driver for as long as the query runs; copies of it read in the
 workers. The checkpoint alone says where a query is. What lies in it is checked against the log before a batch is
-planned: a log that ends before it, partitions that are gone, or a topic that was made anew are data loss.
+planned: a log that ends before it, partitions that are gone, or a topic that was made anew are data loss. The ids of
+the topics lie beside the offsets, so a topic that was made anew while no query ran is known as well.
 
 Spark keeps the end of each batch and asks anew where a query started if its first batch has not been committed. A query
 that starts with the next record would then start later than it did and lose what came between. So such a query starts
@@ -30,10 +31,10 @@ from pyspark.sql.types import StructType
 
 from strandline.ids import TopicPartition
 from strandline.spark.fetching import OffsetRange
-from strandline.spark.raw_client import has_id
 from strandline.spark.source.columns import arrow_schema
+from strandline.spark.source.offset_json import Offset, as_json, from_json, topic_ids_of
 from strandline.spark.source.planning import Planner
-from strandline.spark.source.splitting import Positions, as_json, from_json, limited, split
+from strandline.spark.source.splitting import Positions, limited, split
 from strandline.spark.source.tasks import RangePartition, read_task, task_settings
 from strandline.spark.source.wanted import SourceOptions
 
@@ -47,6 +48,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Positions | None = None
         """Where a query with AvailableNow ends."""
         self._topic_ids: dict[str, UUID] = {}
+        """As the cluster told them last."""
         self._found_nothing = False
         """No topic was there to start with: the first that comes is read from its first record on."""
         self._triggered_at: float | None = None
@@ -57,11 +59,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # What Spark asks in the planning process
 
-    def initialOffset(self) -> dict[str, dict[str, int]]:
+    def initialOffset(self) -> Offset:
         partitions = self._partitions(must_exist=True)
         if self._options.starts_with_the_next_record:
             return {}
-        return as_json(self._planning().starting(partitions))
+        return self._written(self._planning().starting(partitions))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Any limit but "all" lets `latestOffset` know that the options count; Spark has none for several at once."""
@@ -84,12 +86,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_none_gone(wanted, partitions)
         self._target = self._planning().not_behind(wanted, {each: None for each in wanted if each in partitions})
 
-    def latestOffset(self, start: dict[str, dict[str, int]], limit: ReadLimit) -> dict[str, dict[str, int]]:
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         planner = self._planning()
-        begin = from_json(start)
         partitions = self._partitions()
-        if self._has_not_started(begin):
-            return as_json(self._started(partitions))
+        if self._has_not_started(start):
+            return self._written(self._started(partitions))
+        begin = self._same_topics(start, from_json(start))
         self._check_none_gone(begin, partitions)
         latest = planner.not_behind(begin, partitions)
         if self._target is not None:
@@ -98,20 +100,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             latest = _up_to(self._options.stop_at, begin, latest)
         self._latest = latest
         if isinstance(limit, ReadAllAvailable) or not self._options.limits.are_set:
-            return as_json(latest)
+            return self._written(latest)
         # New partitions are read from their first record on.
         begin |= planner.earliest({each: None for each in latest if each not in begin})
-        return as_json(self._limited(begin, latest))
+        return self._written(self._limited(begin, latest))
 
-    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
-        return as_json(self._latest) if self._latest else None
+    def reportLatestOffset(self) -> Offset | None:
+        return self._written(self._latest) if self._latest else None
 
-    def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         planner = self._planning()
-        begin, behind = from_json(start), from_json(end)
-        if self._has_not_started(begin):
+        if self._has_not_started(start):
             return []
         existing = self._partitions()
+        first = from_json(start)
+        begin, behind = self._same_topics(start, first), self._same_topics(end, first)
         self._check_none_gone(behind, existing)
         behind = {each: offset for each, offset in behind.items() if each in existing}
         added = planner.earliest({each: None for each in behind if each not in begin})
@@ -127,7 +130,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         return [RangePartition(each) for each in parts]
 
-    def commit(self, end: dict[str, dict[str, int]]) -> None:
+    def commit(self, end: Offset) -> None:
         """Nothing: Spark calls it only when the next batch is planned. Positions are committed by a listener."""
 
     def stop(self) -> None:
@@ -142,8 +145,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Where it starts
 
-    def _has_not_started(self, begin: Positions) -> bool:
-        return not begin and self._options.starts_with_the_next_record
+    def _has_not_started(self, start: Offset) -> bool:
+        return not start and self._options.starts_with_the_next_record
 
     def _started(self, partitions: dict[TopicPartition, UUID]) -> Positions:
         if not partitions:
@@ -169,13 +172,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _partitions(self, *, must_exist: bool = False) -> dict[TopicPartition, UUID]:
         partitions = self._planning().partitions(must_exist=must_exist)
-        for (topic, partition), topic_id in partitions.items():
-            known = self._topic_ids.setdefault(topic, topic_id)
-            if known != topic_id and has_id(known):
-                self._topic_ids[topic] = topic_id
-                reason = "the topic was deleted and made anew while it was read"
-                self._planning().lose(TopicPartition(topic, partition), 0, None, reason)
+        self._topic_ids = {topic: topic_id for (topic, _), topic_id in partitions.items()}
         return partitions
+
+    def _written(self, positions: Positions) -> Offset:
+        return as_json(positions, self._topic_ids)
+
+    def _same_topics(self, offset: Offset, first: Positions) -> Positions:
+        """Return the positions of an offset without those in topics that were made anew since, which are data loss.
+
+        What is lost begins at `first`. If the user does not mind that, the new topic is read as one that came later:
+        from its first record on.
+        """
+        known = topic_ids_of(offset)
+        found = {}
+        for partition, position in from_json(offset).items():
+            now = self._topic_ids.get(partition.topic)
+            if now is None or known.get(partition.topic, now) == now:
+                found[partition] = position
+            else:
+                self._planning().lose(partition, first.get(partition, 0), None, "the topic was deleted and made anew")
+        return found
 
     def _check_none_gone(self, begin: Positions, partitions: dict[TopicPartition, UUID]) -> None:
         for partition, offset in begin.items():

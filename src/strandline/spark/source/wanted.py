@@ -111,6 +111,8 @@ class SourceOptions:
     ending: Limit
     subscription: Subscription
     limits: TriggerLimits = TriggerLimits()
+    start_at: Mapping[TopicPartition, int] | None = None
+    """Where a stream began that is read again: goes before `starting`; other partitions from their first record on."""
     stop_at: Mapping[TopicPartition, int] | None = None
     """Where a stream ends, and it reads no other partitions; None: it does not end."""
     no_match_is_latest: bool = False
@@ -129,6 +131,8 @@ class SourceOptions:
     @property
     def starts_with_the_next_record(self) -> bool:
         """Whether where it starts depends on when it is asked."""
+        if self.start_at is not None:
+            return False
         match self.starting:
             case Everywhere(offset):
                 return offset == LATEST
