@@ -249,6 +249,16 @@ TRAPS: dict[str, Trap] = {
         "KIP-590",
         "answer REQUEST_TIMED_OUT at the request's own timeout; brokers, not clients, find the next controller",
     ),
+    "moving-start": Trap(
+        "what is read again begins at another record than the first time",
+        "our own review",
+        "settle where a query begins before its first batch, and keep it; where it is not known, refuse",
+    ),
+    "emptied-table": Trap(
+        "a rebuild removes most rows of a table without a word",
+        "our own review",
+        "count what a switch removes before it is begun; more than a tenth needs a yes of its own",
+    ),
     "lag-of-offsets": Trap(
         "a group that has read everything seems behind, because offsets are counted as records",
         "every exporter of offsets",

@@ -157,10 +157,11 @@ def finish_that_fails_at_every_point(shop: Shop, spark: Spark, monkeypatch: pyte
 # The whole command, as a process
 
 
-def command(shop: Shop, *more: str, fault: str = "") -> subprocess.CompletedProcess[str]:
+def command(shop: Shop, *more: str, fault: str = "", removes: bool = True) -> subprocess.CompletedProcess[str]:
     """`strandline pipeline rebuild`, with a Spark of its own."""
     words = [sys.executable, "-m", "strandline", "pipeline", "rebuild", shop.name, "--bootstrap", shop.bootstrap]
-    words += ["--checkpoints", str(shop.home / "checkpoints"), "--master", "local[2]", "--yes", *more]
+    words += ["--checkpoints", str(shop.home / "checkpoints"), "--master", "local[2]"]
+    words += ["--yes", *(["--remove-rows"] if removes else []), *more]
     environ = {**os.environ, fault_points.VARIABLE: fault}
     return subprocess.run(words, cwd=shop.home, env=environ, text=True, capture_output=True, timeout=COMMAND_S_MAX)
 

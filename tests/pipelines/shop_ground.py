@@ -21,6 +21,7 @@ from strandline.pipelines.rebuild_phases import Wish
 from strandline.pipelines.rebuilding import Ended, Means, Rebuilding
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.running import Outcome, Runner, RunOptions
+from strandline.pipelines.switching import Removal
 from strandline.spark.display import Display
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ from strandline import pipeline
 
 pipeline.name("{name}")
 
-orders = pipeline.source("orders", topic="{name}-orders", schema="customer STRING, amount BIGINT")
+orders = pipeline.source("orders", topic="{name}-orders", schema="customer STRING, amount BIGINT"{options})
 
 @pipeline.view(key="customer", topic="{name}-totals")
 def totals(orders):
@@ -67,18 +68,32 @@ class HasTopics(Protocol):
 class Shop:
     """Orders in a topic, a pipeline's file, and what a user does with both."""
 
-    def __init__(self, broker: HasTopics, home: Path, *, with_stream: bool = False, with_changes: bool = False) -> None:
+    def __init__(
+        self,
+        broker: HasTopics,
+        home: Path,
+        *,
+        with_stream: bool = False,
+        with_changes: bool = False,
+        starting: str | None = None,
+    ) -> None:
+        """`starting` is the source's `startingOffsets`, if it is not read from its first record; @ is its topic."""
         self.bootstrap = broker.bootstrap
         self.home = home
         self.name = f"shop-{uuid.uuid4().hex[:8]}"
         self.file = home / "shop.py"
         self.registry = Registry(broker.bootstrap)
         self.orders: list[tuple[str, int]] = []
+        offsets = None if starting is None else starting.replace("@", f"{self.name}-orders")
+        self.options = "" if offsets is None else f", options={{'startingOffsets': {offsets!r}}}"
         self.form = FILE + (WITH_STREAM if with_stream else "") + (WITH_CHANGES if with_changes else "")
         broker.create_topic(f"{self.name}-orders", partitions=2)
 
     def edit(self, *, large: int = 100, which: str = "true", high: int = 1000, text: str | None = None) -> None:
-        self.file.write_text(text or self.form.format(name=self.name, large=large, which=which, high=high))
+        self.file.write_text(text or self._filled(large=large, which=which, high=high))
+
+    def _filled(self, **words: object) -> str:
+        return self.form.format(name=self.name, options=self.options, **words)
 
     def order(self, *orders: tuple[str, int]) -> None:
         self.orders += orders
@@ -106,6 +121,7 @@ class Shop:
         file: Path | None = None,
         compares: bool = False,
         may_switch: Callable[[list[Comparison]], bool] = lambda _: True,
+        may_remove: Callable[[list[Removal]], bool] = lambda _: True,
         stop: threading.Event | None = None,
         recovers: bool = False,
     ) -> Ended:
@@ -117,6 +133,7 @@ class Shop:
             tell=print,
             stop=stop or threading.Event(),
             may_switch=may_switch,
+            may_remove=may_remove,
             home=self.home,
             recovers=recovers,
         )

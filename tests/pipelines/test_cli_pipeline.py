@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import platform
@@ -10,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,13 +20,16 @@ from confluent_kafka import Producer
 from tests.cli.conftest import COMMAND, CommandLine
 from tests.pipelines.running_ground import eventually, read_all
 
+from strandline.cli import pipeline_rebuild
 from strandline.cli.failures import CommandFailed, Interrupted
 from strandline.cli.output import Output
 from strandline.cli.pipeline_run import Stopping, tell_end
+from strandline.pipelines.launching import Place
 from strandline.pipelines.loading import load
 from strandline.pipelines.model import Kind
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.running import Outcome, Runner, RunOptions
+from strandline.pipelines.stages import Stages
 from strandline.pipelines.state import (
     RUNNING,
     STARTING,
@@ -35,6 +40,7 @@ from strandline.pipelines.state import (
     RunState,
     VersionState,
 )
+from strandline.pipelines.switching import Removal
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 SHOP = """
@@ -244,6 +250,19 @@ def test_explain_asks_spark_for_columns_and_state(home: Path) -> None:
     assert told["totals"]["columns"] == "customer string, total bigint"
     assert told["rich"]["state"] == []
     assert told["rich"]["reads"] == ["totals"]
+
+
+@pytest.mark.parametrize("removes", [False, True])
+def test_a_yes_to_the_switch_is_none_to_the_rows_that_it_removes(
+    removes: bool, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a script, which nobody can ask."""
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with ExitStack() as stack, Stopping() as stopping, closing(Stages(io.StringIO())) as stages:
+        place = Place("nowhere:1", home=home)
+        means = pipeline_rebuild._means(stack, place, stages, "shop", stopping, Output(), yes=True, removes=removes)
+        assert means.may_switch([])
+        assert means.may_remove([Removal("totals", 10, 2)]) is removes
 
 
 def test_a_signal_ends_the_start_and_is_only_noted_once_spark_is_there() -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipelines.rebuild_chains import large, topics_of
+from tests.pipelines.plain_shop import PlainShop
+from tests.pipelines.rebuild_chains import check_by_name, check_new, large, made_ready, no_spark, topics_of
 from tests.pipelines.rebuild_ground import table_of, topic_id
 from tests.pipelines.shop_ground import Shop, stock_totals
 
@@ -18,6 +19,7 @@ from strandline.pipelines.comparing import Comparison, words_of
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.rebuild_phases import RebuildRefused, Wish
 from strandline.pipelines.running import Outcome
+from strandline.pipelines.switching import Removal
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
@@ -106,6 +108,72 @@ def test_readers_see_the_old_version_and_then_the_new_one(
     assert (state.active, sorted(state.versions), state.rebuild) == (1, [1], None)
     assert topics_of(shop) == {"-orders", "-large", "-totals"}, "nothing of version 2 is left"
     assert not (tmp_path / "checkpoints" / shop.name / "v2").exists()
+
+
+def test_a_switch_that_removes_much_is_refused_and_the_old_version_goes_on(
+    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A yes to the switch is none to the rows that it removes."""
+    shop = PlainShop(broker, tmp_path, monkeypatch)
+    made_ready(shop, shop.run_active)
+    asked: list[list[Removal]] = []
+
+    def refuse(removals: list[Removal]) -> bool:
+        state = shop.registry.refresh().pipeline(shop.name)
+        assert state is not None
+        assert state.rebuild is not None
+        assert state.rebuild.phase == "building", "the old version may go on while the user thinks"
+        asked.append(removals)
+        return False
+
+    public = f"{shop.name}-totals"
+    with pytest.raises(RebuildRefused, match=rf"would remove 2 of the 4 rows of {public}.* --remove-rows"):
+        shop.rebuild(no_spark, compares=True, may_remove=refuse)
+    assert asked == [[Removal(public, 4, 2)]]
+    assert not check_by_name(shop)
+    shop.order(("ana", 20))
+    new = shop.file.read_text()
+    shop.edit()
+    shop.run_active()
+    shop.edit(text=new)
+    compared: list[Comparison] = []
+
+    def look(comparisons: list[Comparison]) -> bool:
+        compared.extend(comparisons)
+        return True
+
+    shop.rebuild(no_spark, compares=True, may_switch=look, may_remove=lambda _: True)
+    check_new(shop)
+    assert sorted(each.dataset for each in compared) == ["large", "totals"], "the user has seen this once"
+
+
+NEXT_RECORD = ["latest", '{"@": {"0": -1, "1": -1}}']
+
+
+@pytest.mark.parametrize("starting", NEXT_RECORD, ids=["latest", "-1"])
+def test_a_rebuild_begins_where_the_version_before_began(
+    starting: str, spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """A source that starts with the next record: the next after version 1 had begun, and not after version 2 has."""
+    shop = Shop(broker, tmp_path, starting=starting)
+    shop.order(("early", 1000))
+    shop.orders.clear()
+    shop.edit()
+    shop.run_once(spark)
+    shop.order(*ORDERS)
+    shop.run_once(spark)
+    with shop.desk() as desk:
+        assert shop.totals(desk) == shop.expected()
+    shop.edit(text=shop.file.read_text() + "\n# Nothing of what it does has changed.\n")
+    ended = shop.rebuild(lambda: spark, may_remove=lambda _: pytest.fail("no row is removed"))
+    assert (ended.active, ended.written) == (2, {f"{shop.name}-totals": 0})
+    with shop.desk() as desk:
+        assert shop.totals(desk) == shop.expected()
+    shop.rebuild(no_spark, Wish.FINISH)
+    shop.order(("zoe", 500))
+    shop.run_once(spark)
+    with shop.desk() as desk:
+        assert shop.totals(desk) == shop.expected()
 
 
 def test_what_has_not_run_cannot_be_rebuilt(broker: EmbeddedBroker, tmp_path: Path) -> None:

@@ -184,6 +184,9 @@ def test_the_command_tells_what_it_does(spark: SparkSession, broker: EmbeddedBro
     import json
 
     shop = ready(spark, broker, tmp_path)
+    refused = command(shop, removes=False)
+    assert (refused.returncode, "would remove 2 of the 4 rows" in refused.stderr) == (1, True), refused.stderr
+    assert not check_by_name(shop)
     compared = command(shop, "--compare", "--json")
     assert compared.returncode == 0, compared.stderr
     told = json.loads(compared.stdout)

@@ -119,6 +119,13 @@ def test_the_whole_way_and_back() -> None:
     assert sorted(phases.without(state, 2).versions) == [1]
 
 
+def test_a_switch_that_is_held_back_is_as_it_was_before() -> None:
+    there = pipeline(Phase.BUILDING)
+    assert phases.held_back(phases.letting_go(there)) == there
+    back = phases.with_phase(phases.switched(phases.letting_go(there)), Phase.RETURNING)
+    assert phases.held_back(phases.letting_go(back)) == back
+
+
 def test_turned_back_after_the_copy_the_name_means_the_public_topics_again() -> None:
     state = phases.copied(phases.letting_go(pipeline(Phase.BUILDING)))
     state = phases.turned_back(state)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
+import uuid
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.pipelines.recovery_ground import Orders, RunProcess, Shop
+from tests.pipelines.shop_ground import Shop as RebuildShop
 from tests.spark.sink_ground import fresh_sink, options_for, rows, sinks, transactions
 
 from strandline.pipelines import recovery
 from strandline.pipelines.checkpoint_files import LocalCheckpoint, Note
+from strandline.pipelines.compiling import Wiring
 from strandline.pipelines.failures import PipelineRefused
+from strandline.pipelines.loading import load
 from strandline.pipelines.queries import checkpoint_exists
 from strandline.pipelines.sink_notes import LastBatch, SinkNotes
+from strandline.pipelines.state import PipelineState
 from strandline.spark.positions import settle
 from strandline.spark.sink.pool import Pool
 from strandline.spark.sink.task_writer import Task, write_task
@@ -131,6 +138,77 @@ def test_without_notes_positions_come_from_the_group(
     monkeypatch.setattr("strandline.pipelines.compiling.group_of", lambda *_: "of nobody")
     with pytest.raises(PipelineRefused, match="nobody knows how far large was"):
         shop.recover("large")
+
+
+@pytest.mark.parametrize("starting", ["latest", '{"@": {"0": -1, "1": -1}}'], ids=["latest", "-1"])
+def test_state_is_made_anew_from_the_first_record_that_was_read(
+    starting: str, spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    shop = RebuildShop(broker, tmp_path, starting=starting)
+    shop.order(("ana", 1000))
+    shop.orders.clear()
+    shop.edit()
+    shop.run_once(spark)
+    shop.order(("ana", 20), ("ana", 30), ("bo", 10))
+    shop.run_once(spark)
+    shutil.rmtree(tmp_path / "checkpoints")
+    shop.order(("ana", 11))
+    shop.run_once(spark, recovers=True)
+    with shop.desk() as desk:
+        assert shop.totals(desk) == shop.expected() == {"ana": 61, "bo": 10}
+    # Where nothing was noted, as by an older release, nothing is made up.
+    shop.registry.change(shop.name, without_starts)
+    shutil.rmtree(tmp_path / "checkpoints")
+    with pytest.raises(
+        PipelineRefused, match=f"totals began with the next record of {shop.name}-orders, and which one"
+    ):
+        shop.run_once(spark, recovers=True)
+
+
+def refused_recovery(bootstrap: str, home: Path, starting: str, offsets: str) -> str:
+    """What a query with state is refused with whose last batch ended at these offsets; its sink is not sealed."""
+    file = home / "shop.py"
+    file.write_text(COUNTS % starting)
+    last = LastBatch(3, Note(f"v1\n{{}}\n{offsets}"))
+    notes: Any = SimpleNamespace(
+        are_kept=True, last=lambda _: last, seal=lambda _: pytest.fail("the checkpoint would not go with the sink then")
+    )
+    of: Any = SimpleNamespace(pipeline=load(str(file)), wiring=Wiring(bootstrap), tell=lambda _: None)
+    counts: Any = SimpleNamespace(name="counts", frame=None, reads=("orders",))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(recovery.queries, "stateful_operators", lambda _: ["aggregate"])
+        query = recovery._Query(of, notes, counts, "id", LocalCheckpoint(home / "counts"))
+    with pytest.raises(PipelineRefused) as refused:
+        query.recover()
+    return str(refused.value)
+
+
+def test_state_whose_beginning_is_not_known_is_refused_before_the_sink_is_sealed(tmp_path: Path) -> None:
+    said = refused_recovery("nowhere:1", tmp_path, '{"orders":{"0":-1}}', '{"orders":{"0":5}}')
+    assert said.startswith("counts began with the next record of orders, and which one that was is not known")
+
+
+def test_state_of_a_topic_that_was_made_anew_is_refused(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    known = json.dumps({"orders": {"0": 5}, "#topic-ids": {"orders": str(uuid.uuid4())}})
+    said = refused_recovery(broker.bootstrap, tmp_path, "earliest", known)
+    assert said.startswith("counts has read a topic orders that was deleted since")
+
+
+COUNTS = """
+from strandline import pipeline
+
+pipeline.name("shop")
+pipeline.source("orders", schema="customer STRING", options={"startingOffsets": '%s'})
+
+@pipeline.table(key="customer")
+def counts(orders):
+    return orders.groupBy("customer").count()
+"""
+
+
+def without_starts(told: PipelineState | None) -> PipelineState:
+    assert told is not None
+    return replace(told, versions={number: replace(each, starts={}) for number, each in told.versions.items()})
 
 
 @pytest.mark.parametrize("stateful", [[], ["aggregate"]])

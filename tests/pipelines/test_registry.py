@@ -21,6 +21,7 @@ from strandline.pipelines.state import (
     QueryProgress,
     RebuildState,
     RunState,
+    SourceStart,
     VersionState,
     checkpoint_of,
     known_datasets,
@@ -48,7 +49,13 @@ STATES = [
         2,
         {
             1: VersionState(1, "shop.py", "aa", checkpoints="/checkpoints", created_ms=17, datasets={"totals": TOTALS}),
-            2: VersionState(2, "shop.py", "bb", datasets={"totals": replace(TOTALS, topic="shop-totals.v2")}),
+            2: VersionState(
+                2,
+                "shop.py",
+                "bb",
+                datasets={"totals": replace(TOTALS, topic="shop-totals.v2")},
+                starts={"totals": {"orders": SourceStart("orders", "an-id", {"0": 7})}},
+            ),
         },
         RebuildState(
             "switching", 1, 2, "me", 19, 20, "switch-1", {"shop-totals": {"0": 7}}, {"shop-totals.v2": {"0": 9}}

@@ -22,7 +22,7 @@ from strandline.pipelines.rebuild_ownership import Ownership
 from strandline.pipelines.rebuild_phases import Phase, RebuildRefused, Wish
 from strandline.pipelines.rebuilding import Means, Rebuilding
 from strandline.pipelines.state import PipelineState, checkpoint_of
-from strandline.pipelines.switching import Switching, give_up
+from strandline.pipelines.switching import Removal, RemovesMuch, Switching, give_up
 from strandline.spark.display import Display
 from strandline.spark.raw_client import ClientSettings, RawClient
 from strandline.testing.embedded_broker import EmbeddedBroker
@@ -74,6 +74,42 @@ def test_the_switch_writes_differences_only_and_the_way_back_too(broker: Embedde
     assert table_of(broker.bootstrap, f"{two.tables[0]}.v2") == {**NEW, "e": "5"}
     assert (two.state.active, two.state.rebuild and two.state.rebuild.phase) == (1, "dropping")
     assert ids == [topic_id(broker.bootstrap, table) for table in two.tables]
+
+
+def test_a_switch_that_removes_more_than_a_tenth_waits_for_a_yes(broker: EmbeddedBroker) -> None:
+    """It says so before it writes anything; the way back, too."""
+    two = TwoVersions(broker, ["totals", "counts"])
+    totals, counts = two.tables
+    rows = {f"c{each}": "x" for each in range(20)}
+    for table, removed in ((totals, 3), (counts, 2)):
+        put_rows(broker.bootstrap, table, rows)
+        put_rows(broker.bootstrap, f"{table}.v2", dict(list(rows.items())[removed:]))
+    before = two.state
+    with pytest.raises(RemovesMuch) as refused:
+        switch(two)
+    assert refused.value.removals == [Removal(totals, 20, 3)], "two of twenty rows are a tenth, and no more"
+    assert two.state == before, "nothing was noted"
+    assert table_of(broker.bootstrap, totals) == rows
+    Switching(two.registry, two.name, "me", may_remove=True).perform()
+    assert len(table_of(broker.bootstrap, totals)) == 17
+    put_rows(broker.bootstrap, totals, {f"d{each}": "x" for each in range(4)})
+    two.become(Phase.RETURNING)
+    two.become(Phase.SWITCHING_BACK)
+    with pytest.raises(RemovesMuch, match=f"4 of the 21 rows of {totals}"):
+        switch(two)
+
+
+def test_a_switch_that_is_taken_up_after_its_yes_does_not_ask_again(
+    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = TwoVersions(broker, ["totals"])
+    put_rows(broker.bootstrap, two.tables[0], {"a": "1", "b": "2"})
+    put_rows(broker.bootstrap, f"{two.tables[0]}.v2", {"a": "1"})
+    monkeypatch.setenv(fault_points.VARIABLE, f"switch-ends-noted:fail:{tmp_path / 'fault'}")
+    with pytest.raises(PlantedFault):
+        Switching(two.registry, two.name, "me", may_remove=True).perform()
+    switch(two)
+    assert table_of(broker.bootstrap, two.tables[0]) == {"a": "1"}
 
 
 DEFAULT_POINTS = ("switch-copy-written", "switch-differences-written", "switch-committed")
@@ -245,6 +281,7 @@ def without_spark(home: Path) -> Means:
         tell=print,
         stop=threading.Event(),
         may_switch=lambda _: True,
+        may_remove=lambda _: pytest.fail("little is removed"),
         home=home,
     )
 

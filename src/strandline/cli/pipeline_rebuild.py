@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from strandline.pipelines.running import Runner
     from strandline.pipelines.stages import Stages
     from strandline.pipelines.state import PipelineState
+    from strandline.pipelines.switching import Removal
     from strandline.spark.display import Display
 
 
@@ -44,14 +46,25 @@ def rebuild(
         bool, typer.Option("--rollback", help="Give the new version up; after the switch, go back to the old one.")
     ] = False,
     finish: Annotated[bool, typer.Option("--finish", help="Remove the old version, which was kept.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask, unless the switch removes a large part of a table.")
+    ] = False,
+    remove_rows: Annotated[
+        bool, typer.Option("--remove-rows", help="Switch even if that removes more than a tenth of a table's rows.")
+    ] = False,
+    from_beginning: Annotated[
+        bool,
+        typer.Option(
+            "--from-beginning", help="Read sources from their first record, not from where the old version began."
+        ),
+    ] = False,
     checkpoints: Checkpoints = None,
     recover: Recover = False,
     settings: SparkSettings = None,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a new version of a pipeline from the beginning beside the old one, then switch to it.
+    """Run a new version of a pipeline, from where the old one began, beside it; then switch to it.
 
     Until the switch all who read see the old version, and then the new one. The old one is kept until --finish. If the
     command is killed, say it again: it goes on where it was.
@@ -79,7 +92,8 @@ def rebuild(
                 _confirm_finish(output, registry, state, yes=yes)
             stages = stack.enter_context(closing(Stages(sys.stderr)))
             place = Place(registry.bootstrap, master, checkpoints, spark_settings, verbose=verbose)
-            means = _means(stack, place, stages, name, stopping, output, yes=yes, recovers=recover)
+            means = _means(stack, place, stages, name, stopping, output, yes=yes, removes=remove_rows)
+            means = replace(means, recovers=recover, from_beginning=from_beginning)
             ended = Rebuilding(registry, name, means).carry_out(wish, file=file, compares=compare)
             _tell(output, name, ended)
 
@@ -93,7 +107,7 @@ def _means(
     output: Output,
     *,
     yes: bool,
-    recovers: bool,
+    removes: bool,
 ) -> Means:
     from strandline.pipelines.ground import checkpoints_of
     from strandline.pipelines.launching import Launch
@@ -130,8 +144,8 @@ def _means(
         tell=lambda words: stages.say(f"  {words}"),
         stop=stopping.event,
         may_switch=lambda comparisons: _may_switch(output, comparisons, yes=yes),
+        may_remove=lambda removals: removes or _confirm_removal(output, removals),
         home=place.home,
-        recovers=recovers,
     )
 
 
@@ -147,13 +161,21 @@ def expected_records(runner: Runner) -> int:
     topics = {each.topic for each in runner.pipeline.sources.values() if not each.is_table}
     client = RawClient(ClientSettings(runner.registry.bootstrap, client_id="strandline-rebuild"))
     try:
-        sizes = {}
-        for topic, told in client.topics(sorted(topics)).items():
-            places = [TopicPartition(topic, each) for each in told.leaders]
-            ends = client.list_offsets(dict.fromkeys(places, LATEST))
-            starts = client.list_offsets(dict.fromkeys(places, EARLIEST))
-            sizes[topic] = sum(ends.values()) - sum(starts.values())
-        return sum(sizes.get(topic, 0) for each in runner.compiled for topic in each.reads)
+        places = [
+            TopicPartition(topic, part)
+            for topic, told in client.topics(sorted(topics)).items()
+            for part in told.leaders
+        ]
+        ends = client.list_offsets(dict.fromkeys(places, LATEST))
+        first = client.list_offsets(dict.fromkeys(places, EARLIEST))
+        expected = 0
+        for query in runner.compiled:
+            # Where it began, by topic; a partition that is not named there from its first record on.
+            began = {each.topic: each.offsets for each in version.starts.get(query.name, {}).values()}
+            for place in (each for each in places if each.topic in query.reads):
+                start = max(first[place], began.get(place.topic, {}).get(str(place.partition), 0))
+                expected += max(0, ends[place] - start)
+        return expected
     finally:
         client.close()
 
@@ -167,6 +189,15 @@ def _may_switch(output: Output, comparisons: list[Comparison], *, yes: bool) -> 
                 output.line(line)
         output.flush()
     return yes or (sys.stdin.isatty() and typer.confirm("Switch to the new version?", err=True))
+
+
+def _confirm_removal(output: Output, removals: list[Removal]) -> bool:
+    """Ask the user at a terminal, whatever --yes says of the switch itself."""
+    if not sys.stdin.isatty():
+        return False
+    for each in removals:
+        output.talk(f"  the switch removes {each}")
+    return typer.confirm("Remove these rows?", err=True)
 
 
 def _confirm_finish(output: Output, registry: Registry, state: PipelineState, *, yes: bool) -> None:

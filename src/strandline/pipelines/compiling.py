@@ -42,6 +42,11 @@ class Wiring:
     """Of a version that is not the active one (`.v2`): for dead letters, routed rows and consumer groups."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Of the source, for all queries: maxOffsetsPerTrigger ..."""
+    sources: Mapping[str, Mapping[str, Source]] = field(default_factory=dict)
+    """By query and name, sources that begin where the query began; the others are as the file declares them."""
+
+    def source(self, query: str, declared: Source) -> Source:
+        return self.sources.get(query, {}).get(declared.name, declared)
 
     def write_topic(self, dataset: Dataset) -> str:
         return self.write_topics.get(dataset.name, dataset.topic)
@@ -124,7 +129,7 @@ class _Compiler:
     # Queries
 
     def query(self, dataset: Dataset) -> CompiledQuery:
-        inputs = _Inputs(self._reader(dataset.name), self)
+        inputs = _Inputs(dataset.name, self._reader(dataset.name), self)
         frame = inputs.frame_of(dataset)
         if not frame.isStreaming:
             raise refused(
@@ -158,7 +163,7 @@ class _Compiler:
     def letters(self, source: Source) -> CompiledQuery:
         assert source.dead_letters is not None
         name = dead_letters_name(source.name)
-        frame = self._reader(name.replace(" ", "-")).dead_letters(source)
+        frame = self._reader(name.replace(" ", "-")).dead_letters(self._where.source(name, source))
         topic = source.dead_letters + self._where.suffix
         schema = frame.select("key", "value").schema.json()
         return CompiledQuery(
@@ -167,10 +172,10 @@ class _Compiler:
 
     # Frames
 
-    def input_frame(self, name: str, reader: Reader, *, as_changes: bool) -> tuple[DataFrame, str, bool]:
+    def input_frame(self, query: str, name: str, reader: Reader, *, as_changes: bool) -> tuple[DataFrame, str, bool]:
         """The frame of a source or a written dataset, its topic, and whether it is a stream."""
         if name in self._pipeline.sources:
-            source = self._pipeline.sources[name]
+            source = self._where.source(query, self._pipeline.sources[name])
             is_stream = as_changes or not source.is_table
             return reader.source(source, as_changes=as_changes), source.topic, is_stream
         known = self._written.get(name) or self._where.known[name]
@@ -189,7 +194,8 @@ class _Compiler:
 class _Inputs:
     """The frames of one query: an input that is read in two places of it is one frame."""
 
-    def __init__(self, reader: Reader, compiler: _Compiler) -> None:
+    def __init__(self, query: str, reader: Reader, compiler: _Compiler) -> None:
+        self._query = query
         self._reader = reader
         self._compiler = compiler
         self._frames: dict[tuple[str, bool], DataFrame] = {}
@@ -210,7 +216,9 @@ class _Inputs:
             if temporary is not None:
                 self._frames[wanted] = self.frame_of(temporary)
             else:
-                frame, topic, is_stream = self._compiler.input_frame(name, self._reader, as_changes=as_changes)
+                frame, topic, is_stream = self._compiler.input_frame(
+                    self._query, name, self._reader, as_changes=as_changes
+                )
                 self._frames[wanted] = frame
                 self._topics[topic] = self._topics.get(topic, False) or is_stream
         return self._frames[wanted]

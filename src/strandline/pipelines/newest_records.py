@@ -72,6 +72,13 @@ def difference(old: pa.Table, new: pa.Table) -> pa.Table:
     ).cast(_COLUMNS)
 
 
+def count_removed(old: pa.Table, new: pa.Table) -> int:
+    """Return how many keys of `old` are not in `new`."""
+    keys = {"old": old.select(["key"]), "new": new.select(["key"])}
+    counted = _query(_connect(), "select count(*) as removed from old anti join new on new.key = old.key", **keys)
+    return int(counted["removed"][0].as_py())
+
+
 def _stretches(client: RawClient, topic: str, ends: Ends) -> Iterator[pa.Table]:
     starts = _offsets(client, topic, EARLIEST)
     batches: list[pa.RecordBatch] = []

@@ -14,7 +14,8 @@ the next step; each step may have been done before, in part or whole, and is har
 `switching` begins when the old version is asked to let go, so nobody runs either version in this phase. It has one
 point of no return, the decision of the broker on the batch with the differences: before it a rollback drops the new
 version, after it the switch is completed first. Which of the two holds is asked of the broker, not of the registry. The
-way back is the same with the versions exchanged, and it is `--finish` that gives it up.
+way back is the same with the versions exchanged, and it is `--finish` that gives it up. A switch that would remove much
+is held back before anything is noted or written, until the user says yes to that: `building` or `returning` again.
 """
 
 from __future__ import annotations
@@ -144,8 +145,10 @@ def _not_yet(name: str, rebuild: RebuildState, phase: Phase) -> str:
 # How the record changes. Each of these is written as one record, which is what makes it a step.
 
 
-def begun(pipeline: PipelineState, new_version: int, now_ms: int) -> PipelineState:
-    rebuild = RebuildState(Phase.BUILDING.value, pipeline.active, new_version, started_ms=now_ms)
+def begun(pipeline: PipelineState, new_version: int, now_ms: int, *, from_beginning: bool = False) -> PipelineState:
+    rebuild = RebuildState(
+        Phase.BUILDING.value, pipeline.active, new_version, started_ms=now_ms, from_beginning=from_beginning
+    )
     return replace(pipeline, rebuild=rebuild)
 
 
@@ -159,6 +162,14 @@ def letting_go(pipeline: PipelineState) -> PipelineState:
     assert pipeline.rebuild is not None
     is_back = phase_of(pipeline.rebuild) in (Phase.RETURNING, Phase.SWITCHING_BACK)
     return with_phase(pipeline, Phase.SWITCHING_BACK if is_back else Phase.SWITCHING)
+
+
+def held_back(pipeline: PipelineState) -> PipelineState:
+    """Return to before the switch, of which nothing was written: the public version goes on, the other stays built."""
+    assert pipeline.rebuild is not None
+    assert not pipeline.rebuild.public_ends
+    is_back = phase_of(pipeline.rebuild) is Phase.SWITCHING_BACK
+    return with_phase(pipeline, Phase.RETURNING if is_back else Phase.BUILDING)
 
 
 def copying(pipeline: PipelineState, sink_id: str, public_ends: Offsets, version_ends: Offsets) -> PipelineState:

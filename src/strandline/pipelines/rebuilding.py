@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from strandline.ids import TopicPartition
-from strandline.pipelines import outputs, removing
+from strandline.pipelines import first_offsets, outputs, removing
 from strandline.pipelines import rebuild_phases as phases
 from strandline.pipelines.comparing import Comparison, compare
 from strandline.pipelines.failures import PipelineRefused
@@ -28,7 +28,7 @@ from strandline.pipelines.rebuild_phases import Phase, RebuildRefused, Step, Wis
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.running import Outcome, Runner, RunOptions
 from strandline.pipelines.state import PipelineState, RebuildState, VersionState
-from strandline.pipelines.switching import Switching, Tell, give_up, was_given_up
+from strandline.pipelines.switching import Removal, RemovesMuch, Switching, Tell, give_up, was_given_up
 from strandline.pipelines.version_files import digest_of, file_of, forget_file, with_file
 from strandline.spark.display import Display
 from strandline.spark.explain import in_a_sentence
@@ -72,9 +72,13 @@ class Means:
     stop: threading.Event
     may_switch: Callable[[list[Comparison]], bool]
     """Asked with what was compared, if the user wants that."""
+    may_remove: Callable[[list[Removal]], bool]
+    """Asked with the tables of which the switch would remove a large part."""
     home: Path = HOME
     recovers: bool = False
     """Checkpoints of the version that comes are made anew from the log, if they are gone."""
+    from_beginning: bool = False
+    """A new version reads its sources from their first records, and not from where the version before began."""
 
 
 class Interrupted(PipelineRefused):
@@ -89,6 +93,8 @@ class Rebuilding:
         self._owned = Ownership(registry, name)
         self._written: dict[str, int] = {}
         self._comparisons: list[Comparison] = []
+        self._may_remove = False
+        """Whether the user has said yes to a switch that removes a large part of a table."""
         self._read_up_to: dict[TopicPartition, int] | None = None
         """Of the inputs, what the version that comes has read at least."""
 
@@ -101,7 +107,7 @@ class Rebuilding:
             if state.rebuild is not None:
                 self._owned.take()
                 if wish is Wish.REBUILD:
-                    self._give_up_other_text(file)
+                    self._give_up_unlike(file)
             try:
                 return self._steps(wish, file, compares)
             finally:
@@ -115,7 +121,8 @@ class Rebuilding:
                 self._begin(state, file)
             elif step is Step.BUILD:
                 self._build(state)
-                if compares and not self._compare():
+                # Who has seen it once, and said yes, is not asked again after a switch that was held back.
+                if compares and not self._comparisons and not self._compare():
                     return self._ended("nothing was switched: run it again to switch, or give it up with --rollback")
                 self._change(phases.letting_go)
                 fault_point("switch-letting-go")
@@ -153,14 +160,20 @@ class Rebuilding:
         file = file or state.current.file
         pipeline = self._load(file)
         check_rebuildable(self._registry.bootstrap, state, pipeline, self._means.checkpoints())
+        from_beginning = self._means.from_beginning
+        starts = first_offsets.carried_over(
+            self._registry.bootstrap, pipeline, state.current, from_beginning=from_beginning, tell=self._means.tell
+        )
         number = max(state.newest, *state.versions) + 1
         # Its topics are known before they are made: should nothing more be heard of this process, they can be removed.
         datasets = outputs.planned_datasets(pipeline, number)
-        version = VersionState(number, checkpoints=self._means.checkpoints(), created_ms=_now_ms(), datasets=datasets)
+        version = VersionState(
+            number, checkpoints=self._means.checkpoints(), created_ms=_now_ms(), datasets=datasets, starts=starts
+        )
         version = with_file(version, file)
 
         def begun(told: PipelineState) -> PipelineState:
-            told = phases.begun(told, number, _now_ms())
+            told = phases.begun(told, number, _now_ms(), from_beginning=from_beginning)
             return replace(told, versions={**told.versions, number: version}, newest=number)
 
         self._owned.begin(begun)
@@ -233,9 +246,30 @@ class Rebuilding:
             if input_ends(self._registry, pipeline) != self._read_up_to:
                 self._run(pipeline, state, switch.coming)
             fault_point("switch-drained")
-        switching = Switching(self._registry, self._name, self._owned.owner, self._means.tell)
-        switching.perform()
+        switching = Switching(
+            self._registry, self._name, self._owned.owner, self._means.tell, may_remove=self._may_remove
+        )
+        try:
+            switching.perform()
+        except RemovesMuch as found:
+            # The version that is public goes on while the user thinks about it.
+            self._change(phases.held_back)
+            self._ask_removal(found.removals, switch)
+            return
         self._written = switching.written
+
+    def _ask_removal(self, removals: list[Removal], switch: phases.Switch) -> None:
+        """Return if the user says yes to it; then the switch is tried again."""
+        self._may_remove = self._means.may_remove(removals)
+        if self._may_remove:
+            return
+        is_back = switch.coming == self._rebuild().old_version
+        again, give_up = ("--rollback ", "--finish") if is_back else ("", "--rollback")
+        raise RebuildRefused(
+            f"The switch would remove {' and '.join(map(str, removals))}, so nothing was switched and version "
+            f"{switch.leaving} goes on. Look at both with --compare. If that is meant, say `strandline pipeline "
+            f"rebuild {self._name} {again}--remove-rows`; else give it up with {give_up}."
+        )
 
     def _await_stop(self, version: int) -> None:
         """Whoever runs a version sees that it is switched and lets go; who is dead is not waited for."""
@@ -267,17 +301,21 @@ class Rebuilding:
             self._means.tell(f"topic {topic} is kept, others may read it: `strandline topic delete {topic}` removes it")
         return self._ended(f"version {what.version} is removed, {self._name} means version {state.active}")
 
-    def _give_up_other_text(self, file: str | None) -> None:
-        """A version that is being built and has another text than the file has now is not what the user wants."""
+    def _give_up_unlike(self, file: str | None) -> None:
+        """A version that is being built from another text, or another beginning, is not what the user wants."""
         state = self._state()
         if state.rebuild is None or phases.phase_of(self._rebuild()) is not Phase.BUILDING:
             return
         building = state.versions[state.rebuild.new_version]
         file = file or building.file
-        if not Path(file).is_file() or digest_of(Path(file).read_bytes()) == building.digest:
+        if self._means.from_beginning and not self._rebuild().from_beginning:
+            because = f"version {building.number} was not begun from the beginning"
+        elif not Path(file).is_file() or digest_of(Path(file).read_bytes()) == building.digest:
             return
+        else:
+            because = f"{file} has changed since version {building.number} was begun"
         self._load(file)
-        self._means.tell(f"{file} has changed since version {building.number} was begun, so that one is dropped")
+        self._means.tell(f"{because}, so that one is dropped")
         self._change(phases.turned_back)
         self._remove(self._state())
 

@@ -12,9 +12,9 @@ out. Everything can be begun again after a crash: a seal has the note, and a che
 Where no note is kept, positions come from the consumer group that shows them, which may be a batch behind.
 
 Known gaps: checkpoints on this machine only. State is what the input gives today: rows that retention removed, or that
-compaction dropped from the changes of a table, are missing, and tables are read as they are now. A source that began
-with the latest record is read from the first. What late rows could touch in sessions, joins of two streams and
-transformWithState may come out another way; docs/decisions/0024 has the argument.
+compaction dropped from the changes of a table, are missing, and tables are read as they are now. What late rows could
+touch in sessions, joins of two streams and transformWithState may come out another way; docs/decisions/0024 has the
+argument.
 """
 
 from __future__ import annotations
@@ -28,8 +28,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from strandline.ids import TopicPartition
-from strandline.pipelines import compiling, queries
-from strandline.pipelines.checkpoint_files import LocalCheckpoint, Note, Offsets, in_words, positions, settings
+from strandline.pipelines import compiling, first_offsets, queries
+from strandline.pipelines.checkpoint_files import (
+    LocalCheckpoint,
+    Note,
+    Offsets,
+    in_words,
+    positions,
+    settings,
+    topic_ids,
+)
 from strandline.pipelines.compiling import CompiledQuery, Wiring
 from strandline.pipelines.failures import refused
 from strandline.pipelines.model import Kind, KnownDataset, Pipeline, Source
@@ -129,6 +137,8 @@ class _Query:
         else:
             for text in (last.note.offsets, last.note.before):
                 self._own_positions(text or "")
+            self._check_began()
+            self._check_same_topics(last.note.offsets)
 
     # With state
 
@@ -161,6 +171,36 @@ class _Query:
             )
         self._check_read(found)
         return found
+
+    def _check_began(self) -> None:
+        """Refuse to rebuild state from another offset than the first that was read."""
+        for source in self._sources():
+            if first_offsets.is_moving(self._of.wiring.bootstrap, source):
+                raise refused(
+                    f"{self._name} began with the next record of {source.topic}, and which one that was is not known, "
+                    "so its state cannot be made anew: put its checkpoint back, or `strandline pipeline rebuild "
+                    f"{self._of.pipeline.name} --from-beginning`"
+                )
+
+    def _check_same_topics(self, text: str) -> None:
+        """Refuse to rebuild state from a topic that has the name, and not the records, of the one that was read."""
+        known = topic_ids(text)
+        client = RawClient(ClientSettings(self._of.wiring.bootstrap))
+        try:
+            now = client.topics(sorted(known)) if known else {}
+        finally:
+            client.close()
+        for topic, topic_id in known.items():
+            if topic not in now or str(now[topic].topic_id) != topic_id:
+                raise refused(
+                    f"{self._name} has read a topic {topic} that was deleted since, so its state cannot be made anew: "
+                    f"put its checkpoint back, or `strandline pipeline rebuild {self._of.pipeline.name} "
+                    "--from-beginning`"
+                )
+
+    def _sources(self) -> list[Source]:
+        declared = first_offsets.sources_of(self._of.pipeline).get(self._name, [])
+        return [self._of.wiring.source(self._name, each) for each in declared]
 
     def _check_read(self, offsets: Offsets) -> None:
         """Positions in another topic, as before a rebuild moved a table, say nothing about where to go on."""
@@ -202,10 +242,9 @@ class _Query:
         datasets = {
             name: each for name, each in pipeline.datasets.items() if name == self._name or each.kind is Kind.TEMPORARY
         }
-        sources = {name: _from_the_first(each) for name, each in pipeline.sources.items()}
         stop = json.dumps(stop_at)
         wiring = replace(wiring, known=known, suffix=wiring.suffix + SUFFIX, options={**wiring.options, "stopAt": stop})
-        found = compiling.compile(self._of.spark, replace(pipeline, datasets=datasets, sources=sources), wiring)
+        found = compiling.compile(self._of.spark, replace(pipeline, datasets=datasets), wiring)
         return next(each for each in found if each.name == self._name)
 
     def _amount(self, end: Offsets) -> int:
@@ -216,7 +255,11 @@ class _Query:
             starts = client.list_offsets(dict.fromkeys(wanted, EARLIEST)) if wanted else {}
         finally:
             client.close()
-        cut = {each: offset for each, offset in starts.items() if offset > 0}
+        bootstrap = self._of.wiring.bootstrap
+        began = {
+            each: at for source in self._sources() for each, at in first_offsets.first_read(bootstrap, source).items()
+        }
+        cut = {each: offset for each, offset in starts.items() if offset > began.get(each, 0)}
         if cut:
             partition, offset = next(iter(sorted(cut.items())))
             self._tell(
@@ -230,7 +273,7 @@ class _Query:
                 f"rows that came later than the watermark may count now where they did not, in its {touched[0]}: the "
                 "batches of the first time are not known"
             )
-        return sum(max(0, at - starts[each]) for each, at in wanted.items())
+        return sum(max(0, at - max(starts[each], began.get(each, 0))) for each, at in wanted.items())
 
     # Without a note
 
@@ -245,6 +288,8 @@ class _Query:
         self._tell(f"{amount:,} records were read again; up to one batch behind that may be written a second time")
 
     def _group_positions(self, because: str) -> tuple[str, Offsets]:
+        if self._stateful:
+            self._check_began()
         group = compiling.group_of(self._of.pipeline, self._name, self._of.wiring.suffix)
         at = committed_positions(self._of.wiring.bootstrap, group)
         at = {topic: each for topic, each in at.items() if topic in self._compiled.reads}
@@ -278,16 +323,6 @@ class _Query:
 
     def _tell(self, words: str) -> None:
         self._of.tell(f"{self._name}: {words}")
-
-
-def _from_the_first(source: Source) -> Source:
-    """One that began with the record that came next has no beginning to go back to but the first record."""
-    options = {
-        name: value
-        for name, value in source.options.items()
-        if not (name.lower() == "startingoffsets" and value.strip().lower() == "latest")
-    }
-    return replace(source, options=options)
 
 
 def in_words_of_topics(offsets: Offsets) -> str:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from strandline.pipelines import compiling, graph, outputs, queries
+from strandline.pipelines import compiling, first_offsets, graph, outputs, queries
 from strandline.pipelines.checkpoint_files import LocalCheckpoint
 from strandline.pipelines.claiming import Claim, claimed
 from strandline.pipelines.failures import PipelineRefused
@@ -172,12 +172,14 @@ class Runner:
         self._spark = spark
         queries.use(spark)
         known = pinned(self.registry.known_datasets(), self.own.state)
+        self._settle_starts()
         self.wiring = compiling.Wiring(
             self.registry.bootstrap,
             write_topics=self._topics(),
             known=self._of_others(known),
             suffix=outputs.suffix_of(self.version),
             options=self.options.source_options or {},
+            sources=first_offsets.beginning_there(self.registry.bootstrap, self.pipeline, self.own.state.starts),
         )
         self.compiled = compiling.compile(spark, self.pipeline, self.wiring)
         self._note_plan()
@@ -192,6 +194,15 @@ class Runner:
 
     def _of_others(self, known: Mapping[str, KnownDataset]) -> dict[str, KnownDataset]:
         return {name: each for name, each in known.items() if not name.startswith(f"{self.pipeline.name}.")}
+
+    def _settle_starts(self) -> None:
+        """Note where queries begin that never ran, before anything is read."""
+        version = self.own.state
+        ran = {name for name, each in version.datasets.items() if each.query_id is not None}
+        starts = first_offsets.settled(
+            self.registry.bootstrap, self.pipeline, version, lambda name: name in ran or self._has_checkpoint(name)
+        )
+        self.own.change(lambda told: replace(told, starts={**told.starts, **starts}))
 
     def _note_plan(self) -> None:
         planned = datasets_of(self.pipeline, self.compiled)

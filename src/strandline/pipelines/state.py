@@ -76,6 +76,17 @@ class DatasetState(_Written):
 
 
 @dataclass(frozen=True, slots=True)
+class SourceStart(_Written):
+    """Where a query began to read a source, or will."""
+
+    topic: str
+    topic_id: str = ""
+    """Empty if only the topic's beginning, or offsets that the file names, are meant."""
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    """By partition; one that is not named here is read from its first record on."""
+
+
+@dataclass(frozen=True, slots=True)
 class VersionState(_Written):
     number: int
     file: str = ""
@@ -87,6 +98,8 @@ class VersionState(_Written):
     """The directory under which `checkpoint_of` has a directory for each dataset."""
     created_ms: int = 0
     datasets: Mapping[str, DatasetState] = field(default_factory=dict)
+    starts: Mapping[str, Mapping[str, SourceStart]] = field(default_factory=dict)
+    """By dataset and source, noted before the first batch: what must be read again begins there, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +119,8 @@ class RebuildState(_Written):
     """The committed ends of the public topics when the old version had let go."""
     version_ends: Offsets = field(default_factory=dict)
     """Those of the new version's own topics, which hold its state."""
+    from_beginning: bool = False
+    """Whether the new version reads its sources from their first records, wherever the old one began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +189,9 @@ _NESTED: Final[dict[tuple[str, str], Any]] = {
     ("DatasetState", "reads"): tuple,
     ("DatasetState", "stateful"): tuple,
     ("VersionState", "datasets"): lambda told: {name: DatasetState.from_json(each) for name, each in told.items()},
+    ("VersionState", "starts"): lambda told: {
+        query: {name: SourceStart.from_json(each) for name, each in sources.items()} for query, sources in told.items()
+    },
     ("PipelineState", "versions"): lambda told: {int(n): VersionState.from_json(each) for n, each in told.items()},
     ("PipelineState", "rebuild"): lambda told: None if told is None else RebuildState.from_json(told),
     ("RunState", "queries"): lambda told: {name: QueryProgress.from_json(each) for name, each in told.items()},

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -26,32 +27,76 @@ import pyarrow as pa
 from strandline.pipelines import rebuild_phases as phases
 from strandline.pipelines.checkpoint_moves import Moves, drop_moves, stage_moves, take_moves
 from strandline.pipelines.fault_points import fault_point
-from strandline.pipelines.newest_records import Ends, committed_ends, difference, first_readable, newest_records
+from strandline.pipelines.newest_records import (
+    Ends,
+    committed_ends,
+    count_removed,
+    difference,
+    first_readable,
+    newest_records,
+)
 from strandline.pipelines.one_commit import OneCommit, silence
 from strandline.pipelines.rebuild_phases import RebuildRefused
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.state import DatasetState, Offsets, PipelineState, RebuildState
 from strandline.pipelines.topic_copies import make_like
-from strandline.spark.raw_client import ClientSettings, RawClient
+from strandline.spark.raw_client import ClientSettings, RawClient, TopicMissing
 
 COPY: Final = 0
 DIFFERENCES: Final = 1
+REMOVED_ONE_IN: Final = 10
+"""A switch that removes more than one row in so many of a table wants a yes of its own."""
 
 Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Removal:
+    """How much of a public table a switch takes away."""
+
+    topic: str
+    rows: int
+    removed: int
+
+    @property
+    def is_large(self) -> bool:
+        return self.removed * REMOVED_ONE_IN > self.rows
+
+    def __str__(self) -> str:
+        return f"{self.removed:,} of the {self.rows:,} rows of {self.topic}"
+
+
+class RemovesMuch(Exception):
+    """A switch that was not begun, because it would remove a large part of these tables."""
+
+    def __init__(self, removals: list[Removal]) -> None:
+        super().__init__(", ".join(map(str, removals)))
+        self.removals = removals
 
 
 class Switching:
     """One switch of one pipeline, by the process that owns the rebuild."""
 
-    def __init__(self, registry: Registry, name: str, owner: str, tell: Tell = lambda words: None) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        name: str,
+        owner: str,
+        tell: Tell = lambda words: None,
+        *,
+        may_remove: bool = False,
+    ) -> None:
+        """`may_remove`: the user has said yes to a switch that removes a large part of a table."""
         self._registry = registry
         self._name = name
         self._owner = owner
         self._tell = tell
+        self._may_remove = may_remove
         self.written: dict[str, int] = {}
         """By public topic, how many records the differences were."""
 
     def perform(self) -> None:
+        """Make the switch; RemovesMuch, before anything is noted or written, if it needs a yes that was not said."""
         state = self._state()
         if not _rebuild(state).public_ends:
             state = self._note(state)
@@ -100,6 +145,9 @@ class Switching:
         public_ends: dict[str, dict[str, int]] = {}
         version_ends: dict[str, dict[str, int]] = {}
         try:
+            # From here on a process that takes the switch up completes it, so this is the last time to ask.
+            if not self._may_remove and (much := [each for each in removals(client, state) if each.is_large]):
+                raise RemovesMuch(much)
             leaving = phases.switch_of(_rebuild(state)).leaving
             for old, new in pairs(state):
                 make_like(self._registry.bootstrap, new.topic, new.public_topic)
@@ -206,6 +254,19 @@ def pairs(state: PipelineState) -> list[tuple[DatasetState | None, DatasetState]
     switch = phases.switch_of(_rebuild(state))
     leaving = {each.public_topic: each for each in phases.tables(state, switch.leaving)}
     return [(leaving.get(each.public_topic), each) for each in phases.tables(state, switch.coming)]
+
+
+def removals(client: RawClient, state: PipelineState) -> list[Removal]:
+    """Return what the switch would take from each table that it writes, as far as both versions are now."""
+    found = []
+    for _, new in pairs(state):
+        try:
+            is_now = newest_records(client, new.public_topic)
+        except TopicMissing:
+            continue
+        shall_be = newest_records(client, new.topic)
+        found.append(Removal(new.public_topic, is_now.num_rows, count_removed(is_now, shall_be)))
+    return found
 
 
 def _are_alike(rebuild: RebuildState, public: str, copy: str) -> bool:
