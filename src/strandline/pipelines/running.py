@@ -202,7 +202,13 @@ class Runner:
         starts = first_offsets.settled(
             self.registry.bootstrap, self.pipeline, version, lambda name: name in ran or self._has_checkpoint(name)
         )
-        self.own.change(lambda told: replace(told, starts={**told.starts, **starts}))
+
+        def noted(told: VersionState) -> VersionState:
+            # What another process noted meanwhile counts: it may have begun there.
+            merged = {query: {**each, **told.starts.get(query, {})} for query, each in starts.items()}
+            return replace(told, starts={**told.starts, **merged})
+
+        self.own.change(noted)
 
     def _note_plan(self) -> None:
         planned = datasets_of(self.pipeline, self.compiled)
