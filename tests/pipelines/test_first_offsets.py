@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -17,6 +18,8 @@ from strandline.pipelines import first_offsets
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.loading import load
 from strandline.pipelines.model import Kind, Pipeline
+from strandline.pipelines.registry import Registry
+from strandline.pipelines.running import Runner, RunOptions
 from strandline.pipelines.state import DatasetState, SourceStart, VersionState
 from strandline.testing.embedded_broker import EmbeddedBroker
 
@@ -111,6 +114,34 @@ def test_it_is_asked_once_for_all_queries_and_kept(ground: Ground, starting: str
     assert not first_offsets.is_moving(ground.bootstrap, wired["orders"])
     assert first_offsets.first_read(ground.bootstrap, wired["orders"]) == {TopicPartition(ground.topic, 0): END}
     assert wired["others"] == pipeline.sources["others"], "its own options say the same"
+
+
+def test_of_two_processes_that_ask_at_once_the_one_that_notes_first_is_right(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have begun there."""
+    monkeypatch.setattr(Runner, "_has_checkpoint", lambda *_: False)
+    pipeline = replace(ground.pipeline("latest"), name=ground.topic)
+    first, second = (
+        Runner(pipeline, Registry(ground.bootstrap), RunOptions(str(ground.home), takeover=True)) for _ in range(2)
+    )
+    for runner in (first, second):
+        runner.claim()
+    asked = first_offsets.settled
+
+    def overtaken(*arguments: Any) -> first_offsets.Starts:
+        found = asked(*arguments)
+        monkeypatch.setattr(first_offsets, "settled", asked)
+        ground.feed(3)
+        second._settle_starts()
+        return found
+
+    monkeypatch.setattr(first_offsets, "settled", overtaken)
+    first._settle_starts()
+    for runner in (first, second):
+        assert runner.own.state.starts["large"]["orders"] == ground.start(END + 4)
+        runner.give_up(None)
+        runner.registry.close()
 
 
 def test_what_began_before_anything_was_noted_is_not_guessed(ground: Ground) -> None:
