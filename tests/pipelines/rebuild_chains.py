@@ -84,7 +84,7 @@ def check_old(shop: Shop) -> None:
     state = shop.registry.refresh().pipeline(shop.name)
     assert state is not None
     assert (state.active, sorted(state.versions), state.rebuild) == (1, [1], None)
-    assert topics_of(shop) == {"-orders", "-large", "-totals"}
+    assert topics_of(shop) == {"-orders", "-large", "-totals"}, topics_of(shop)
 
 
 def goes_on(shop: Shop, run_once: Callable[[], None], *, is_new: bool) -> None:
