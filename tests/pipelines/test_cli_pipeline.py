@@ -387,3 +387,44 @@ def test_once_and_a_signal(home: Path, lonely: EmbeddedBroker) -> None:
         ran = registry.refresh().run("shop", 1)
         assert ran is not None
         assert (ran.state, ran.host) == (STOPPED, platform.node())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_change_is_told_before_it_happens_and_a_failure_in_a_sentence(home: Path, lonely: EmbeddedBroker) -> None:
+    def said(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [*COMMAND, "pipeline", *words, "-b", lonely.bootstrap]
+        return subprocess.run(command, cwd=home, capture_output=True, text=True)
+
+    lonely.create_topic("orders")
+    feed(lonely.bootstrap, 200, 700)
+    run = ("run", "shop.py", "--once", "--master", "local[2]")
+    assert said(*run).returncode == 0
+    (home / "shop.py").write_text(SHOP.replace("F.sum", "F.max").replace("> 500", "> 600") + "# Changed.\n")
+    told = said("explain", "shop.py", "--diff", "--json")
+    assert told.returncode == 0, told.stderr
+    changes = {each["dataset"]: each["change"] for each in map(json.loads, told.stdout.splitlines())}
+    expected = {"large": "same", "totals": "needs rebuild", "rich": "continues with old state"}
+    assert changes == {"dead letters of orders": "same", **expected}
+    shown = said("explain", "shop.py", "--diff").stdout
+    assert "functions: sum(large.amount) before, max(large.amount) now" in shown
+    refused = said(*run)
+    assert refused.returncode == 1
+    assert "  totals: needs rebuild (functions: sum(large.amount) before" in refused.stderr
+    assert "error: totals needs a rebuild: functions: sum(large.amount) before" in refused.stderr
+    assert read_all(lonely.bootstrap, "rich") == [("ann", {"total": 900})]
+    assert said(*run, "--accept").returncode == 0
+
+    (home / "shop.py").write_text(SHOP.replace('"total > 500"', '"total / (total - total) > 500"'))
+    feed(lonely.bootstrap, 300)
+    failed = said(*run)
+    assert failed.returncode == 1
+    assert "error: rich failed: Division by zero" in failed.stderr
+    for trace in ("Traceback", "\tat ", 'File "'):
+        assert trace not in failed.stderr
+    assert "Traceback" in said(*run, "--verbose").stderr
+
+
+def test_a_diff_needs_spark(home: Path) -> None:
+    ended = CommandLine().run("pipeline", "explain", "shop.py", "--diff", "--no-state")
+    assert (ended.status, ended.stderr.splitlines()[0]) == (2, "error: --diff and --no-state cannot go together")

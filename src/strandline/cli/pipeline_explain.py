@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from strandline.cli.failures import CommandFailed, Unreachable
+from strandline.cli.failures import CommandFailed, Unreachable, UsageFailed
 from strandline.cli.options import AsJson, GroundBootstrap, key_values
 from strandline.cli.output import Output
 from strandline.cli.pipeline_failures import check_file, plain_failures
@@ -16,6 +16,8 @@ from strandline.cli.pipeline_reading import registry_of
 from strandline.cli.pipeline_run import File, SparkSettings, Verbose
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from strandline.pipelines.compiling import CompiledQuery
     from strandline.pipelines.model import Dataset, KnownDataset, Pipeline, Source
 
@@ -28,6 +30,9 @@ def explain(
     no_state: Annotated[
         bool, typer.Option("--no-state", help="Leave out what only Spark knows: columns and state.")
     ] = False,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Say what the file means for each dataset that the cluster knows.")
+    ] = False,
     bootstrap: GroundBootstrap = None,
     settings: SparkSettings = None,
     verbose: Verbose = False,
@@ -36,9 +41,13 @@ def explain(
     """Say what a file declares: what each dataset reads and writes, and what Spark keeps for it. Nothing is run.
 
     Java is started to ask Spark for columns and state; no node and no cluster are needed, unless the file reads
-    datasets of other pipelines.
+    datasets of other pipelines, or --diff compares it with what has run.
     """
     check_file(file)
+    if diff and no_state:
+        raise UsageFailed(
+            "--diff and --no-state cannot go together", hint="what has changed in state, only Spark knows"
+        )
     spark_settings = key_values(settings, option="--set")
     output = Output(as_json=as_json)
     with plain_failures(verbose=verbose):
@@ -46,6 +55,9 @@ def explain(
         from strandline.pipelines.loading import load
 
         pipeline = load(file, known=None)
+        if diff:
+            _show_changes(output, pipeline, bootstrap, spark_settings, verbose=verbose)
+            return
         known: dict[str, KnownDataset] = {}
         if graph.outside_inputs(pipeline):
             known = _of_other_pipelines(pipeline, bootstrap)
@@ -53,12 +65,39 @@ def explain(
         if not as_json:
             _show(output, pipeline, known)
             output.flush()
-        compiled = {} if no_state else _compiled(pipeline, known, spark_settings, verbose=verbose)
+        queries = [] if no_state else _planned(pipeline, known, spark_settings, verbose=verbose)[1]
+        compiled = {each.name: each for each in queries}
     if as_json:
         for each in _objects(pipeline, compiled):
             output.json_line(each)
     elif compiled:
         _show_state(output, compiled)
+
+
+def _show_changes(
+    output: Output, pipeline: Pipeline, bootstrap: str | None, settings: dict[str, str], *, verbose: bool
+) -> None:
+    from strandline.pipelines import graph
+    from strandline.pipelines.change_review import review
+    from strandline.pipelines.compiling import Wiring
+    from strandline.pipelines.own_version import datasets_of
+    from strandline.pipelines.state import VersionState, pinned
+
+    with registry_of(bootstrap) as registry:
+        state, known = registry.pipeline(pipeline.name), registry.known_datasets()
+    before = (None if state is None else state.current) or VersionState(1)
+    others = {name: each for name, each in pinned(known, before).items() if not name.startswith(f"{pipeline.name}.")}
+    graph.check_inputs(pipeline, others)
+    spark, compiled = _planned(pipeline, others, settings, verbose=verbose)
+    planned = datasets_of(pipeline, compiled)
+    found = review(spark, pipeline, Wiring(NOWHERE, known=others), before, planned)
+    if output.as_json:
+        for each in found:
+            told = {"pipeline": pipeline.name, "version": before.number, "dataset": each.dataset}
+            output.json_line({**told, "change": each.verdict.value, "reason": each.reason})
+        return
+    output.line(f"{pipeline.file} beside version {before.number} of {pipeline.name}")
+    output.table(["dataset", "change", "reason"], [(each.dataset, each.verdict.value, each.reason) for each in found])
 
 
 def _of_other_pipelines(pipeline: Pipeline, bootstrap: str | None) -> dict[str, KnownDataset]:
@@ -79,9 +118,9 @@ def _of_other_pipelines(pipeline: Pipeline, bootstrap: str | None) -> dict[str, 
         raise
 
 
-def _compiled(
+def _planned(
     pipeline: Pipeline, known: dict[str, KnownDataset], settings: dict[str, str], *, verbose: bool
-) -> dict[str, CompiledQuery]:
+) -> tuple[SparkSession, list[CompiledQuery]]:
     from strandline.pipelines.stages import Stages
 
     with closing(Stages(sys.stderr)) as stages, stages.stage("asking Spark"):
@@ -91,8 +130,7 @@ def _compiled(
         more: dict[str, Any] = settings
         spark = strandline.spark.session(f"explain {pipeline.name}", verbose=verbose, **more)
         queries.use(spark)
-        found = compiling.compile(spark, pipeline, compiling.Wiring(NOWHERE, known=known))
-        return {each.name: each for each in found}
+        return spark, compiling.compile(spark, pipeline, compiling.Wiring(NOWHERE, known=known))
 
 
 # What the file says

@@ -54,6 +54,9 @@ def run(
     checkpoints: Checkpoints = None,
     takeover: Annotated[bool, typer.Option("--takeover", help="Go on although another process runs it.")] = False,
     recover: Recover = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Go on with the old state although the file says something else now.")
+    ] = False,
     settings: SparkSettings = None,
     verbose: Verbose = False,
     as_json: AsJson = False,
@@ -85,6 +88,7 @@ def run(
                 takeover=takeover,
                 makes_sources=bootstrap is None,
                 recovers=recover,
+                accepts=accept,
             )
             _run(pipeline, launch, replace(options, every=every) if every else options, output, stopping)
 
@@ -121,7 +125,7 @@ def _run(pipeline: Pipeline, launch: Launch, options: RunOptions, output: Output
         file = _await_switch(launch, pipeline.name, stopping)
         if file is None:
             return
-        options = replace(options, takeover=False)
+        options = replace(options, takeover=False, accepts=False)
         pipeline = launch.load(file)
 
 

@@ -76,6 +76,12 @@ class CompiledQuery:
     partitions: int | None = None
     reads: tuple[str, ...] = ()
     """Topics, those of streams first."""
+    streams: tuple[str, ...] = ()
+    """Those that are read as streams."""
+    rows: DataFrame | None = None
+    """What the function returned; None: there is none, a frame of ours does all."""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """Topics by the names of the inputs, which are aliases in the plan of `rows`."""
 
     @property
     def known(self) -> KnownDataset:
@@ -158,6 +164,9 @@ class _Compiler:
             trigger=dataset.trigger,
             partitions=dataset.partitions,
             reads=inputs.topics,
+            streams=inputs.streams,
+            rows=frame,
+            inputs=inputs.names,
         )
 
     def letters(self, source: Source) -> CompiledQuery:
@@ -166,8 +175,9 @@ class _Compiler:
         frame = self._reader(name.replace(" ", "-")).dead_letters(self._where.source(name, source))
         topic = source.dead_letters + self._where.suffix
         schema = frame.select("key", "value").schema.json()
+        reads = (source.topic,)
         return CompiledQuery(
-            name, frame, topic, "append", schema, (), Kind.STREAM, default_topic=topic, reads=(source.topic,)
+            name, frame, topic, "append", schema, (), Kind.STREAM, default_topic=topic, reads=reads, streams=reads
         )
 
     # Frames
@@ -200,6 +210,12 @@ class _Inputs:
         self._compiler = compiler
         self._frames: dict[tuple[str, bool], DataFrame] = {}
         self._topics: dict[str, bool] = {}
+        self.names: dict[str, str] = {}
+        """Topics, by input."""
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        return tuple(topic for topic, is_stream in self._topics.items() if is_stream)
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -219,7 +235,9 @@ class _Inputs:
                 frame, topic, is_stream = self._compiler.input_frame(
                     self._query, name, self._reader, as_changes=as_changes
                 )
-                self._frames[wanted] = frame
+                # The alias shows in the plan where the input ends and what the file does with it begins.
+                self._frames[wanted] = frame.alias(name)
+                self.names[name] = topic
                 self._topics[topic] = self._topics.get(topic, False) or is_stream
         return self._frames[wanted]
 

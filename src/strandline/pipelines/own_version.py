@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from strandline.pipelines import outputs, queries
+from strandline.pipelines import outputs, plan_reading, queries
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.model import Pipeline
 from strandline.pipelines.registry import Registry
@@ -65,7 +65,8 @@ class OwnVersion:
 
 def datasets_of(pipeline: Pipeline, compiled: list[CompiledQuery]) -> dict[str, DatasetState]:
     """What is to be known of the queries of a pipeline, but for their ids."""
-    public = outputs.public_topics_of(pipeline)
+    public, made_with = outputs.public_topics_of(pipeline), plan_reading.made_with()
+    forms = {each.name: plan_reading.form_of_query(each, pipeline) for each in compiled}
     return {
         each.name: DatasetState(
             each.name,
@@ -77,6 +78,10 @@ def datasets_of(pipeline: Pipeline, compiled: list[CompiledQuery]) -> dict[str, 
             each.output_mode,
             each.reads,
             queries.stateful_operators(each.frame),
+            streams=each.streams,
+            form=forms[each.name].state,
+            plan=forms[each.name].digest,
+            form_made_with=made_with,
         )
         for each in compiled
     }

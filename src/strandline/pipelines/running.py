@@ -23,9 +23,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from strandline.pipelines import compiling, first_offsets, graph, outputs, queries
+from strandline.pipelines.change_review import is_same_text, review
 from strandline.pipelines.checkpoint_files import LocalCheckpoint
 from strandline.pipelines.claiming import Claim, claimed
 from strandline.pipelines.failures import PipelineRefused
+from strandline.pipelines.file_changes import lines_of, needing_rebuild, noted, refusal_of
 from strandline.pipelines.model import KnownDataset, Pipeline
 from strandline.pipelines.one_commit import silence
 from strandline.pipelines.own_version import OwnVersion, datasets_of
@@ -76,6 +78,8 @@ class RunOptions:
     """Checkpoints that are gone are made anew from the log."""
     rebuilds: bool = False
     """For the process that carries a rebuild out: it runs a version in the middle of a switch, when nobody else may."""
+    accepts: bool = False
+    """The user wants it to go on where the file does not go with what was written or kept."""
 
 
 def nothing(words: str) -> None:
@@ -110,7 +114,9 @@ class Runner:
         self._followed: RunProgress | None = None
         self._known_command: str | None = None
         self._restarts: dict[str, int] = {}
-        self._to_note: Callable[[VersionState], VersionState] | None = None
+        self._accepted: frozenset[str] = frozenset()
+        """Datasets that are noted as they are now when they have had a batch."""
+        self._planned: dict[str, DatasetState] = {}
 
     # Before Spark is there
 
@@ -182,6 +188,9 @@ class Runner:
             sources=first_offsets.beginning_there(self.registry.bootstrap, self.pipeline, self.own.state.starts),
         )
         self.compiled = compiling.compile(spark, self.pipeline, self.wiring)
+        self._planned = datasets_of(self.pipeline, self.compiled)
+        self._accepted = self._accepted_changes(spark)
+        # Before the first batch: what writes rows is known to all, and its checkpoint is missed when it is gone.
         self._note_plan()
         lost = self.lost_checkpoints()
         if lost and not self.options.recovers:
@@ -203,35 +212,33 @@ class Runner:
             self.registry.bootstrap, self.pipeline, version, lambda name: name in ran or self._has_checkpoint(name)
         )
 
-        def noted(told: VersionState) -> VersionState:
+        def settled(told: VersionState) -> VersionState:
             # What another process noted meanwhile counts: it may have begun there.
             merged = {query: {**each, **told.starts.get(query, {})} for query, each in starts.items()}
             return replace(told, starts={**told.starts, **merged})
 
-        self.own.change(noted)
+        self.own.change(settled)
+
+    def _accepted_changes(self, spark: SparkSession) -> frozenset[str]:
+        """Tell what the file means for each dataset; PipelineRefused if one needs a rebuild that is not accepted."""
+        before = self.own.state
+        found = review(spark, self.pipeline, self.wiring, before, self._planned)
+        for line in lines_of(found, is_same_text=is_same_text(before, self.pipeline)):
+            self.tell(line)
+        needing = needing_rebuild(found)
+        if needing and not (self.options.accepts or self.options.rebuilds):
+            raise PipelineRefused(refusal_of(needing, self.pipeline.name))
+        return frozenset(each.dataset for each in needing)
 
     def _note_plan(self) -> None:
-        planned = datasets_of(self.pipeline, self.compiled)
-        digest = digest_of(Path(self.pipeline.file).read_bytes())
+        def changed(version: VersionState) -> VersionState:
+            # A version that runs from a copy of its file keeps the place of the file itself. What is accepted may still
+            # be refused by Spark; until there is a batch of it the version is what it was, and can be gone back to.
+            if not self._accepted and version.digest != digest_of(Path(self.pipeline.file).read_bytes()):
+                version = with_file(version, self.pipeline.file)
+            return noted(version, self._planned, waiting=self._accepted)
 
-        def noted(version: VersionState) -> VersionState:
-            ids = {name: each.query_id for name, each in version.datasets.items()}
-            datasets = {name: replace(each, query_id=ids.get(name)) for name, each in planned.items()}
-            # A version that runs from a copy of its file keeps the place of the file itself.
-            version = version if version.digest == digest else with_file(version, self.pipeline.file)
-            return replace(version, datasets=datasets)
-
-        before = self.own.state
-        if before.digest in ("", digest):
-            self.own.change(noted)
-        else:
-            # Whether the checkpoints go with the file as it is now is known after a batch. Until then the version is
-            # what it was, and can be gone back to.
-            self._to_note = noted
-            self.tell(
-                "the file has changed since the last run: what was written stays as it is, and "
-                f"`strandline pipeline rebuild {self.pipeline.name}` would write all of it anew"
-            )
+        self.own.change(changed)
 
     def lost_checkpoints(self) -> dict[str, DatasetState]:
         """Datasets that have run, and have no checkpoint any more."""
@@ -378,10 +385,9 @@ class Runner:
                 raise failure
             self.tell(f"{name}: a Python process of Spark's did not come up within ten seconds; once more")
             self._start_one(compiled, beside=0)
-        if self._to_note is not None and self._followed.ran() >= {each.name for each in self.compiled}:
-            self.own.change(self._to_note)
-            self._to_note = None
-            self.own.note_ids({name: str(query.id) for name, query in self.running.items()})
+        if self._accepted and self._followed.ran() >= self._accepted:
+            self._accepted = frozenset()
+            self._note_plan()
 
     def _end_if_asked(self, stop: threading.Event) -> None:
         assert self._record is not None

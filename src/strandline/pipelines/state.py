@@ -68,6 +68,14 @@ class DatasetState(_Written):
     """The operators for which Spark keeps state; none: what it wrote follows from the input alone, batch by batch."""
     query_id: str | None = None
     """Of the streaming query, which is also the id of its sink; None: it was never started."""
+    streams: tuple[str, ...] = ()
+    """Those of `reads` that are read as streams, which the checkpoint has positions in."""
+    form: tuple[str, ...] = ()
+    """What its state means, in words that two runs can compare (`plan_form`)."""
+    plan: str = ""
+    """A digest of all that it does with its inputs."""
+    form_made_with: str = ""
+    """The form's format, and the versions that it depends on; empty: none was kept."""
 
     @property
     def is_own(self) -> bool:
@@ -100,6 +108,8 @@ class VersionState(_Written):
     datasets: Mapping[str, DatasetState] = field(default_factory=dict)
     starts: Mapping[str, Mapping[str, SourceStart]] = field(default_factory=dict)
     """By dataset and source, noted before the first batch: what must be read again begins there, too."""
+    gone: Mapping[str, DatasetState] = field(default_factory=dict)
+    """Datasets that have run and are not in the file any more. Should one come back, it goes on where it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +198,13 @@ _NESTED: Final[dict[tuple[str, str], Any]] = {
     ("DatasetState", "key"): tuple,
     ("DatasetState", "reads"): tuple,
     ("DatasetState", "stateful"): tuple,
+    ("DatasetState", "streams"): tuple,
+    ("DatasetState", "form"): tuple,
     ("VersionState", "datasets"): lambda told: {name: DatasetState.from_json(each) for name, each in told.items()},
     ("VersionState", "starts"): lambda told: {
         query: {name: SourceStart.from_json(each) for name, each in sources.items()} for query, sources in told.items()
     },
+    ("VersionState", "gone"): lambda told: {name: DatasetState.from_json(each) for name, each in told.items()},
     ("PipelineState", "versions"): lambda told: {int(n): VersionState.from_json(each) for n, each in told.items()},
     ("PipelineState", "rebuild"): lambda told: None if told is None else RebuildState.from_json(told),
     ("RunState", "queries"): lambda told: {name: QueryProgress.from_json(each) for name, each in told.items()},
@@ -259,11 +272,12 @@ def pinned(known: Mapping[str, KnownDataset], version: VersionState | None) -> d
     read = set() if version is None else {topic for each in version.datasets.values() for topic in each.reads}
     found = {}
     for name, each in known.items():
-        before = sorted(topic for topic in read if _unversioned(topic) == _unversioned(each.topic))
+        before = sorted(topic for topic in read if unversioned(topic) == unversioned(each.topic))
         is_moved = each.kind is Kind.STREAM and each.topic not in read and before
         found[name] = replace(each, topic=before[-1]) if is_moved else each
     return found
 
 
-def _unversioned(topic: str) -> str:
+def unversioned(topic: str) -> str:
+    """Return the name that the file says, of a topic that may belong to a version."""
     return re.sub(r"\.v\d+$", "", topic)
