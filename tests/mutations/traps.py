@@ -333,5 +333,14 @@ TRAPS: dict[str, Trap] = {
         "one row that the sink's topic refuses stops a query for good, for every restart meets the same batch",
         "our own review",
         "a row that cannot be written is kept under a name, or set aside with the reason; the rest goes on",
+    "state-meaning": Trap(
+        "state that one function has kept is read by another, and the result is neither's",
+        "Spark's check of state schemas, which compares types",
+        "keep what state means with each version, compare it before a run, and stop where it differs",
+    ),
+    "unknown-writer": Trap(
+        "something writes rows and is not registered, so that a second start writes them again",
+        "our own review of pipelines",
+        "register before the first batch, and never forget what has written",
     ),
 }
