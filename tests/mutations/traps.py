@@ -333,6 +333,7 @@ TRAPS: dict[str, Trap] = {
         "one row that the sink's topic refuses stops a query for good, for every restart meets the same batch",
         "our own review",
         "a row that cannot be written is kept under a name, or set aside with the reason; the rest goes on",
+    ),
     "state-meaning": Trap(
         "state that one function has kept is read by another, and the result is neither's",
         "Spark's check of state schemas, which compares types",
