@@ -344,4 +344,9 @@ TRAPS: dict[str, Trap] = {
         "our own review of pipelines",
         "register before the first batch, and never forget what has written",
     ),
+    "page-of-traces": Trap(
+        "the sentence that says what to do is lost under a page of tracebacks",
+        "py4j's log of callbacks",
+        "print the sentence; traces only where the user asks for them",
+    ),
 }

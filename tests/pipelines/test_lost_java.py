@@ -155,5 +155,6 @@ from strandline.spark.lost_java import keep_py4j_quiet
 keep_py4j_quiet()
 keep_py4j_quiet()
 exec(compile("import logging; logging.exception('py4j says')", sys.argv[1] + "/java_gateway.py", "exec"))
+logging.getLogger("py4j.clientserver").error("a batch of a table has failed", exc_info=ValueError("a page of it"))
 logging.getLogger("strandline.spark.positions").warning("a warning of ours")
 """

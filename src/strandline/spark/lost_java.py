@@ -36,7 +36,15 @@ def _module_at_the_end(at: TracebackType | None) -> str:
 
 
 def keep_py4j_quiet() -> None:
-    """py4j gives the root logger a traceback for each call that Java did not answer; the failure itself is raised."""
+    """Keep tracebacks of py4j from stderr: what failed is raised, or Java tells it as the failure of a query.
+
+    py4j gives the root logger those of calls that Java did not answer. It gives a logger of its own those of what Java
+    called here, and each batch of a table is such a call.
+    """
+    own = logging.getLogger("py4j")
+    own.propagate = False
+    if not own.handlers:
+        own.addHandler(logging.NullHandler())
     root = logging.getLogger()
     if _is_not_of_py4j not in root.filters:
         root.addFilter(_is_not_of_py4j)
