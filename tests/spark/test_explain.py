@@ -251,3 +251,16 @@ def test_a_java_process_that_is_gone_can_still_be_told_of() -> None:
     from py4j.protocol import Py4JNetworkError
 
     assert "Java process is gone" in explain_failure(Py4JNetworkError("Answer from Java side is empty"))
+
+
+def test_what_spark_raises_in_the_batch_of_a_table_is_told_in_its_own_words() -> None:
+    """Java calls a function of ours for each, so that Spark's failure comes back inside a traceback of py4j."""
+    text = (
+        "[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function in foreach batch sink. "
+        "Reason: An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):\n"
+        '  File "/x/py4j/clientserver.py", line 644, in _call_proxy\n    return_value = method(*params)\n'
+        '  File "/x/py4j/java_gateway.py", line 1362, in __call__\n    return_value = get_return_value(\n'
+        "pyspark.errors.exceptions.captured.ArithmeticException: [DIVIDE_BY_ZERO] Division by zero. Use `try_divide`. "
+        "SQLSTATE: 22012\n== DataFrame ==\n"
+    )
+    assert of_spark(text) == "Division by zero. Use `try_divide`."

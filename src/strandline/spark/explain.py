@@ -181,7 +181,8 @@ def _of_python(text: str) -> str:
         return ""
     frames = [frame for frame in _FRAME.finditer(traceback) if "/pyspark/" not in frame[1]]
     raised = _RAISED.search(traceback, frames[-1].end() if frames else 0)
-    if raised is None:
+    # What Spark raises in a function of ours, as that of a table's batch, speaks for itself.
+    if raised is None or raised[0].startswith("pyspark.errors."):
         return ""
     what = f"{raised[1]}: {_one_line(raised[2])}" if raised[2] else raised[1]
     where = f" ({frames[-1][1]}, line {frames[-1][2]}, in {frames[-1][3]})" if frames else ""
