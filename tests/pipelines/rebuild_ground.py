@@ -29,6 +29,8 @@ def _producer(bootstrap: str) -> confluent_kafka.Producer:
             "bootstrap.servers": bootstrap,
             "partitioner": "murmur2_random",
             "transactional.id": f"rows-{uuid.uuid4()}",
+            # A producer asks for the topics that it knows every five minutes, and the broker makes those that are gone.
+            "topic.metadata.refresh.interval.ms": -1,
             "log_level": 0,
         }
     )
