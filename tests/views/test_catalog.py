@@ -232,7 +232,7 @@ def test_readers_during_a_switch_see_the_old_or_the_new(broker: EmbeddedBroker, 
     reader = threading.Thread(target=read)
     reader.start()
     try:
-        Switching(two.registry, two.name, "me").perform()
+        Switching(two.registry, two.name, "me", may_remove=True).perform()
     finally:
         is_over.set()
         reader.join()
