@@ -99,7 +99,9 @@ def test_without_a_majority(cluster: EmbeddedCluster, asks_controller: bool) -> 
             cluster.resume(node_id)
     with Peer(cluster.nodes[asked].port, timeout_s=120) as peer:
         answer = peer.ask(new_topic(f"after-{asks_controller}", PATIENCE_MS), 7)
-        assert answer.topics[0].error_code == 0, "with a majority it is done again"
+        # The broker asks again if the connection to the controller breaks, and the first time may have been enough.
+        made_or_there = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        assert answer.topics[0].error_code in made_or_there, "with a majority it is done again"
 
 
 def test_while_another_controller_is_elected(cluster: EmbeddedCluster) -> None:
