@@ -130,7 +130,7 @@ def without_one_processed(ops: list[Op], group: str) -> list[Op]:
     return planted
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_nothing_acknowledged_is_lost_in_a_short_storm() -> None:
     played, nemesis = storm(8)
     judge(played, nemesis)
