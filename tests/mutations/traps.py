@@ -349,4 +349,9 @@ TRAPS: dict[str, Trap] = {
         "py4j's log of callbacks",
         "print the sentence; traces only where the user asks for them",
     ),
+    "remembered-head": Trap(
+        "a request is read as another one whose first bytes are the same",
+        "our own shortcut for small Produce requests",
+        "remember only heads whose meaning follows from their bytes, by names and by ids apart",
+    ),
 }

@@ -24,6 +24,7 @@ FLEXIBLE_FROM: Final = 9
 TOPIC_ID_FROM: Final = 13
 LEADER_FROM: Final = 10
 TEMPLATES_MAX: Final = 4096
+HEADS_MAX: Final = 1024
 RECORD_ERRORS_MAX: Final = 1000
 """Records that one response names, as many as `codec.columns` names of one batch. A request of a few bytes for each of
 thousands of partitions must not be answered with megabytes."""
@@ -65,10 +66,18 @@ class PartitionResult(NamedTuple):
     """Records that were refused, and their batch with them: place in the batch, why (8+)."""
 
 
+Heads = dict[bytes, tuple[int, int, str | bytes]]
+_heads_with_name: Heads = {}
+_heads_with_id: Heads = {}
+"""Acks, timeout and topic by all that stands before the partition, of requests that `_parse_known` reads. A producer
+sends the same few in all its requests."""
+
+
 def parse_produce(view: memoryview, at: int, version: int) -> ProduceRequest:
-    # Written for one topic with one partition and names and counts below 127, which need one byte each: what does not
-    # fit goes through the general readers. Every one of these lines runs for every request.
     flexible = version >= FLEXIBLE_FROM
+    if flexible and (known := _parse_known(view, at, version)) is not None:
+        return known
+    began_at, partition_at = at, -1
     partitions: list[PartitionRecords] = []
     topic: str | bytes | None
     try:
@@ -88,6 +97,7 @@ def parse_produce(view: memoryview, at: int, version: int) -> ProduceRequest:
                     raise MalformedMessage("a topic without a name")
             count, at = read_count(view, at, flexible, 5)
             for _ in range(count):
+                partition_at = at
                 if flexible:
                     (partition,) = _INT32.unpack_from(view, at)
                     size, at = read_uvarint(view, at + 4)
@@ -113,9 +123,46 @@ def parse_produce(view: memoryview, at: int, version: int) -> ProduceRequest:
                 raise MalformedMessage(f"more than {ELEMENTS_MAX} partitions in one request")
         if flexible and view[at]:
             skip_tags(view, at)
+        if (
+            flexible
+            and transactional_id is None
+            and len(partitions) == 1
+            and partition_at == _head_end(view, began_at, version)
+        ):
+            heads = _heads_with_id if version >= TOPIC_ID_FROM else _heads_with_name
+            if len(heads) >= HEADS_MAX:
+                # Somebody makes up names, or there are that many producers: they come again.
+                heads.clear()
+            heads[bytes(view[began_at:partition_at])] = acks, timeout_ms, partitions[0][0]
     except (StructError, IndexError) as error:
         raise MalformedMessage("a Produce request that ends too early") from error
     return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
+
+
+def _head_end(view: memoryview, at: int, version: int) -> int:
+    """Where the partition begins: no transactional id, acks, timeout, one topic with a name below 127 bytes or an id,
+    one partition."""
+    return at + 25 if version >= TOPIC_ID_FROM else at + 9 + view[at + 8]
+
+
+def _parse_known(view: memoryview, at: int, version: int) -> ProduceRequest | None:
+    """What most requests are: one partition without a transaction and tagged fields, and a head that was seen before.
+    None for all others, also for those that are malformed."""
+    try:
+        end = _head_end(view, at, version)
+        heads = _heads_with_id if version >= TOPIC_ID_FROM else _heads_with_name
+        known = heads.get(view[at:end].tobytes())
+        if known is None:
+            return None
+        (partition,) = _INT32.unpack_from(view, end)
+        size, at = read_uvarint(view, end + 4)
+        end = at + size - 1
+        if not size or view[end] or view[end + 1] or view[end + 2]:
+            return None
+    except (StructError, IndexError):
+        return None
+    acks, timeout_ms, topic = known
+    return ProduceRequest(None, acks, timeout_ms, [(topic, partition, view[at:end])])
 
 
 def encode_produce_response(results: list[PartitionResult], version: int, *, endpoints: bytes = NO_TAGS) -> bytes:

@@ -92,6 +92,54 @@ def test_produce_requests_are_read_as_the_compiled_message_writes_them(
 ) -> None:
     data = memoryview(before + encode(request, version))
     assert produce.parse_produce(data, len(before), version) == flat_produce(request, version)
+    assert produce.parse_produce(data, len(before), version) == flat_produce(request, version), "its head is known now"
+
+
+def one_produce(records: bytes | None = b"r" * 300, **fields: Any) -> produce_request.ProduceRequest:
+    named = {"name": "orders", "topic_id": uuid.UUID(bytes=b"\x07orders\2" + bytes(8)), "index": 3, **fields}
+    data = produce_request.PartitionProduceData(index=named.pop("index"), records=records)
+    topic = produce_request.TopicProduceData(named.pop("name"), named.pop("topic_id"), partition_data=[data])
+    return produce_request.ProduceRequest(topic_data=[topic], **named)
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_what_follows_a_known_head_is_read_each_time(version: int) -> None:
+    for request in (one_produce(), one_produce(b"", index=4), one_produce(None), one_produce(b"r" * 20_000, index=-1)):
+        data = encode(request, version)
+        assert produce.parse_produce(memoryview(data), 0, version) == flat_produce(request, version)
+        for size in (*range(min(len(data), 400)), len(data) - 1):
+            with pytest.raises(MalformedMessage):
+                produce.parse_produce(memoryview(data[:size]), 0, version)
+    # Tagged fields nobody knows, of the request.
+    if version >= produce.FLEXIBLE_FROM:
+        tagged = encode(one_produce(), version)[:-1] + b"\x01\x63\x02ab"
+        assert produce.parse_produce(memoryview(tagged), 0, version) == flat_produce(one_produce(), version)
+
+
+def test_a_head_with_a_transaction_is_not_taken_for_one_without() -> None:
+    """A character of its id stands where the length of the name would be: some make both heads as long."""
+    for character in map(chr, range(ord("0"), ord("z"))):
+        transactional_id = character * (ord(character) - len("orders") - 1)
+        data = memoryview(encode(one_produce(transactional_id=transactional_id), 12))
+        for _ in range(2):
+            assert produce.parse_produce(data, 0, 12).transactional_id == transactional_id
+
+
+def test_the_same_bytes_are_a_name_before_version_13_and_an_id_since() -> None:
+    name = "fifteen letters"
+    by_name = one_produce(name=name)
+    by_id = one_produce(topic_id=uuid.UUID(bytes=bytes([len(name) + 1]) + name.encode()))
+    assert encode(by_name, 12) == encode(by_id, 13)
+    for _ in range(2):
+        for request, version in ((by_name, 12), (by_id, 13)):
+            parsed = produce.parse_produce(memoryview(encode(request, version)), 0, version)
+            assert parsed == flat_produce(request, version)
+
+
+def test_known_heads_are_few() -> None:
+    for number in range(2 * produce.HEADS_MAX + 10):
+        produce.parse_produce(memoryview(encode(one_produce(name=f"made up {number}"), 12)), 0, 12)
+    assert 0 < len(produce._heads_with_name) <= produce.HEADS_MAX
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
