@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline.errors import CorruptLog, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log import worker_jobs
+from strandline.log.checkpoints import EndNotes
 from strandline.observability.log_lines import fields
 from strandline.quorum.cluster_image import Topic
 
@@ -138,7 +139,7 @@ class LogRecovery:
         if delete is not None:
             delete()
         elif result is not None:
-            self._node.directory.note_recovered(name, result["end_offset"])
+            self._node.directory.note_recovered(name, result["end_offset"], EndNotes(*result["noted"]))
         elif error is not None and error.kind == "Worker":
             # Nothing is known against the log itself.
             log.warning("%s is recovered on the loop: %s", name, error)

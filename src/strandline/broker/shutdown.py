@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline.errors import StrandlineError
@@ -79,7 +80,7 @@ class Shutdown:
         replicas = list(self._node.replicas.all())
         for each in replicas:
             if each.log.failure is None:
-                self._try(each.log.write_out, repr(each))
+                self._try(partial(each.log.write_out, keeps_notes=True), repr(each))
             yield
         for each in replicas:
             if each.log.failure is None:

@@ -5,6 +5,9 @@
     log-start-offset-checkpoint         each log's first offset, where it is not that of its first segment
     cleaner-offset-checkpoint           up to where each compacted log has been cleaned
     tombstone-horizon-checkpoint        below it tombstones were removed from a compacted log; Kafka ignores the file
+    plain-end-offset-checkpoint         where logs ended at a clean stop with a record for every offset of their last
+                                        segment; Kafka ignores this file and the next
+    no-producer-offset-checkpoint       where logs ended at a clean stop without a producer that they know of
 
 A file: a line `0` (version), a line with the number of entries, then `topic partition offset` lines.
 """
@@ -12,7 +15,7 @@ A file: a line `0` (version), a line with the number of entries, then `topic par
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from strandline.errors import CorruptLog
 from strandline.ids import TopicPartition
@@ -22,8 +25,22 @@ HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 TOMBSTONE_HORIZONS: Final = "tombstone-horizon-checkpoint"
+PLAIN_END_OFFSETS: Final = "plain-end-offset-checkpoint"
+NO_PRODUCER_OFFSETS: Final = "no-producer-offset-checkpoint"
 ALL: Final = frozenset((RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS))
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+
+
+class EndNotes(NamedTuple):
+    """What was noted of a log at a clean stop instead of in files of its own, and holds if the log still ends there."""
+
+    plain_at: int = -1
+    """Its last segment has a record for every offset: there is nothing to count."""
+    no_producers_at: int = -1
+    """It knew no producers: a snapshot would be empty."""
+
+
+NOTHING_NOTED: Final = EndNotes()
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:

@@ -19,6 +19,7 @@ from strandline.codec.record_batch import (
 )
 from strandline.errors import Closed, CorruptLog, DiskFailed, StrandlineError
 from strandline.log import leader_epochs as epoch_file
+from strandline.log.checkpoints import NOTHING_NOTED, EndNotes
 from strandline.log.counted import count_run, save_counts
 from strandline.log.disk import Buffer, Disk
 from strandline.log.leader_epochs import LeaderEpochs
@@ -92,6 +93,7 @@ class GrowingLog(ReadableLog):
         self._cut_offset: int | None = None
         self.cuts = self.synced_cuts = 0
         self._written_out_at = -1
+        self.noted = NOTHING_NOTED
         """The log end for which `write_out` last ran."""
         self.swap: Swap | None = None
         """Segments that give way to another just now. Who changes the files otherwise has it settle first."""
@@ -139,19 +141,29 @@ class GrowingLog(ReadableLog):
             self.sync_with_next_flush(path)
             self.unsynced_directories.append(self.directory)
 
-    def write_out(self) -> None:
-        """Write the indexes, counts and producers that only memory holds. The next flush syncs what must be synced."""
+    def write_out(self, *, keeps_notes: bool = False) -> None:
+        """Write the indexes, counts and producers that only memory holds. The next flush syncs what must be synced.
+
+        A caller that keeps `noted` for the next start spares files with nothing in them. Among thousands of logs these
+        are most, and making files is what takes longest.
+        """
         if self._written_out_at == self.log_end_offset:
             return
         if self.swap is not None:
             self.swap.settle()
         self.active.write_indexes()
-        save_counts(self.active)
+        counts, observer = self.active.counts, self.observer
+        is_plain = keeps_notes and counts is not None and counts.is_plain
+        is_blank = keeps_notes and observer is not None and observer.is_blank
+        self.noted = EndNotes(self.log_end_offset if is_plain else -1, self.log_end_offset if is_blank else -1)
+        if not is_plain:
+            save_counts(self.active)
         if self.active.cut_preallocated() and not self.active.dirty:
             self.active.dirty = True
             self.dirty_segments.append(self.active)
         self._sync_transaction_index(self.active)
-        self.snapshots.save(self.log_end_offset)
+        if not is_blank:
+            self.snapshots.save(self.log_end_offset)
         self._written_out_at = self.log_end_offset
 
     def close(self) -> None:

@@ -15,6 +15,10 @@ class BatchObserver(Protocol):
     def note_marker(self, header: HeaderFields, batch: Buffer, now_ms: int) -> AbortedTransaction | None:
         """Take note of a control batch that has a producer; return what it aborted."""
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether a snapshot would say nothing."""
+
     def snapshot(self) -> bytes: ...
     def restore(self, data: bytes, now_ms: int) -> None: ...
     def clear(self) -> None: ...

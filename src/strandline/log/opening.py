@@ -13,13 +13,14 @@ from typing import Final
 
 from strandline.errors import CorruptLog
 from strandline.log import leader_epochs as epoch_file
+from strandline.log.checkpoints import NOTHING_NOTED, EndNotes
 from strandline.log.disk import Disk
 from strandline.log.leader_epochs import LeaderEpochs
 from strandline.log.learning import learn, relearn
 from strandline.log.observer import BatchObserver
 from strandline.log.open_files import OpenFiles
 from strandline.log.partition_log import PartitionLog
-from strandline.log.record_counts import COUNTS_SUFFIX
+from strandline.log.record_counts import COUNTS_SUFFIX, RecordCounts
 from strandline.log.recovery import recover_segment
 from strandline.log.segment import DELETED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
 from strandline.log.soundness import OFFSET_LIMIT
@@ -43,6 +44,7 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     cleaned_up_to: int = 0,
+    noted: EndNotes = NOTHING_NOTED,
 ) -> PartitionLog:
     """The log in `directory`, made if there is none.
 
@@ -76,7 +78,7 @@ def open_log(
         log.log_start_offset = max(log.base_offsets[0], log_start_offset)
         try:
             if clean and not has_torn_index:
-                _trust(log, recovery_point, now_ms)
+                _trust(log, recovery_point, now_ms, noted)
             else:
                 _recover(log, recovery_point, cleaned_up_to if config.compact else 0)
             if not knows_epochs:
@@ -142,26 +144,35 @@ def _load_segments(log: PartitionLog, names: list[str], now_ms: int) -> bool:
     return has_torn_index
 
 
-def _trust(log: PartitionLog, recovery_point: int, now_ms: int) -> None:
+def _trust(log: PartitionLog, recovery_point: int, now_ms: int, noted: EndNotes) -> None:
     """After a clean stop: the files are as they were left. Only the end is checked: offsets go on from there."""
     segment = log.active
     log.log_end_offset = OFFSET_LIMIT
     damage = check_tail(segment)
     if damage is None:
         log.log_end_offset = segment.resume()
+        if segment.counts is None and log.log_end_offset == noted.plain_at:
+            segment.counts = RecordCounts(segment.base_offset)
         if log.log_end_offset > recovery_point > segment.base_offset and ends_with_gap(segment):
             # The last base offset is held in place by nothing but this.
             raise CorruptLog(
                 f"{segment.path}: the log ends at offset {log.log_end_offset}, and it was stopped at {recovery_point}"
             )
-    elif recovery_point > segment.base_offset and recovery_point in log.snapshots.offsets():
+    elif recovery_point > segment.base_offset and recovery_point in (*noted, *log.snapshots.offsets()):
         # Where the log ended was noted apart from it, twice. So the damage can be left behind, and mended.
         log.log_end_offset = recovery_point
+        if recovery_point == noted.plain_at:
+            segment.counts = RecordCounts(segment.base_offset)
         log.seal(segment)
         log.add_segment(recovery_point, now_ms)
     else:
         raise damage
-    relearn(log, log.snapshots.restore(at_most=log.log_end_offset, now_ms=log.appended_ms), None)
+    if log.observer is not None and log.log_end_offset == noted.no_producers_at not in log.snapshots.offsets():
+        log.observer.clear()
+        learnt_from: int | None = log.log_end_offset
+    else:
+        learnt_from = log.snapshots.restore(at_most=log.log_end_offset, now_ms=log.appended_ms)
+    relearn(log, learnt_from, None)
 
 
 def _recover(log: PartitionLog, recovery_point: int, cleaned_up_to: int) -> None:

@@ -20,7 +20,7 @@ CONFIG = ("cleanup_policy", "index_interval_bytes", "preallocate", "segment_byte
 
 
 def recover(params: dict[str, Any], *, disk: Disk) -> dict[str, Any]:
-    """Recover the log in `directory`, and return the offset at which it ends. CorruptLog if it is damaged."""
+    """Recover the log in `directory`, and return where it ends. CorruptLog if it is damaged."""
     module, name = params["observer"].split(":")
     log = open_log(
         Path(params["directory"]),
@@ -36,5 +36,6 @@ def recover(params: dict[str, Any], *, disk: Disk) -> dict[str, Any]:
     for path in map(Path, params["synced_with_it"]):
         if disk.exists(path):
             log.sync_with_next_flush(path)
+    log.write_out(keeps_notes=True)
     log.close()
-    return {"end_offset": log.log_end_offset}
+    return {"end_offset": log.log_end_offset, "noted": log.noted}

@@ -371,6 +371,10 @@ class Producers:
 
     # Snapshots
 
+    @property
+    def is_blank(self) -> bool:
+        return not self.entries
+
     def snapshot(self) -> bytes:
         opened = self.open_transactions
         return encode_snapshot(
