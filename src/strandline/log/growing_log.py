@@ -250,9 +250,12 @@ class GrowingLog(ReadableLog):
         last_offset = last[0] + last[6]
         try:
             if last[2] > self.leader_epochs.latest:
+                next_offset = self.log_end_offset
                 for header in headers:
                     if header[2] > self.leader_epochs.latest:
-                        self._begin_epoch(header[2], header[0])
+                        # Not with its first batch that is left: the leader may have cleaned away those before it.
+                        self._begin_epoch(header[2], next_offset)
+                    next_offset = header[0] + header[6] + 1
             segment = self._segment_for(len(run), last_offset, last[8], now_ms)
             was_dirty = segment.dirty
             try:

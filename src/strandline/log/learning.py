@@ -14,17 +14,20 @@ if TYPE_CHECKING:
     from strandline.log.growing_log import GrowingLog
 
 
-def learn(log: GrowingLog, header: HeaderFields, marker: Buffer | None, segment: Segment | None) -> None:
+def learn(
+    log: GrowingLog, header: HeaderFields, marker: Buffer | None, segment: Segment | None, next_offset: int
+) -> None:
     """Take note of a batch that is in the log already; of a marker all of it is given.
 
-    What a marker aborted is written down in `segment`; None if it stands there already.
+    What a marker aborted is written down in `segment`; None if it stands there already. `next_offset` is the one behind
+    the batch before: if the cleaner took batches out between the two, an epoch that is new here may have begun there.
     """
     if log.observer is not None and header[9] >= 0:
         if marker is None:
             log.observer.note_header(header, log.appended_ms)
         else:
             learn_marker(log, header, marker, segment)
-    if header[2] > log.leader_epochs.latest and log.leader_epochs.note(header[2], header[0]):
+    if header[2] > log.leader_epochs.latest and log.leader_epochs.note(header[2], next_offset):
         log.save_leader_epochs()
 
 
@@ -44,7 +47,7 @@ def relearn(log: GrowingLog, start_offset: int | None, end_offset: int | None) -
     start = log.learnt_from = log.base_offsets[0] if start_offset is None else start_offset
     for segment, header, position in _headers(log, start, end_offset):
         marker = segment.file().read_at(position, header.size_bytes) if is_marker(header) else None
-        learn(log, header, marker, None)
+        learn(log, header, marker, None, header.base_offset)
 
 
 def learn_markers(log: GrowingLog, high_watermark: int) -> None:

@@ -110,11 +110,16 @@ def _load_leader_epochs(log: PartitionLog) -> bool:
 
 
 def _learn_leader_epochs(log: PartitionLog) -> None:
-    """Learn the epochs from every batch there is: an epoch that is not known is one by which no fork would be seen."""
-    epochs = LeaderEpochs()
+    """Learn the epochs from every batch there is: an epoch that is not known is one by which no fork would be seen.
+
+    Between two batches the cleaner may have taken others out, and nobody knows of which epoch. They count as the later
+    one's: a replica that has more of the earlier one is then cut too far, not too little, and fetches the rest again.
+    """
+    epochs, next_offset = LeaderEpochs(), log.base_offsets[0]
     for segment in log.segments:
         for header, _ in segment.headers(0, may_block=True):
-            epochs.note(header.leader_epoch, header.base_offset)
+            epochs.note(header.leader_epoch, next_offset)
+            next_offset = header.last_offset + 1
     if epochs.epochs != log.leader_epochs.epochs or epochs.start_offsets != log.leader_epochs.start_offsets:
         log.leader_epochs = epochs
         log.save_leader_epochs()
@@ -184,10 +189,11 @@ def _recover(log: PartitionLog, recovery_point: int, cleaned_up_to: int) -> None
     first = next((at for at, segment in enumerate(log.segments[:first]) if not _has_index(log, segment)), first)
     checked_from = log.base_offsets[first]
     relearn(log, log.snapshots.restore(at_most=checked_from, now_ms=log.appended_ms), checked_from)
-    # What the file says of epochs from here on may be of a log that was cut and written anew, while what is found is of
-    # the one before: a power cut, or a sync that failed, takes back the one without the other. The batches are read.
+    # What the file says of epochs from the recovery point on may be of a log that was cut and written anew, while what
+    # is found is of the one before: a power cut, or a sync that failed, takes back the one without the other. The
+    # batches are read. What lies below was synced with the file, and the cleaner may have taken batches out of it.
     told_epochs = list(log.leader_epochs.epochs)
-    is_stale = log.leader_epochs.truncate_end(checked_from)
+    is_stale = log.leader_epochs.truncate_end(max(checked_from, recovery_point))
     log.log_end_offset = checked_from
     for at, segment in enumerate(log.segments[first:], first):
         size_bytes = segment.size_bytes

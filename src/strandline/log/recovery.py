@@ -44,7 +44,7 @@ def recover_segment(
     next_offset: int,
     is_followed: bool,
     leader_epochs: Iterable[int],
-    on_batch: Callable[[HeaderFields, Buffer | None, Segment], None],
+    on_batch: Callable[[HeaderFields, Buffer | None, Segment, int], None],
     last_epoch: int = -1,
 ) -> int:
     """Check every batch of `segment`, rebuild its indexes, cut a torn tail; the offset after its last batch.
@@ -89,7 +89,7 @@ def recover_segment(
         last_offset = header[0] + header[6]
         segment.note_batch(header[0], last_offset, header[8], position, batch_size)
         counting.add(position, batch_size, header[0], last_offset, records_in(header))
-        on_batch(header, buffer[at : at + batch_size] if is_marker(header) else None, segment)
+        on_batch(header, buffer[at : at + batch_size] if is_marker(header) else None, segment, next_offset)
         epochs.add(header[2])
         next_offset = last_offset + 1
         position += batch_size
