@@ -349,6 +349,16 @@ TRAPS: dict[str, Trap] = {
         "py4j's log of callbacks",
         "print the sentence; traces only where the user asks for them",
     ),
+    "held-view": Trap(
+        "a view of a request outlives it in the traceback of a kept error, and its buffer cannot be cut any more",
+        "our own simulation",
+        "never resize a buffer that was handed out; go on with a new one",
+    ),
+    "full-disk": Trap(
+        "what a full disk refused for a moment is taken for damage",
+        "our own simulation",
+        "try again; only what may be damaged is put aside and copied anew",
+    ),
     "remembered-head": Trap(
         "a request is read as another one whose first bytes are the same",
         "our own shortcut for small Produce requests",

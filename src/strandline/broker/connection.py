@@ -149,7 +149,11 @@ class Connection:
                 self.dispatcher.deadlines.on_request_begun(self, self.used_at)
                 self.dispatcher.note_inbox(self, len(self.inbox))
             return
-        inbox += view
+        try:
+            inbox += view
+        except BufferError:
+            # A view of an earlier request is still held, by the traceback of an error that is kept perhaps.
+            inbox = self.inbox = inbox + view
         self.dispatcher.note_inbox(self, len(view))
         if len(inbox) - self.inbox_at >= self.needed:
             self._work_off_inbox()
@@ -176,7 +180,7 @@ class Connection:
             # What is dealt with is cut off only when it is the greater part, so that many small requests that wait
             # behind a slow one are not moved again for each.
             self.dispatcher.note_inbox(self, -self.inbox_at)
-            del inbox[: self.inbox_at]
+            self.inbox = inbox[self.inbox_at :]
             self.inbox_at = 0
 
     def _start_requests(self, view: memoryview) -> int:
