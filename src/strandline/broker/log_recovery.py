@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline.broker.replica_logs import offline_reason
 from strandline.errors import CorruptLog, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log import worker_jobs
@@ -146,8 +147,8 @@ class LogRecovery:
             self._on_loop.add(name)
         elif error is not None:
             log.error("%s is offline: %s", name, error, extra=fields(topic=name.topic, partition=name.partition))
-            reason = CorruptLog if error.kind == CorruptLog.__name__ else StrandlineError
-            self.on_failed(name, reason(error.reason))
+            is_damaged = error.kind == CorruptLog.__name__
+            self.on_failed(name, CorruptLog(error.reason) if is_damaged else offline_reason(error.errno, error.reason))
         self.on_recovered(name)
         self._start()
         self._maybe_finish()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
 from strandline.broker import metadata_quorum
 from strandline.broker.removals import Removals, SegmentRemovals, Written
-from strandline.errors import StrandlineError
+from strandline.errors import DiskFailed, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from strandline.broker.node import Node
 
 log = logging.getLogger("strandline.node")
+
+
+def offline_reason(number: int | None, reason: str) -> StrandlineError:
+    """Why a log could not be opened: DiskFailed if only room was wanting, and nothing speaks against the log."""
+    return (DiskFailed if number in (errno.ENOSPC, errno.EDQUOT) else StrandlineError)(reason)
 
 
 class ReplicaLogs:
@@ -64,7 +70,7 @@ class ReplicaLogs:
         except (StrandlineError, OSError) as error:
             facts = fields(topic=topic.name, partition=index, reason=str(error))
             log.error("%s is offline: %s", name, error, extra=facts)
-            return error if isinstance(error, StrandlineError) else StrandlineError(str(error))
+            return error if isinstance(error, StrandlineError) else offline_reason(error.errno, str(error))
 
     def _open(self, topic: Topic, index: int, name: TopicPartition, image: PartitionImage) -> Partition:
         node, directory = self._node, self._node.directory

@@ -27,7 +27,7 @@ from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
-from strandline.errors import DamagedRecords, ErrorCode, StrandlineError
+from strandline.errors import DamagedRecords, DiskFailed, ErrorCode, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.partition_log import PartitionLog
 from strandline.partition.partition import Partition
@@ -336,7 +336,9 @@ class Replicas:
 
     def _open(self, topic: Topic, index: int) -> Partition | None:
         name, image, node = TopicPartition(topic.name, index), topic.partitions[index], self._node
-        if name in self.offline:
+        failure = self.offline.get(name)
+        # A log that only found no room is tried again: put aside, it would be copied to the same full disk.
+        if failure is not None and not isinstance(failure, DiskFailed):
             if node.node_id in image.isr or image.leader in (node.node_id, -1):
                 return None
             # Nobody counts on our copy, and another has the records.

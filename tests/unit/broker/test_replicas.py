@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -275,6 +277,39 @@ def test_one_bad_log_is_one_offline_partition(world: World) -> None:
     assert [None if each is None else each.log_end_offset for each in partitions] == [3, 3, None]
     assert isinstance(again.replicas.offline[TopicPartition("orders", 2)], CorruptLog)
     assert path.read_bytes() == bytes(damaged)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_log_that_found_no_room_is_tried_again_and_not_copied_to_the_full_disk(
+    world: World, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what may be damaged is put aside, where nobody counts on it."""
+    world.create("orders", 1)
+    world.partition("orders", 0).append(memoryview(batch_of([b"v"] * 3)), NOON_MS)
+    world.runtime.settle()
+    for each in world.replicas.all():
+        each.log.close()
+    world.directory.close(clean=False)
+    again = World(world.directory.path)
+    open_log = again.directory.open_log
+
+    def fail(*_: Any, **__: Any) -> PartitionLog:
+        raise OSError(number, os.strerror(number))
+
+    topic_id = world.image.topics["orders"].id
+    with monkeypatch.context() as patched:
+        patched.setattr(again.directory, "open_log", fail)
+        again.apply(
+            TopicRecord(name="orders", topic_id=topic_id),
+            PartitionRecord(partition_id=0, topic_id=topic_id, replicas=[1, 2], isr=[2], leader=2, leader_epoch=1),
+        )
+    assert TopicPartition("orders", 0) in again.replicas.offline
+    assert again.directory.open_log == open_log
+    again.apply(PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[2], leader=2))
+    opened = again.partition("orders", 0)
+    strays = [path.name for path in again.directory.path.iterdir() if path.name.endswith("-stray")]
+    assert not again.replicas.offline
+    assert (opened.log_end_offset, len(strays)) == ((3, 0) if number == errno.ENOSPC else (0, 1))
 
 
 def test_who_cares_for_topics_is_told_when_one_comes_grows_moves_or_goes(world: World) -> None:
