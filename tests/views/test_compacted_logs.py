@@ -6,14 +6,16 @@ newer records, while the broker is down.
 
 from __future__ import annotations
 
+import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.views.ground import SCHEMA, Feed, rows_of
+from tests.views.ground import SCHEMA, Feed, Row, rows_of
 
 from strandline.testing import embedded
 from strandline.testing.embedded_broker import EmbeddedBroker
@@ -159,6 +161,59 @@ def test_a_tombstone_that_was_compacted(own_broker: EmbeddedBroker, tmp_path: Pa
         assert rows_of(view) == [("ada", 1.0, 1)]
         with pytest.raises(BeyondReach):
             view.query(as_of=at_second(50))
+
+
+class Written(NamedTuple):
+    second: int
+    customer: str
+    total: float | None
+
+
+def state_of(records: Sequence[Written]) -> list[Row]:
+    """What plain Python makes of them."""
+    newest = {each.customer: each.total for each in records}
+    return sorted((customer, total, int(total)) for customer, total in newest.items() if total is not None)
+
+
+def what_goes(rng: random.Random, records: Sequence[Written]) -> set[int]:
+    """Some of the offsets that a cleaner may take: what was replaced, and tombstones with nothing before them."""
+    dropped: set[int] = set()
+    for offset, record in enumerate(records[:-1]):
+        before = {at for at, each in enumerate(records[:offset]) if each.customer == record.customer}
+        is_replaced = any(each.customer == record.customer for each in records[offset + 1 :])
+        if (is_replaced or (record.total is None and before <= dropped)) and rng.random() < 0.7:
+            dropped.add(offset)
+    return dropped
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
+def test_every_moment_is_exact_or_refused(own_broker: EmbeddedBroker, tmp_path: Path, seed: int) -> None:
+    """Times in any order, tombstones, a cleaner between; with snapshots from before, from after, and with none."""
+    rng = random.Random(seed)
+    print(f"seed {seed}")
+    feed = Feed(own_broker, "totals", partitions=1)
+    records: list[Written] = []
+    told = {"exact": 0, "refused": 0}
+    for directory in ("one", "two", "three"):
+        for _ in range(6):
+            total = None if rng.random() < 0.3 else float(len(records))
+            records.append(Written(rng.randrange(12), rng.choice("abc"), total))
+            put_at(feed, *records[-1])
+        with feed.view(tmp_path / "one") as view:
+            assert view.snapshot() is not None
+        clean(own_broker, "totals", what_goes(rng, records))
+        with feed.view(tmp_path / directory) as view:
+            assert rows_of(view) == state_of(records)
+            later = {second: [each.second > second for each in records] for second in range(-1, 13)}
+            moments: dict[object, int] = {at_second(each): [*later[each], True].index(True) for each in later}
+            moments |= {f"0:{offset}": offset for offset in range(len(records) + 1)}
+            for moment in rng.sample(list(moments), 12):
+                try:
+                    assert rows_of(view, as_of=moment) == state_of(records[: moments[moment]]), moment
+                    told["exact"] += 1
+                except BeyondReach:
+                    told["refused"] += 1
+    assert min(told.values()) > 0, told
 
 
 def test_a_refresh_that_fails_after_a_gap(own_broker: EmbeddedBroker, tmp_path: Path) -> None:
