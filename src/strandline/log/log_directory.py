@@ -276,7 +276,9 @@ class LogDirectory:
             (checkpoints.PLAIN_END_OFFSETS, {name: each.plain_at for name, each in noted.items()}),
             (checkpoints.NO_PRODUCER_OFFSETS, {name: each.no_producers_at for name, each in noted.items()}),
         ):
-            files |= self._changed(file_name, {name: offset for name, offset in offsets.items() if offset >= 0})
+            there = {name: offset for name, offset in offsets.items() if offset >= 0}
+            if there or self.disk.exists(self.path / file_name):
+                files |= self._changed(file_name, there)
         self.save(files)
 
     def changed_checkpoints(
