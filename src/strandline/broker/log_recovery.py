@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.replica_logs import offline_reason
-from strandline.errors import CorruptLog, StrandlineError
+from strandline.errors import CorruptLog, DiskFailed, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log import worker_jobs
 from strandline.log.checkpoints import EndNotes
@@ -135,6 +135,7 @@ class LogRecovery:
         if self._is_closed:
             return
         delete = self._running.pop(name)
+        failure: StrandlineError | None = None
         self.logs_done += 1
         self.bytes_done += size
         if delete is not None:
@@ -148,8 +149,11 @@ class LogRecovery:
         elif error is not None:
             log.error("%s is offline: %s", name, error, extra=fields(topic=name.topic, partition=name.partition))
             is_damaged = error.kind == CorruptLog.__name__
-            self.on_failed(name, CorruptLog(error.reason) if is_damaged else offline_reason(error.errno, error.reason))
-        self.on_recovered(name)
+            failure = CorruptLog(error.reason) if is_damaged else offline_reason(error.errno, error.reason)
+            self.on_failed(name, failure)
+        if not isinstance(failure, DiskFailed):
+            # A log that found no room would be tried again at once; that waits until its partition changes.
+            self.on_recovered(name)
         self._start()
         self._maybe_finish()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import SimpleNamespace
@@ -215,6 +217,24 @@ def test_a_worker_that_dies_costs_time_and_no_log(tmp_path: Path) -> None:
         while held.jobs:
             held.finish(dies=True)
         assert served(node) == list(range(PARTITIONS))
+
+    after_a_crash(tmp_path, story)
+
+
+def test_a_log_without_room_is_not_tried_again_at_once(tmp_path: Path) -> None:
+    """On a full disk that would never end, and a broker of several would never be ready."""
+
+    async def story(node: Node, held: HeldWorkers) -> None:
+        full = held.names[0]
+        held.jobs.pop(0).on_done(None, JobFailed("OSError", os.strerror(errno.ENOSPC), errno.ENOSPC))
+        for _ in range(2 * PARTITIONS):
+            await asyncio.sleep(0)
+            if held.jobs:
+                assert held.names[0] != full
+                held.finish()
+        assert not held.jobs
+        assert not node.replicas.recovery.is_pending
+        assert [str(name) for name in node.replicas.offline] == [full]
 
     after_a_crash(tmp_path, story)
 
