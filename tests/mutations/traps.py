@@ -357,7 +357,7 @@ TRAPS: dict[str, Trap] = {
     "full-disk": Trap(
         "what a full disk refused for a moment is taken for damage",
         "our own simulation",
-        "try again; only what may be damaged is put aside and copied anew",
+        "try again; put aside, and copy again, only what may be damaged",
     ),
     "remembered-head": Trap(
         "a request is read as another one whose first bytes are the same",

@@ -179,7 +179,7 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.has_run)
     @rule()
     def run_twice_at_once(self) -> None:
-        """Whoever comes second is told who runs it."""
+        """The second run is told which process has the pipeline."""
         if self.phase in SWITCHING or self.lost:
             return
         with self.claimed(self.active), pytest.raises(PipelineRefused, match="runs already, as process"):

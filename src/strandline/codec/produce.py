@@ -131,7 +131,7 @@ def parse_produce(view: memoryview, at: int, version: int) -> ProduceRequest:
         ):
             heads = _heads_with_id if version >= TOPIC_ID_FROM else _heads_with_name
             if len(heads) >= HEADS_MAX:
-                # Somebody makes up names, or there are that many producers: they come again.
+                # A peer makes up names, or there are that many producers. The heads in use are noted again.
                 heads.clear()
             heads[bytes(view[began_at:partition_at])] = acks, timeout_ms, partitions[0][0]
     except (StructError, IndexError) as error:

@@ -25,7 +25,7 @@ from typing import Any, Final
 from strandline.errors import CorruptLog
 from strandline.ids import TopicPartition
 from strandline.log import checkpoints
-from strandline.log.checkpoints import NOTHING_NOTED, EndNotes
+from strandline.log.checkpoints import EndNotes
 from strandline.log.disk import Disk
 from strandline.log.observer import BatchObserver
 from strandline.log.open_files import OpenFiles
@@ -74,8 +74,9 @@ class LogDirectory:
         # Without the file (Kafka wrote the directory, or an older version) any tombstone that was cleaned may be gone.
         self.tombstone_horizons = self._read(checkpoints.TOMBSTONE_HORIZONS, otherwise=self.cleaner_offsets)
         """The offset of each compacted log below which tombstones may have been removed."""
-        self._noted = _notes(self._read(checkpoints.PLAIN_END_OFFSETS), self._read(checkpoints.NO_PRODUCER_OFFSETS))
-        """Of logs that nobody has opened yet. Lost, more is read again."""
+        # The two parts of `EndNotes`, for logs that are not open yet. Without them more is read again.
+        self._plain_ends = self._read(checkpoints.PLAIN_END_OFFSETS)
+        self._no_producer_ends = self._read(checkpoints.NO_PRODUCER_OFFSETS)
         self.was_clean = was_clean
         self._unopened = {*self.recovery_points, *self.high_watermarks, *self.log_start_offsets}
         """What the checkpoints know and nobody has opened yet. A node may wait long for its cluster, or end waiting: it
@@ -148,7 +149,7 @@ class LogDirectory:
             recovery_point=self.recovery_points.get(name, 0),
             log_start_offset=self.log_start_offsets.get(name, 0),
             cleaned_up_to=self.cleaner_offsets.get(name, 0),
-            noted=self._noted.pop(name, NOTHING_NOTED),
+            noted=EndNotes(self._plain_ends.pop(name, -1), self._no_producer_ends.pop(name, -1)),
         )
         if not clean and self.disk.exists(path / PARTITION_METADATA):
             # Perhaps only in the kernel's memory, too. Torn by a power cut it would name a topic that nobody knows.
@@ -186,7 +187,7 @@ class LogDirectory:
     def note_recovered(self, name: TopicPartition, end_offset: int, noted: EndNotes) -> None:
         """A worker has recovered, flushed and closed a log, which ends at `end_offset`."""
         self.recovery_points[name] = end_offset
-        self._noted[name] = noted
+        self._plain_ends[name], self._no_producer_ends[name] = noted
         self._recovered.add(name)
         self._unopened.add(name)
 
@@ -269,16 +270,15 @@ class LogDirectory:
     ) -> None:
         """Note for each log its recovery point, its high watermark, its start where that is not 0, and at a stop what
         it has no files for."""
-        noted = {name: each for name, each in self._noted.items() if name in self._unopened}
-        noted |= {name: each.noted for name, (each, _) in logs.items()}
+        plain = self._of_unopened(self._plain_ends) | {name: each.noted.plain_at for name, (each, _) in logs.items()}
+        no_producer = self._of_unopened(self._no_producer_ends) | {
+            name: each.noted.no_producers_at for name, (each, _) in logs.items()
+        }
         files = self.changed_checkpoints(logs, offline)
-        for file_name, offsets in (
-            (checkpoints.PLAIN_END_OFFSETS, {name: each.plain_at for name, each in noted.items()}),
-            (checkpoints.NO_PRODUCER_OFFSETS, {name: each.no_producers_at for name, each in noted.items()}),
-        ):
-            there = {name: offset for name, offset in offsets.items() if offset >= 0}
-            if there or self.disk.exists(self.path / file_name):
-                files |= self._changed(file_name, there)
+        for file_name, ends in ((checkpoints.PLAIN_END_OFFSETS, plain), (checkpoints.NO_PRODUCER_OFFSETS, no_producer)):
+            noted = {name: offset for name, offset in ends.items() if offset >= 0}
+            if noted or self.disk.exists(self.path / file_name):
+                files |= self._changed(file_name, noted)
         self.save(files)
 
     def changed_checkpoints(
@@ -409,14 +409,6 @@ class LogDirectory:
             except OSError as error:
                 log.warning("%s: not marked as stopped cleanly, so the next start recovers: %s", self.path, error)
         self._lock.release()
-
-
-def _notes(
-    plain: Mapping[TopicPartition, int], no_producers: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, EndNotes]:
-    return {
-        name: EndNotes(plain.get(name, -1), no_producers.get(name, -1)) for name in plain.keys() | no_producers.keys()
-    }
 
 
 def _start_of(log: PartitionLog) -> int:

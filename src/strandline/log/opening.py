@@ -112,8 +112,8 @@ def _load_leader_epochs(log: PartitionLog) -> bool:
 def _learn_leader_epochs(log: PartitionLog) -> None:
     """Learn the epochs from every batch there is: an epoch that is not known is one by which no fork would be seen.
 
-    Between two batches the cleaner may have taken others out, and nobody knows of which epoch. They count as the later
-    one's: a replica that has more of the earlier one is then cut too far, not too little, and fetches the rest again.
+    Between two batches the cleaner may have removed others, whose epoch is unknown. They count as the later one's: a
+    replica with more records of the earlier epoch is then truncated too far, not too little, and fetches the rest again.
     """
     epochs, next_offset = LeaderEpochs(), log.base_offsets[0]
     for segment in log.segments:
@@ -189,9 +189,9 @@ def _recover(log: PartitionLog, recovery_point: int, cleaned_up_to: int) -> None
     first = next((at for at, segment in enumerate(log.segments[:first]) if not _has_index(log, segment)), first)
     checked_from = log.base_offsets[first]
     relearn(log, log.snapshots.restore(at_most=checked_from, now_ms=log.appended_ms), checked_from)
-    # What the file says of epochs from the recovery point on may be of a log that was cut and written anew, while what
-    # is found is of the one before: a power cut, or a sync that failed, takes back the one without the other. The
-    # batches are read. What lies below was synced with the file, and the cleaner may have taken batches out of it.
+    # From the recovery point on, the file and the log may disagree: a power cut, or a sync that failed, may undo a
+    # truncation in one of them only. There the batches are read. Below it the log was synced together with the file,
+    # and the file knows more: the cleaner may have removed an epoch's first batches.
     told_epochs = list(log.leader_epochs.epochs)
     is_stale = log.leader_epochs.truncate_end(max(checked_from, recovery_point))
     log.log_end_offset = checked_from

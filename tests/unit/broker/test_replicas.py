@@ -283,7 +283,7 @@ def test_one_bad_log_is_one_offline_partition(world: World) -> None:
 def test_a_log_that_found_no_room_is_tried_again_and_not_copied_to_the_full_disk(
     world: World, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only what may be damaged is put aside, where nobody counts on it."""
+    """Only a log that may be damaged is put aside, and only while it is not in sync."""
     world.create("orders", 1)
     world.partition("orders", 0).append(memoryview(batch_of([b"v"] * 3)), NOON_MS)
     world.runtime.settle()

@@ -5,22 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.log.engine import NOON_MS, UnsyncedDisk, append, batch_of
+from tests.unit.log.engine import NOON_MS, append, batch_of
+from tests.unit.log.test_log_directory import ORDERS, a_directory
 from tests.unit.log.test_producer_snapshots import newest, send, snapshots
 
-from strandline.ids import TopicPartition
 from strandline.log import checkpoints
 from strandline.log.counted import count_marker
 from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
 from strandline.partition.producers import Producers
 from strandline.topic_config import TopicConfig
-
-ORDERS = TopicPartition("orders", 0)
-
-
-def a_directory(path: Path) -> LogDirectory:
-    return LogDirectory(path, disk=UnsyncedDisk(), open_files_max=100)
 
 
 def open_orders(directory: LogDirectory) -> tuple[PartitionLog, Producers]:
