@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-WAIT_S_MAX = 30.0
+WAIT_S_MAX = 90.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
