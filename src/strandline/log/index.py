@@ -26,6 +26,11 @@ _TIME_ENTRY = struct.Struct(">qI")
 _SWAP = sys.byteorder == "little"
 
 
+def forget_unwritten(unwritten: bytearray, size_bytes: int) -> None:
+    """The last `size_bytes` of an index are forgotten; `unwritten` is the end of it that its file lacks."""
+    del unwritten[max(0, len(unwritten) - size_bytes) :]
+
+
 class OffsetIndex:
     """Where in the file to begin looking for an offset."""
 
@@ -98,8 +103,14 @@ class OffsetIndex:
         count = len(self.relative_offsets)
         while count and (self.relative_offsets[count - 1] >= relative_offset or self.positions[count - 1] >= position):
             count -= 1
+        forget_unwritten(self.unwritten, (len(self) - count) * OFFSET_ENTRY_SIZE)
         del self.relative_offsets[count:]
         del self.positions[count:]
+
+    @property
+    def written_bytes(self) -> int:
+        """How much of the file holds entries that are known here."""
+        return len(self) * OFFSET_ENTRY_SIZE - len(self.unwritten)
 
     def to_bytes(self) -> bytes:
         return b"".join(map(_OFFSET_ENTRY.pack, self.relative_offsets, self.positions))
@@ -162,8 +173,14 @@ class TimeIndex:
         count = len(self.relative_offsets)
         while count and self.relative_offsets[count - 1] >= relative_offset:
             count -= 1
+        forget_unwritten(self.unwritten, (len(self) - count) * TIME_ENTRY_SIZE)
         del self.timestamps[count:]
         del self.relative_offsets[count:]
+
+    @property
+    def written_bytes(self) -> int:
+        """How much of the file holds entries that are known here."""
+        return len(self) * TIME_ENTRY_SIZE - len(self.unwritten)
 
     def to_bytes(self) -> bytes:
         return b"".join(map(_TIME_ENTRY.pack, self.timestamps, self.relative_offsets))

@@ -21,14 +21,15 @@ def learn(
 
     What a marker aborted is written down in `segment`; None if it stands there already. `next_offset` is the one behind
     the batch before: if the cleaner took batches out between the two, an epoch that is new here may have begun there.
+    Epochs are noted in memory only: written down one by one, a crash on the way would leave a part that looks whole.
     """
     if log.observer is not None and header[9] >= 0:
         if marker is None:
             log.observer.note_header(header, log.appended_ms)
         else:
             learn_marker(log, header, marker, segment)
-    if header[2] > log.leader_epochs.latest and log.leader_epochs.note(header[2], next_offset):
-        log.save_leader_epochs()
+    if header[2] > log.leader_epochs.latest:
+        log.leader_epochs.note(header[2], next_offset)
 
 
 def learn_marker(log: GrowingLog, header: HeaderFields, marker: Buffer, segment: Segment | None) -> None:

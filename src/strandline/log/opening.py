@@ -64,7 +64,7 @@ def open_log(
     if is_unfinished(names):
         cleaned_up_to = max(cleaned_up_to, finish_swaps(disk, directory, names))
         names = disk.names(directory)
-    knows_epochs = _load_leader_epochs(log)
+    told_epochs = _load_leader_epochs(log)
     has_torn_index = _load_segments(log, names, now_ms)
     if not log.segments:
         if recovery_point > max(0, log_start_offset):
@@ -81,8 +81,10 @@ def open_log(
                 _trust(log, recovery_point, now_ms, noted)
             else:
                 _recover(log, recovery_point, cleaned_up_to if config.compact else 0)
-            if not knows_epochs:
+            if told_epochs is None:
                 _learn_leader_epochs(log)
+            if told_epochs != log.leader_epochs.format():
+                log.save_leader_epochs()
         except BaseException:
             for segment in log.segments:
                 segment.close()
@@ -96,33 +98,32 @@ def open_log(
     return log
 
 
-def _load_leader_epochs(log: PartitionLog) -> bool:
-    """Read the file of leader epochs; whether it was there and whole."""
+def _load_leader_epochs(log: PartitionLog) -> str | None:
+    """Read the file of leader epochs; what it says, or None if it is not there or not whole."""
     path = log.directory / epoch_file.FILE_NAME
     if log.disk.exists(path):
         try:
-            log.leader_epochs = LeaderEpochs.parse(log.disk.read_whole(path).decode(errors="replace"))
-            return True
+            text = log.disk.read_whole(path).decode(errors="replace")
+            log.leader_epochs = LeaderEpochs.parse(text)
+            return text
         except CorruptLog:
             # Torn by a crash before it was ever synced.
             log.leader_epochs = LeaderEpochs()
-    return False
+    return None
 
 
 def _learn_leader_epochs(log: PartitionLog) -> None:
     """Learn the epochs from every batch there is: an epoch that is not known is one by which no fork would be seen.
 
     Between two batches the cleaner may have removed others, whose epoch is unknown. They count as the later one's: a
-    replica with more records of the earlier epoch is then truncated too far, not too little, and fetches the rest again.
+    replica with more records of the earlier epoch is then truncated too far, not too little, and fetches the rest.
     """
     epochs, next_offset = LeaderEpochs(), log.base_offsets[0]
     for segment in log.segments:
         for header, _ in segment.headers(0, may_block=True):
             epochs.note(header.leader_epoch, next_offset)
             next_offset = header.last_offset + 1
-    if epochs.epochs != log.leader_epochs.epochs or epochs.start_offsets != log.leader_epochs.start_offsets:
-        log.leader_epochs = epochs
-        log.save_leader_epochs()
+    log.leader_epochs = epochs
 
 
 def _load_segments(log: PartitionLog, names: list[str], now_ms: int) -> bool:
@@ -155,6 +156,7 @@ def _trust(log: PartitionLog, recovery_point: int, now_ms: int, noted: EndNotes)
     log.log_end_offset = OFFSET_LIMIT
     damage = check_tail(segment)
     if damage is None:
+        segment.rewrite_indexes()
         log.log_end_offset = segment.resume()
         if segment.counts is None and log.log_end_offset == noted.plain_at:
             segment.counts = RecordCounts(segment.base_offset)
@@ -193,7 +195,7 @@ def _recover(log: PartitionLog, recovery_point: int, cleaned_up_to: int) -> None
     # truncation in one of them only. There the batches are read. Below it the log was synced together with the file,
     # and the file knows more: the cleaner may have removed an epoch's first batches.
     told_epochs = list(log.leader_epochs.epochs)
-    is_stale = log.leader_epochs.truncate_end(max(checked_from, recovery_point))
+    log.leader_epochs.truncate_end(max(checked_from, recovery_point))
     log.log_end_offset = checked_from
     for at, segment in enumerate(log.segments[first:], first):
         size_bytes = segment.size_bytes
@@ -209,10 +211,13 @@ def _recover(log: PartitionLog, recovery_point: int, cleaned_up_to: int) -> None
         if log.observer is None:
             segment.counts = None
         trust(segment)
-        if segment.size_bytes < size_bytes or _is_gap_behind(log, at, recovery_point, cleaned_up_to):
+        was_cut = segment.size_bytes < size_bytes
+        if segment is not log.active and (was_cut or _is_gap_behind(log, at, recovery_point, cleaned_up_to)):
             # A crash in the middle of a roll: the log goes on from the cut, not from a new segment. What that one
-            # holds was never flushed either, and behind a hole it would pass for a log without one.
+            # holds was never flushed either, and behind a hole it would pass for a log without one. Synced, or a power
+            # cut may bring it back when the hole is no longer to be seen.
             log.drop_segments(at + 1)
+            log.disk.sync_directory(log.directory)
         if segment is not log.active:
             log.seal(segment)
         # What the last process wrote may be in the kernel's memory only: it is flushed again before it counts.
@@ -225,17 +230,17 @@ def _recover(log: PartitionLog, recovery_point: int, cleaned_up_to: int) -> None
             f"{log.directory}: the log ends at offset {log.log_end_offset}, but everything below {recovery_point} had "
             "reached the disk. Restore the partition from a replica or a backup"
         )
-    if log.leader_epochs.truncate_end(log.log_end_offset) or is_stale:
-        log.save_leader_epochs()
+    log.leader_epochs.truncate_end(log.log_end_offset)
+    # One of this recovery, or of the process before, which may have been killed before it was synced.
+    log.cuts += 1
 
 
 def _is_gap_behind(log: PartitionLog, at: int, recovery_point: int, cleaned_up_to: int) -> bool:
     """Whether the segment at `at` lost its unflushed end and the next did not. Below the recovery point a gap is the
     cleaner's work: it flushes what it wrote before anything counts on it. Kafka's cleaner writes no recovery point
     down, but it does note how far it has come."""
-    if at + 1 >= len(log.segments) or log.base_offsets[at + 1] <= cleaned_up_to:
-        return False
-    return recovery_point <= log.log_end_offset < log.base_offsets[at + 1]
+    next_offset = log.base_offsets[at + 1]
+    return next_offset > cleaned_up_to and recovery_point <= log.log_end_offset < next_offset
 
 
 def _is_blank(segment: Segment) -> bool:

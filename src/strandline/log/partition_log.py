@@ -18,6 +18,7 @@ from strandline.log.growing_log import GrowingLog
 from strandline.log.leader_epochs import LeaderEpochs
 from strandline.log.learning import relearn
 from strandline.log.leaving import Leaving
+from strandline.log.rolling import sync_cuts
 from strandline.log.segment import Segment
 
 
@@ -145,6 +146,8 @@ class PartitionLog(GrowingLog):
             self.cuts += 1
             if self.active not in self.dirty_segments:
                 self.dirty_segments.append(self.active)
+            # Written in part to the disk, what comes next would stand among what was cut.
+            sync_cuts(self)
         self.active.is_active = True
         end_offset = self.active.resume()
         count_hole(self.active, end_offset, offset)

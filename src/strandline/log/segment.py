@@ -68,7 +68,6 @@ class Segment:
         "first_timestamp_ms",
         "has_transaction_index",
         "index_interval_bytes",
-        "index_written_bytes",
         "is_active",
         "is_preallocated",
         "max_timestamp_ms",
@@ -83,9 +82,7 @@ class Segment:
         "tail_offsets",
         "tail_positions",
         "tail_start",
-        "time_index_written_bytes",
         "touched",
-        "transaction_index_written_bytes",
         "unverified",
         "verified_from",
         "want_flush",
@@ -130,9 +127,6 @@ class Segment:
         self.tail_offsets: list[int] = []
         self.tail_positions: list[int] = []
         self.tail_start = base_offset
-        self.index_written_bytes = 0
-        self.time_index_written_bytes = 0
-        self.transaction_index_written_bytes = 0
         self.has_transaction_index = False
         """Whether there is a file of aborted transactions, or will be: most segments have none."""
         self.counts: RecordCounts | None = None
@@ -254,7 +248,6 @@ class Segment:
 
     def resume(self) -> int:
         """Go on with a segment that will grow again, after a restart or a cut; the offset after its last batch."""
-        self.rewrite_indexes()
         last_entry = self.index.boundary_before(self.size_bytes)
         self.bytes_since_index_entry = self.size_bytes - last_entry
         self.max_timestamp_ms, relative = self.time_index.last()
@@ -273,47 +266,47 @@ class Segment:
         resume_counts(self, end_offset)
         return end_offset
 
+    def _index_files(self) -> Iterator[tuple[str, OffsetIndex | TimeIndex | TransactionIndex]]:
+        """Each index that the segment has, with the suffix of its file."""
+        yield INDEX_SUFFIX, self.index
+        yield TIME_INDEX_SUFFIX, self.time_index
+        if self.has_transaction_index:
+            yield TRANSACTION_INDEX_SUFFIX, self.transaction_index
+
     def rewrite_indexes(self) -> None:
         """Write the index files anew, as memory knows them."""
-        self.index_written_bytes = self._rewrite(INDEX_SUFFIX, self.index)
-        self.time_index_written_bytes = self._rewrite(TIME_INDEX_SUFFIX, self.time_index)
-        if self.has_transaction_index:
-            self.transaction_index_written_bytes = self._rewrite(TRANSACTION_INDEX_SUFFIX, self.transaction_index)
+        for suffix, index in self._index_files():
+            data = index.to_bytes()
+            file = self.disk.open(self.path.with_suffix(suffix), create=True)
+            try:
+                file.truncate(len(data))
+                file.write_at(0, data)
+            finally:
+                file.close()
+            index.unwritten.clear()
 
-    def _rewrite(self, suffix: str, index: OffsetIndex | TimeIndex | TransactionIndex) -> int:
-        data = index.to_bytes()
-        file = self.disk.open(self.path.with_suffix(suffix), create=True)
-        try:
-            file.truncate(len(data))
-            file.write_at(0, data)
-        finally:
-            file.close()
-        index.unwritten.clear()
-        return len(data)
+    def _cut_index_files(self) -> None:
+        """Cut the index files to what memory knows. What they lack is written later: a full disk would refuse that."""
+        for suffix, index in self._index_files():
+            path = self.path.with_suffix(suffix)
+            if self.disk.exists(path):
+                file = self.disk.open(path)
+                try:
+                    file.truncate(index.written_bytes)
+                finally:
+                    file.close()
 
     def write_indexes(self) -> None:
         """Bring the index files up to what memory knows."""
-        self.index_written_bytes += self._append_to(INDEX_SUFFIX, self.index_written_bytes, self.index.unwritten)
-        self.time_index_written_bytes += self._append_to(
-            TIME_INDEX_SUFFIX, self.time_index_written_bytes, self.time_index.unwritten
-        )
-        if self.has_transaction_index:
-            self.transaction_index_written_bytes += self._append_to(
-                TRANSACTION_INDEX_SUFFIX, self.transaction_index_written_bytes, self.transaction_index.unwritten
-            )
-
-    def _append_to(self, suffix: str, position: int, entries: bytearray) -> int:
-        """Write `entries` at `position` of an index file and forget them; how many bytes they were."""
-        size = len(entries)
-        if size:
-            file = self.disk.open(self.path.with_suffix(suffix), create=True)
-            try:
-                file.write_at(position, entries)
-            finally:
-                file.close()
-            # Only now: if the disk was full, the next attempt writes them again.
-            entries.clear()
-        return size
+        for suffix, index in self._index_files():
+            if index.unwritten:
+                file = self.disk.open(self.path.with_suffix(suffix), create=True)
+                try:
+                    file.write_at(index.written_bytes, index.unwritten)
+                finally:
+                    file.close()
+                # Only now: if the disk was full, the next attempt writes them again.
+                index.unwritten.clear()
 
     def cut_preallocated(self) -> bool:
         """Take back what was preallocated and is not filled; whether there was any."""
@@ -396,6 +389,7 @@ class Segment:
         self.index.truncate(next_offset - self.base_offset, position)
         self.time_index.truncate(next_offset - self.base_offset)
         self.transaction_index.truncate(next_offset)
+        self._cut_index_files()
         cut_counts(self, position)
         self.tail_offsets = []
         self.tail_positions = []

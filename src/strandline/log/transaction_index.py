@@ -19,6 +19,7 @@ from bisect import bisect_left
 from typing import Final, NamedTuple
 
 from strandline.errors import CorruptLog
+from strandline.log.index import forget_unwritten
 
 VERSION: Final = 0
 _ENTRY = struct.Struct(">hqqqq")
@@ -75,8 +76,14 @@ class TransactionIndex:
     def truncate(self, offset: int) -> None:
         """Forget transactions whose markers lie at `offset` or behind it."""
         count = bisect_left(self.last_offsets, offset)
+        forget_unwritten(self.unwritten, (len(self) - count) * ENTRY_SIZE)
         for column in (self.producer_ids, self.first_offsets, self.last_offsets, self.stable_offsets):
             del column[count:]
+
+    @property
+    def written_bytes(self) -> int:
+        """How much of the file holds entries that are known here."""
+        return len(self) * ENTRY_SIZE - len(self.unwritten)
 
     def collect(self, start_offset: int, end_offset: int, found: list[tuple[int, int]]) -> bool:
         """Add those that overlap a range to `found`: (producer id, first offset); whether no later one can overlap."""

@@ -307,3 +307,30 @@ def test_a_read_error_is_told_and_harms_nothing(tmp_path: Path, disk: FaultyDisk
     assert offsets_in(log) == list(range(4))
     assert all(segment.references == 0 for segment in log.segments)
     log.close()
+
+
+@pytest.mark.parametrize("has_restarted", [False, True])
+def test_a_full_disk_does_not_stop_a_truncation(tmp_path: Path, disk: FaultyDisk, has_restarted: bool) -> None:
+    """It needs no room: what the files of the indexes lack is written later."""
+    config = {"segment_bytes": 1000, "index_interval_bytes": 100}
+    log = open_log(tmp_path / "orders-0", disk=disk, **config)
+    fill(log, 40)
+    assert len(log.segments) > 2
+    if has_restarted:
+        log.close()
+        log = open_log(log.directory, disk=disk, clean=True, **config)
+    fault = disk.fail("write_at", errno.ENOSPC)
+    log.truncate_to(log.base_offsets[1] - 1)
+    assert (log.failure, fault.hits) == (None, 0)
+    written = index_entries(log.active.path.with_suffix(".index"))
+    assert all(position < log.active.size_bytes for _, position in written), "what was cut is in the file no more"
+    fault.repaired = True
+    fill(log, 40 - log.log_end_offset)
+    log.close()
+    again = open_log(log.directory, clean=True, **config)
+    assert offsets_in(again) == list(range(40))
+    for segment in again.segments:
+        entries = list(zip(segment.index.relative_offsets, segment.index.positions, strict=True))
+        assert index_entries(segment.path.with_suffix(".index")) == entries
+        assert len(entries) > 1
+    again.close()
