@@ -66,6 +66,7 @@ class ReplicaFetchers:
         address_of: AddressOf,
         connect: Connect,
         write_recovery_points: Callable[[Done], object],
+        write_start_offsets: Callable[[Done], object],
         may_leave: Callable[[Partition], bool],
     ) -> None:
         self.runtime = runtime
@@ -76,6 +77,7 @@ class ReplicaFetchers:
         """Where a broker is reached by other brokers; None if it is not there."""
         self.connect = connect
         self.write_recovery_points = write_recovery_points
+        self.write_start_offsets = write_start_offsets
         self.may_leave = may_leave
         """Whether a partition can do without this replica for a while."""
         self._fetchers: dict[int, LeaderFetcher] = {}
@@ -167,6 +169,8 @@ class LeaderFetcher:
         self._left: deque[tuple[Key, FetchedPartition]] = deque()
         self._cuts: dict[Key, _Cut] = {}
         """Logs that are to be cut."""
+        self._starts: dict[Key, tuple[Partition, int]] = {}
+        """Logs that are to start at a later offset, as their leader's do."""
         self._unflushed = 0
         self._ends: dict[Key, int] = {}
         """The leader's high watermark as it last told it."""
@@ -340,6 +344,8 @@ class LeaderFetcher:
         if not left:
             if self._cuts:
                 self._cut()
+            if self._starts:
+                self._write_starts()
             self._send()
 
     def _go_on(self) -> None:
@@ -367,7 +373,6 @@ class LeaderFetcher:
                 append_fetched(partition, fetched.records)
                 self._owner.bytes_in += len(fetched.records)
             learn_high_watermark(partition, fetched.high_watermark)
-            follow_start(partition, fetched.log_start_offset)
         except (StrandlineError, OSError) as error:
             log.error("%r: what node %d sent was not taken: %s", partition, self._leader_id, error)
             failed.append(key)
@@ -378,7 +383,12 @@ class LeaderFetcher:
         if partition.flush_before_ack and partition.acknowledged_offset < partition.log_end_offset:
             self._unflushed += 1
             partition.when_flushed(partition.log_end_offset, _Flushed(self._on_flushed))
-        self._follower.move(key, _position(partition))
+        if partition.log_start_offset < fetched.log_start_offset <= partition.high_watermark:
+            self._follower.hold(key)
+            partition.log.planned_start_offset = fetched.log_start_offset
+            self._starts[key] = partition, fetched.log_start_offset
+        else:
+            self._follower.move(key, _position(partition))
 
     def _on_flushed(self, _: int) -> None:
         self._unflushed -= 1
@@ -428,6 +438,32 @@ class LeaderFetcher:
             if partition.log.failure is None and key in self._follower:
                 self._fetch_from_end(key, partition)
         self._send()
+
+    # Following the leader's start
+
+    def _write_starts(self) -> None:
+        """Where logs are to start goes to the disk before any of them does, and before the leader is told so: it may
+        promise then that what was deleted is gone for good."""
+        starts, self._starts = self._starts, {}
+        epochs = {key: partition.leader_epoch for key, (partition, _) in starts.items()}
+        self._owner.write_start_offsets(lambda error: self._on_starts_written(starts, epochs, error))
+
+    def _on_starts_written(
+        self, starts: dict[Key, tuple[Partition, int]], epochs: dict[Key, int], error: BaseException | None
+    ) -> None:
+        for key, (partition, start_offset) in starts.items():
+            # Not if it was cut at its end meanwhile, or begins anew.
+            if partition.log.planned_start_offset == start_offset:
+                partition.log.planned_start_offset = 0
+                is_followed = key in self.partitions and not self._is_closed and partition.log.failure is None
+                if is_followed and error is None:
+                    partition.log.written_start_offset = start_offset
+                    follow_start(partition, start_offset)
+        if error is None:
+            self._retry(epochs)
+        elif not self._is_closed:
+            log.error("logs cannot follow their leader's start while it cannot be written: %s", error)
+            self._retry_later([key for key in starts if key in self.partitions])
 
     # Cutting
 

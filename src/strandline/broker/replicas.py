@@ -109,6 +109,7 @@ class Replicas:
             address_of=self._address_of,
             connect=self._connect,
             write_recovery_points=self._write_recovery_points,
+            write_start_offsets=self._write_start_offsets,
             may_leave=self._may_leave_in_sync,
         )
 
@@ -123,6 +124,9 @@ class Replicas:
 
     def _write_recovery_points(self, on_done: Callable[[BaseException | None], object]) -> None:
         self._node.checkpoints.write_recovery_points(on_done)
+
+    def _write_start_offsets(self, on_done: Callable[[BaseException | None], object]) -> None:
+        self._node.checkpoints.write_start_offsets(on_done)
 
     def _address_of(self, broker_id: int) -> tuple[str, int] | None:
         broker = self._node.image.brokers.get(broker_id)

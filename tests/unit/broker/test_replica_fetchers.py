@@ -98,6 +98,8 @@ class World:
         )
         self.leader = Leader(self)
         self.write_error: BaseException | None = None
+        self.starts_written: list[Any] = []
+        """Who is to be told that log start offsets are on disk."""
         self.may_leave = True
         connect: Any = lambda host, port: self.leader  # noqa: E731
         self.fetchers = ReplicaFetchers(
@@ -108,6 +110,7 @@ class World:
             address_of=lambda _: self.leader.address,
             connect=connect,
             write_recovery_points=lambda done: done(self.write_error),
+            write_start_offsets=self.starts_written.append,
             may_leave=lambda _: self.may_leave,
         )
         self.epoch = 0
@@ -166,7 +169,7 @@ def test_a_retry_waits_for_the_flush(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise DiskFailed("no space is left")
 
     with monkeypatch.context() as failing:
-        failing.setattr(replica_fetchers, "follow_start", fail)
+        failing.setattr(replica_fetchers, "learn_high_watermark", fail)
         world.leader.answer(world.records(2))
     world.turn()
     world.let_time_pass()
@@ -241,6 +244,57 @@ def test_a_horizon_is_on_disk_before_records_are_appended(tmp_path: Path) -> Non
     assert world.partition.log_end_offset == 2
 
 
+@pytest.fixture
+def told_to_start_at_2(tmp_path: Path) -> World:
+    """Of four records the leader has deleted two."""
+    world = World(tmp_path)
+    world.leader.answer(world.records(4))
+    world.turn()
+    world.flush()
+    world.leader.answer(start=2)
+    world.turn()
+    return world
+
+
+def test_a_start_is_on_disk_before_the_log_starts_there_and_the_leader_is_told(told_to_start_at_2: World) -> None:
+    world, log = told_to_start_at_2, told_to_start_at_2.partition.log
+    assert (log.log_start_offset, log.planned_start_offset, world.leader.waiting) == (0, 2, [])
+    world.starts_written.pop()(None)
+    world.turn()
+    assert (log.log_start_offset, log.planned_start_offset) == (2, 0)
+    assert [each.log_start_offset for each in world.leader.asked] == [0, 0, 2]
+
+
+def test_a_start_that_cannot_be_written_is_followed_later(told_to_start_at_2: World) -> None:
+    world, log = told_to_start_at_2, told_to_start_at_2.partition.log
+    world.starts_written.pop()(OSError("no space is left"))
+    world.turn()
+    assert (log.log_start_offset, log.planned_start_offset) == (0, 0)
+    world.let_time_pass()
+    assert [each.log_start_offset for each in world.leader.asked] == [0, 0, 0]
+    world.leader.answer(start=2)
+    world.turn()
+    world.starts_written.pop()(None)
+    assert log.log_start_offset == 2
+
+
+@pytest.mark.parametrize("change", ["epoch", "unfollowed", "cut"])
+def test_a_start_that_was_overtaken_while_it_was_written(told_to_start_at_2: World, change: str) -> None:
+    world, log = told_to_start_at_2, told_to_start_at_2.partition.log
+    if change == "epoch":
+        world.begin_epoch()
+    elif change == "unfollowed":
+        world.fetchers.unfollow(world.partition)
+    else:
+        log.truncate_to(1)
+    world.starts_written.pop()(None)
+    world.turn()
+    assert log.log_start_offset == (2 if change == "epoch" else 0)
+    assert log.planned_start_offset == 0
+    world.flush()
+    assert len(world.leader.waiting) == (change != "unfollowed")
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_nothing_is_acknowledged_that_is_not_flushed(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -249,11 +303,11 @@ def test_nothing_is_acknowledged_that_is_not_flushed(
     rng = random.Random(seed)
     fails = False
 
-    def follow_start(*_: object) -> None:
+    def learn_high_watermark(*_: object) -> None:
         if fails:
             raise DiskFailed("no space is left")
 
-    monkeypatch.setattr(replica_fetchers, "follow_start", follow_start)
+    monkeypatch.setattr(replica_fetchers, "learn_high_watermark", learn_high_watermark)
     for _ in range(150):
         fails = rng.random() < 0.2
         world.write_error = OSError("no space is left") if rng.random() < 0.1 else None
