@@ -361,7 +361,12 @@ class LeaderFetcher:
             self._on_error(key, partition, fetched, failed)
             return
         if fetched.diverging is not None:
-            self._begin_cut(key, partition, where_to_cut(partition, *fetched.diverging))
+            offset, start_offset = where_to_cut(partition, *fetched.diverging), fetched.log_start_offset
+            if partition.log_start_offset < start_offset >= offset:
+                # Below its start the leader has forgotten which epoch wrote what: nothing there can be compared.
+                self._begin_cut(key, partition, start_offset, begins_anew=True)
+            else:
+                self._begin_cut(key, partition, offset)
             return
         if fetched.tombstone_horizon > partition.log.tombstone_horizon:
             # It is written down before records are appended from among which tombstones were removed.

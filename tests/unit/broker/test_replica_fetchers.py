@@ -195,6 +195,19 @@ def test_what_is_left_of_a_log_that_is_cut_is_flushed_before_it_is_acknowledged(
     assert [each.fetch_offset for each in world.leader.asked[asked:]] == [3]
 
 
+@pytest.mark.parametrize(("leaders_start", "left"), [(4, range(4, 4)), (5, range(5, 5)), (3, range(4))])
+def test_what_parts_below_the_leaders_start_is_not_kept(tmp_path: Path, leaders_start: int, left: range) -> None:
+    """The leader knows no epoch that ended below its start, so it names the start as the end of ours; records that it
+    deleted there may have been others."""
+    world = World(tmp_path)
+    world.leader.answer(world.records(8))
+    world.turn()
+    world.flush()
+    world.leader.answer(start=leaders_start, tags=diverging_section(1, 4))
+    world.turn()
+    assert range(world.partition.log_start_offset, world.partition.log_end_offset) == left
+
+
 def test_a_log_is_given_up_when_the_leader_permits_it(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.leader.answer(world.records(2))
