@@ -25,6 +25,7 @@ from strandline.codec.record_batch import LEADER_FIELDS, check_batch
 from strandline.config import BrokerConfig
 from strandline.errors import Disconnected, DiskFailed, ErrorCode
 from strandline.log.flusher import Flusher
+from strandline.partition.following import learn_high_watermark
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
 from strandline.topic_config import TopicConfig
@@ -316,17 +317,21 @@ def test_nothing_is_acknowledged_that_is_not_flushed(
     rng = random.Random(seed)
     fails = False
 
-    def learn_high_watermark(*_: object) -> None:
+    def learn(partition: Partition, high_watermark: int) -> None:
+        learn_high_watermark(partition, high_watermark)
         if fails:
             raise DiskFailed("no space is left")
 
-    monkeypatch.setattr(replica_fetchers, "learn_high_watermark", learn_high_watermark)
+    monkeypatch.setattr(replica_fetchers, "learn_high_watermark", learn)
     for _ in range(150):
         fails = rng.random() < 0.2
         world.write_error = OSError("no space is left") if rng.random() < 0.1 else None
         event = rng.choice(
-            ["records", "records", "cut", "error", "session", "lost", "epoch", "time", "flush", "horizon"]
+            ["records", "records", "cut", "error", "session", "lost", "epoch", "time", "flush", "horizon", "start"]
         )
+        if world.starts_written and rng.random() < 0.5:
+            world.starts_written.pop(0)(world.write_error)
+            world.turn()
         if event == "time":
             world.let_time_pass()
         elif event == "flush":
@@ -345,6 +350,12 @@ def test_nothing_is_acknowledged_that_is_not_flushed(
                 world.leader.answer(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             elif event == "lost":
                 world.leader.lose()
+            elif event == "start":
+                partition = world.partition
+                start = rng.randint(
+                    partition.log_start_offset, max(partition.log_start_offset, partition.high_watermark)
+                )
+                world.leader.answer(world.records(rng.randrange(2)), start=start)
             else:
                 horizon = rng.randrange(1000)
                 tags = horizon_section(horizon)
@@ -360,6 +371,8 @@ def test_nothing_is_acknowledged_that_is_not_flushed(
         world.flush()
         world.let_time_pass()
         world.flush()
+        while world.starts_written:
+            world.starts_written.pop()(None)
         if world.leader.waiting:
             world.leader.answer(world.records(1))
         world.turn()
