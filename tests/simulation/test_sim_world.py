@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from strandline.log.log_slice import LogSlice
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_loop import SimLoop
 from strandline.testing.sim_network import SimNetwork
@@ -181,6 +183,50 @@ def test_nobody_listening_refuses_and_a_slow_reader_holds_the_writer_back() -> N
     pair.loop.run_until(4.0)
     assert len(pair.server.received) == 1000
     assert (pair.client.drained, pair.transport.is_congested) == (1, False)
+
+
+class HeldSegment:
+    """A file that counts its readers."""
+
+    def __init__(self, content: bytes) -> None:
+        self.path = DATA / "a"
+        self.held = 0
+        self.file_of_it = disk_with(content).open(self.path)
+
+    def file(self) -> Any:
+        return self.file_of_it
+
+    def retain(self) -> None:
+        self.held += 1
+
+    def release(self) -> None:
+        self.held -= 1
+        assert self.held >= 0
+
+
+def test_what_a_slow_reader_has_not_taken_of_a_slice_stays_in_its_file() -> None:
+    pair = Pair()
+    pair.network.window_bytes = 100
+    assert pair.server.transport is not None
+    pair.server.transport.pause()
+    content = bytes(range(250)) * 40
+    held: Any = HeldSegment(content)
+    pair.transport.send_pieces([b"head", LogSlice(held, 0, len(content)), b"tail"])
+    pair.loop.run_until(3.0)
+    assert pair.transport.is_congested
+    assert (pair.transport.unsent_bytes, held.held) == (len(b"tail"), 1)
+    pair.server.transport.resume()
+    pair.loop.run_until(60.0)
+    assert pair.server.received == b"head" + content + b"tail"
+    assert held.held == 0
+    # A file that is cut meanwhile cannot give what was told: the answer is broken off.
+    pair.server.transport.pause()
+    pair.transport.send_pieces([b"head", LogSlice(held, 0, len(content)), b"tail"])
+    pair.loop.run_until(61.0)
+    held.file().truncate(500)
+    pair.server.transport.resume()
+    pair.loop.run_until(62.0)
+    assert (pair.client.closed, pair.server.closed, held.held) == (1, 1, 0)
 
 
 # Disks

@@ -37,6 +37,8 @@ class SimTransport:
         self.held: list[bytes | None] = []
         """What was sent into a way that is cut; TCP sends it again. None is the end of the stream."""
         self._out: deque[bytes | LogSlice] = deque()
+        self._begun: LogSlice | None = None
+        """The slice of which a part was sent: what follows may begin within a batch, where no bit may flip."""
         self._in_flight = 0
         self._inbox: deque[tuple[float, bytes | None]] = deque()
         self._last_at = 0.0
@@ -96,25 +98,19 @@ class SimTransport:
                 # As TCP does: else a window that was cut into crumbs once is filled with crumbs for ever.
                 break
             self._out.popleft()
+            room = window - self._in_flight
             if isinstance(piece, LogSlice):
-                try:
-                    data = piece.read()
-                except OSError:
-                    data = b""
-                piece.release()
-                if len(data) != piece.size_bytes:
+                part = self._read(piece, min(size, room))
+                if part is None:
                     # The answer's length is told; it can only be broken off.
                     self.end_soon()
                     break
-                flip_share, rng = self._network.flip_share, self._network.random
-                if flip_share and rng.random() < flip_share:
-                    data = flipped(data, rng)
+                data = part
             else:
                 data = piece
-            room = window - self._in_flight
-            if len(data) > room:
-                self._out.appendleft(data[room:])
-                data = data[:room]
+                if size > room:
+                    self._out.appendleft(data[room:])
+                    data = data[:room]
             self._in_flight += len(data)
             taken.append(data)
         if taken:
@@ -122,6 +118,28 @@ class SimTransport:
         if self._out and not self.closed:
             self.is_congested = True
             self.loop.call_at(self.loop.now, self.actor, self._tell_congested)
+
+    def _read(self, piece: LogSlice, size: int) -> bytes | None:
+        """Read the next part of a slice; the rest stays in its file and takes no memory, as with sendfile."""
+        is_begun = piece is self._begun
+        try:
+            data = piece.segment.file().read_at(piece.position, size)
+        except OSError:
+            data = b""
+        if len(data) != size:
+            piece.release()
+            return None
+        flip_share, rng = self._network.flip_share, self._network.random
+        if not is_begun and flip_share and rng.random() < flip_share:
+            data = flipped(data, rng)
+        piece.position += size
+        piece.size_bytes -= size
+        if piece.size_bytes:
+            self._begun = piece
+            self._out.appendleft(piece)
+        else:
+            piece.release()
+        return data
 
     def _tell_congested(self) -> None:
         if not self.closed and self.is_congested and self.receiver is not None:
