@@ -87,6 +87,11 @@ def test_readers_that_stop_reading(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_readers_whose_broker_loses_power_while_they_do_not_read(seed: int) -> None:
+    survives(focused(seed, {"power cut": 1}, stalled_readers=3))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_producers_that_are_away_longer_than_they_are_remembered(seed: int) -> None:
     expiry = {"producer.id.expiration.ms": "20000", "producer.id.expiration.check.interval.ms": "1000"}
     faults = {"kill": 1, "resets": 2}

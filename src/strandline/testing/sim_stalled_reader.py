@@ -1,7 +1,8 @@
 """Readers that stop reading: they ask for much, take nothing for a while, and then read all of it or go away.
 
 A broker must start no further request of a connection whose answers are not taken, so it holds no more than a few
-answers for one. A reader that goes on must get every answer that it asked for, unless the broker closed the connection.
+answers for one. A reader that goes on must get every answer that it asked for, unless the broker's end of the
+connection is gone: it closed it, or its machine lost power.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from strandline.broker.transport import OutgoingTransport
 from strandline.codec.message import encode
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.codec.messages.metadata_request import MetadataRequest
@@ -34,8 +34,18 @@ class _Unread:
         self.asked = len(frames)
         self.answered = 0
         self.is_closed = False
-        self.transport: OutgoingTransport | None = None
+        self.transport: SimTransport | None = None
         self._inbox = bytearray()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether somebody is there who owes it an answer.
+
+        A machine that lost power tells nobody, and this end sends nothing more that a reset could answer: it is half
+        open for ever, and only a time limit would end it. With one, an answer that never comes would be no failure.
+        """
+        peer = None if self.transport is None else self.transport.peer
+        return not self.is_closed and self.answered < self.asked and not (peer is not None and peer.closed)
 
     def on_connected(self) -> None:
         assert self.transport is not None
@@ -112,11 +122,12 @@ class SimStalledReader(SimClient):
 
     def _look(self, unread: _Unread, broker: int) -> None:
         transport = unread.transport
-        assert isinstance(transport, SimTransport)
+        assert transport is not None
         held = 0 if transport.peer is None else transport.peer.unsent_bytes
         if held > HELD_BYTES_MAX:
             self.history.surprises.append(f"broker {broker} holds {held} bytes for a reader that takes nothing")
-        if self.random.random() < 0.5:
+        if transport.connecting is not None or self.random.random() < 0.5:
+            # Also where the broker was not there all the time: what begins only now would never be looked at again.
             transport.close()
             self._unread.remove(unread)
         else:
@@ -125,7 +136,7 @@ class SimStalledReader(SimClient):
 
     def unsettled(self) -> str:
         """Return which answers are still to come on connections that are read again."""
-        waiting = [each for each in self._unread if not each.is_closed and each.answered < each.asked]
+        waiting = [each for each in self._unread if each.is_waiting]
         return f"{self.host.name}: {sum(each.asked - each.answered for each in waiting)} answers" if waiting else ""
 
 
