@@ -11,9 +11,22 @@ import dataclasses
 import pytest
 from tests.simulation.stage import ORDERS, Play, stage
 
+from strandline.broker.metadata_lateness import LATE_S
+from strandline.codec.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from strandline.codec.messages.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse
+from strandline.codec.messages.elect_leaders_request import ElectLeadersRequest
+from strandline.codec.messages.elect_leaders_response import ElectLeadersResponse
+from strandline.codec.messages.offset_fetch_request import OffsetFetchRequest
+from strandline.codec.messages.offset_fetch_response import OffsetFetchResponse
+from strandline.errors import ErrorCode
 from strandline.testing.sim_classic_member import SimClassicMember
 from strandline.testing.sim_cluster import SimNode
 from strandline.testing.sim_consumer_member import SimConsumerMember
+from strandline.testing.sim_disk import CAPACITY_BYTES
 from strandline.testing.sim_group import CLASSIC, CONSUMER, GroupOptions, SimGroup
 from strandline.testing.sim_group_truth import OFFSETS_TOPIC, LoggedClassicGroup, LoggedConsumerGroup
 from strandline.testing.sim_member import Manners, SimMember
@@ -310,6 +323,40 @@ def test_a_coordinator_that_is_cut_off_tells_nothing_that_its_successor_does_not
             play.wait_whole()
             settled(play, group)
             group.kill(added)
+
+
+@pytest.mark.parametrize("fault", ["full", "stalled"])
+def test_a_coordinator_whose_disk_hides_from_it_that_it_was_replaced_tells_no_offsets(fault: str) -> None:
+    """The controller hears it, so it does not count as fenced; but it cannot write down who leads now."""
+    with stage(1, FOUR, settings=QUICK) as play:
+        play.work()
+        group = group_of(play, CLASSIC)
+        wait_commits(play, group)
+        old, epoch = coordinator(play), play.image_of(OFFSETS_TOPIC).leader_epoch
+        assert old is not play.controller(), "another seed: the controller knows what it has decided"
+        if fault == "full":
+            old.disk.capacity_bytes = 0
+        else:
+            old.host.stalled_until = play.loop.now + 10.0
+            # Asked for by an administrator: a stalled disk alone moves nothing.
+            replicas = [each.node_id for each in (*play.followers(OFFSETS_TOPIC), old)]
+            wanted = ReassignableTopic(OFFSETS_TOPIC, [ReassignablePartition(0, replicas)])
+            request = AlterPartitionReassignmentsRequest(timeout_ms=4_000, topics=[wanted])
+            play.ask(play.controller(), request, 0, AlterPartitionReassignmentsResponse)
+            election = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=4_000)
+            play.ask(play.controller(), election, 2, ElectLeadersResponse)
+        play.until(lambda: play.image_of(OFFSETS_TOPIC).leader_epoch > epoch, "another coordinates")
+        play.rest(2 * LATE_S)
+        assert old.node is not None
+        assert not old.node.lifecycle.is_fenced
+        known = old.node.image.topics[OFFSETS_TOPIC].partitions[0]
+        assert (known.leader, known.leader_epoch) == (old.node_id, epoch), "it must not have heard of it"
+        asked = OffsetFetchRequest(group_id=group.options.name, topics=None)
+        answer = play.ask(old, asked, 7, OffsetFetchResponse)
+        assert answer.error_code == ErrorCode.NOT_COORDINATOR
+        old.disk.capacity_bytes = CAPACITY_BYTES
+        play.wait_whole()
+        settled(play, group)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -108,9 +108,11 @@ class Lifecycle:
         offline_dirs: Callable[[], Sequence[uuid.UUID]] = tuple,
         has_company: Callable[[], bool] = lambda: True,
         confirmed_at: Callable[[], float | None] = lambda: None,
+        is_late: Callable[[], bool] = lambda: False,
     ) -> None:
         """`has_company` says whether another broker of the cluster could take a leadership; `confirmed_at`, if this
-        node is the controller itself, when a majority last took it for that."""
+        node is the controller itself, when a majority last took it for that; `is_late`, whether it cannot follow the
+        metadata, though the controller hears it."""
         self._runtime = runtime
         self._channel = channel
         self._identity = identity
@@ -119,6 +121,7 @@ class Lifecycle:
         self._offline_dirs = offline_dirs
         self._has_company = has_company
         self._confirmed_at = confirmed_at
+        self._is_late = is_late
         self.state = BrokerState.STARTING
         self.broker_epoch = -1
         """Of the registration in force; -1 before the first. Goes into AlterPartition, replica Fetch and so on."""
@@ -151,7 +154,7 @@ class Lifecycle:
     @property
     def may_be_replaced(self) -> bool:
         """Whether another broker may lead in our place, and we not know it. One that is alone is just late."""
-        return self.is_fenced and self._has_company()
+        return (self.is_fenced or self._is_late()) and self._has_company()
 
     def start(self) -> None:
         """Begin to register."""

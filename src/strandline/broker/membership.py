@@ -69,6 +69,7 @@ class Membership:
             offline_dirs=self._offline_dirs,
             has_company=self._has_company,
             confirmed_at=lambda: self.metadata.raft.confirmed_at(runtime.monotonic()),
+            is_late=lambda: self.metadata.is_late,
         )
         self._registration: ControllerRegistration | None = None
         self.on_death: Callable[[int, int], object] = lambda broker_id, broker_epoch: None

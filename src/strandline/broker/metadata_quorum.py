@@ -28,6 +28,7 @@ from uuid import UUID
 
 from strandline.broker.idle_records import IdleRecords
 from strandline.broker.metadata_fold import Done, MetadataFold, Write
+from strandline.broker.metadata_lateness import MetadataLateness
 from strandline.broker.metadata_snapshots import MetadataSnapshots
 from strandline.broker.quorum_log import QuorumLog
 from strandline.broker.quorum_peers import Connect, Strangers
@@ -111,6 +112,7 @@ class MetadataQuorum:
         )
         self._driver = RaftDriver(raft, self.log, runtime, flusher, connect, self._on_effect)
         self._driver.on_answered = self._on_answered
+        self._lateness = MetadataLateness(runtime, self.log, lambda: self._fold.folded_offset)
         self._maker = SnapshotMaker(self._fold, self.quorum_log, runtime, settings, lambda: raft.voters.record())
         self._idle = IdleRecords(runtime, settings.idle_interval_ms if len(voters) > 1 else 0, self.write)
         self._install: SnapshotInstall | None = None
@@ -142,7 +144,7 @@ class MetadataQuorum:
         self._fold.on_progress = self._on_folded
         self._fold.on_error = self._on_unreadable
         self._fold.on_voters = self._on_voters
-        self.quorum_log.on_appended = self._tell_waiters
+        self.quorum_log.on_appended = self._on_appended
         self.log.on_failed = self._on_log_failed
 
     # What others see
@@ -184,6 +186,11 @@ class MetadataQuorum:
     def is_confirmed(self) -> bool:
         """Whether this node leads the quorum, and no other can by now."""
         return self.raft.is_confirmed(self._runtime.monotonic())
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its disk keeps this node from what the quorum decides: others may lead in its place, unheard."""
+        return self._driver.is_held_up or (not self.is_leader and self._lateness.is_late)
 
     @property
     def voter_ids(self) -> tuple[int, ...]:
@@ -328,6 +335,10 @@ class MetadataQuorum:
     def stop_waiting(self, look: Callable[[], object]) -> None:
         self._waiters.pop(look, None)
 
+    def _on_appended(self) -> None:
+        self._lateness.look()
+        self._tell_waiters()
+
     def _tell_waiters(self) -> None:
         if self._waiters and not self._is_news_due:
             self._is_news_due = True
@@ -387,11 +398,13 @@ class MetadataQuorum:
         self._maker.maybe_begin()
 
     def _on_answered(self, request: Message, response: Message) -> None:
-        if not self.has_caught_up and isinstance(response, FetchResponse):
-            told = fetched_partition(response)
-            if told is not None and not told.error_code and told.current_leader.leader_epoch == self.raft.epoch:
-                self._committed_by_leader = told.high_watermark
-                self._look_whether_caught_up()
+        told = fetched_partition(response) if isinstance(response, FetchResponse) else None
+        if told is None or told.error_code:
+            return
+        self._lateness.on_told(told.high_watermark)
+        if not self.has_caught_up and told.current_leader.leader_epoch == self.raft.epoch:
+            self._committed_by_leader = told.high_watermark
+            self._look_whether_caught_up()
 
     def _look_whether_caught_up(self) -> None:
         """A new leader knows what is committed once a record of its own epoch is; until then it may say too little."""

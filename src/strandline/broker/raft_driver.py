@@ -75,6 +75,11 @@ class RaftDriver:
     def is_running(self) -> bool:
         return not self._is_closed and self._log.failure is None
 
+    @property
+    def is_held_up(self) -> bool:
+        """Whether nothing is heard or said: the disk failed, or has no room."""
+        return self._full is not None or not self.is_running
+
     def check_running(self) -> None:
         if self._log.failure is not None:
             raise self._log.refusal()

@@ -8,7 +8,8 @@ name its present epoch (9+).
 A broker that the controller has not heard of for a session refuses with NOT_COORDINATOR: another may coordinate by now
 and have taken newer offsets, and whoever processes exactly once from an old one writes its output twice. So while the
 controllers have no majority for longer than `broker.session.timeout.ms`, consumers that run go on, and those that
-start wait. Left open: a leadership that moves away from a live broker, for as long as it has not heard of that.
+start wait. So does one whose disk, full or stalled, keeps it from what the controllers decide. Left open: a leadership
+that moves away from a live broker, for as long as it has not heard of that, half a second at most by its own fault.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from tests.unit.broker.quorum_world import DATA, World, is_refused
 
+from strandline.broker.metadata_lateness import LATE_S
 from strandline.codec.messages.topic_record import TopicRecord
 from strandline.codec.messages.vote_request import PartitionData, TopicData, VoteRequest
 from strandline.codec.messages.vote_response import VoteResponse
@@ -261,6 +262,39 @@ def test_a_follower_with_a_full_disk_goes_on_when_it_has_room_again() -> None:
     assert follower.quorum.log.failure is None
     follower.disk.capacity_bytes = 1 << 30
     assert len(world.settle()) == 5
+
+
+@pytest.mark.parametrize("fault", ["full", "stalled"])
+def test_a_follower_whose_disk_takes_nothing_knows_that_it_is_late(fault: str) -> None:
+    """Heartbeats need no disk: nobody else would tell it that its image is an old one."""
+    world = World(9).start()
+    leader = world.leader()
+    follower = next(member for member in world.up if member is not leader)
+    world.settle()
+    if fault == "full":
+        follower.disk.capacity_bytes = 0
+    else:
+        follower.host.stalled_until = world.loop.now + 4 * LATE_S
+    world.write(leader)
+    world.run(0.1)
+    assert not follower.quorum.is_late, "a disk may be busy for a moment"
+    world.run(2 * LATE_S)
+    assert (follower.quorum.is_late, leader.quorum.is_late) == (True, False)
+    follower.disk.capacity_bytes = 1 << 30
+    world.settle()
+    assert not follower.quorum.is_late
+
+
+def test_a_follower_that_is_told_something_all_the_time_is_not_late() -> None:
+    """Something is always missing for a moment, and never the same for long."""
+    world = World(9).start()
+    leader = world.leader()
+    world.settle()
+    end = world.loop.now + 4 * LATE_S
+    while world.loop.now < end:
+        world.write(leader)
+        world.run(0.001)
+        assert not any(member.quorum.is_late for member in world.up)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
