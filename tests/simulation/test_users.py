@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from tests.simulation.stage import ORDERS, stage
 
+from strandline.codec.message import Message
+from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest
+from strandline.testing.sim_actors import creatable
+from strandline.testing.sim_admin import SimAdministrator
 from strandline.testing.sim_options import SimOptions, options_of
 from strandline.testing.sim_run import run
 from strandline.testing.sim_users import DAY_MS, UserOptions
@@ -79,6 +86,38 @@ def test_an_administrator_who_changes_all_kinds_of_configs(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_topic_that_is_created_again_under_its_clients(seed: int) -> None:
     survives(focused(seed, {"kill": 1, "pause": 1, "isolate": 1}, every_s=0.7, duties=("recreate",) * 5))
+
+
+def test_a_topic_is_there_in_the_end_though_its_deletion_comes_late() -> None:
+    """It waits at a broker, behind another request of a connection that the administrator has given up."""
+    with stage(0, ORDERS) as play:
+        play.work()
+        administrator = play.run.administrator = SimAdministrator(
+            play.network, play.cluster.host("administrator"), play.run.history, play.cluster.bootstrap, "", every_s=1e6
+        )
+        phoenix = dataclasses.replace(ORDERS, name="phoenix")
+        administrator.recreated = creatable(phoenix)
+        play.run.create(phoenix)
+        first_id, ask_now = play.topic_id("phoenix"), administrator.ask_any
+
+        def ask(
+            request: Message, version: int, answer_class: type[Message], on_answer: Callable[[Any], object]
+        ) -> None:
+            if isinstance(request, DeleteTopicsRequest):
+                administrator.runtime.call_later(3.0, ask_now, request, version, answer_class, lambda _: None)
+                on_answer(None)
+            else:
+                ask_now(request, version, answer_class, on_answer)
+
+        administrator.ask_any = ask  # type: ignore[method-assign]
+        administrator._recreate()
+        play.rest(2.0)
+        assert play.topic_id("phoenix") == first_id
+        # The story ends as every run does.
+        administrator.stop()
+        play.until(lambda: "phoenix" not in play.run.invariants.image.topics, "the topic is deleted")
+        play.until(lambda: "phoenix" in play.run.invariants.image.topics, "the topic is made again")
+        assert play.topic_id("phoenix") != first_id
 
 
 @pytest.mark.parametrize("seed", SEEDS)

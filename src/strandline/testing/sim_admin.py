@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from strandline.codec.message import Message
 from strandline.codec.messages.alter_partition_reassignments_request import (
@@ -46,6 +46,10 @@ REVERT: Final = 1
 REVERT_SHARE: Final = 0.15
 CHANGES_AT_ONCE: Final = 4
 AGAIN_S: Final = 0.5
+LOOK_S: Final = 5.0
+"""How often a topic is made again that a late deletion may have taken."""
+DELETED: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+"""Answers to a deletion after which it is known to be over."""
 ROUTINE: Final = ("create", "delete", "move", "elect")
 """What every administrator does; `SimOptions.users` names what one of a seed does besides."""
 
@@ -73,6 +77,7 @@ class SimAdministrator(SimClient):
         self.unclean: Sequence[str] = ()
         """Topics that may be led by a replica that is not in sync."""
         self.recreated: CreatableTopic | None = None
+        self._is_looking = False
         self._scratch = 0
         self._kinds: dict[str, Callable[[], object]] = {
             "create": self._create,
@@ -122,16 +127,34 @@ class SimAdministrator(SimClient):
     def _recreate(self) -> None:
         """Delete a topic that is in use, and create it again at once: its users hardly notice."""
         if self.recreated is not None:
-            self.ask_any(_deletion(self.recreated.name), 6, DeleteTopicsResponse, self._bring_back)
+            self.ask_any(_deletion(self.recreated.name), 6, DeleteTopicsResponse, self._on_deleted)
 
-    def _bring_back(self, answer: Any) -> None:
+    def _on_deleted(self, answer: DeleteTopicsResponse | None) -> None:
+        if answer is not None and answer.responses[0].error_code in DELETED:
+            self._bring_back()
+        elif not self._is_looking:
+            self._is_looking = True
+            self._look_after()
+        else:
+            self._bring_back()
+
+    def _look_after(self) -> None:
+        """Make the topic again every now and then, to the end of the run, also when nothing else is administered.
+
+        A deletion whose outcome is unknown may be carried out at any time: a broker that has it begins it when it has
+        answered what came before it, though the connection is gone. That the topic exists says nothing till then.
+        """
+        self._bring_back()
+        self.runtime.call_later(LOOK_S, self._look_after)
+
+    def _bring_back(self) -> None:
         assert self.recreated is not None
         request = CreateTopicsRequest(topics=[self.recreated], timeout_ms=TIMEOUT_MS)
         self.ask_any(request, 7, CreateTopicsResponse, self._on_brought_back)
 
     def _on_brought_back(self, answer: CreateTopicsResponse | None) -> None:
         if answer is None or answer.topics[0].error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            self.runtime.call_later(AGAIN_S, self._bring_back, None)
+            self.runtime.call_later(AGAIN_S, self._bring_back)
 
     # Configs
 
