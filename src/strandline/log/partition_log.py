@@ -94,9 +94,12 @@ class PartitionLog(GrowingLog):
             return
         # First of all: if the disk is full half way, what is gone must not be noted as flushed.
         self.flushed_offset = min(self.flushed_offset, self._safe_below(offset))
-        self._cut_leader_epochs(offset)
+        kept = self._write_kept_epochs(offset)
         try:
             self._truncate_segments(offset)
+            # Not before: batches of earlier processes are held against their epochs when they are first looked at, also
+            # by threads, and those that are to go would pass for damaged.
+            self.leader_epochs = kept
             self.snapshots.remove_beyond(offset)
             relearn(self, self.snapshots.restore(at_most=offset, now_ms=self.appended_ms), None)
         except (OSError, StrandlineError) as error:
@@ -106,23 +109,23 @@ class PartitionLog(GrowingLog):
         self.tombstone_horizon = max(min(self.tombstone_horizon, offset), horizon)
         self._count_flushed_again()
 
-    def _cut_leader_epochs(self, offset: int) -> None:
-        """Forget the epochs from `offset` on, and write that down. Raises DiskFailed; see `truncate_to`."""
-        known = self.leader_epochs
-        self.leader_epochs = known.below(offset)
-        changes = self.leader_epochs.latest != known.latest
+    def _write_kept_epochs(self, offset: int) -> LeaderEpochs:
+        """Write down that the epochs from `offset` on are gone; those that stay. Raises DiskFailed; see
+        `truncate_to`."""
+        latest, kept = self.leader_epochs.latest, self.leader_epochs.below(offset)
+        changes = kept.latest != latest
         try:
             if self.swap is not None:
                 self.swap.settle()
             if changes:
-                self.save_leader_epochs(sync=True)
+                self.disk.write_whole(self.directory / epoch_file.FILE_NAME, kept.format().encode(), sync=True)
         except (OSError, StrandlineError) as error:
             failed = DiskFailed(f"{self.directory}: cannot truncate to {offset}: {error}")
-            self.leader_epochs = known
-            if changes and not self._has_saved(known.latest):
+            if changes and not self._has_saved(latest):
                 self.fail(failed)
             self._count_flushed_again()
             raise failed from error
+        return kept
 
     def _has_saved(self, epoch: int) -> bool:
         """Whether the file of leader epochs says that `epoch` is the newest: a write that failed may have been made."""

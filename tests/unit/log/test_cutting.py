@@ -21,6 +21,7 @@ from strandline.codec.record_batch import parse_header
 from strandline.errors import Closed, OffsetOutOfRange
 from strandline.log.partition_log import PartitionLog
 from strandline.log.time_lookup import find_time, run_to_end, search_latest_time
+from strandline.log.verified import damage_of
 
 CONFIG = {"segment_bytes": 1500, "index_interval_bytes": 200}
 
@@ -69,6 +70,40 @@ def test_truncating_to_any_offset_leaves_what_is_below(tmp_path: Path, after_res
         again = open_log(log.directory, clean=True, **CONFIG)
         assert offsets_in(again) == list(range(70))
         again.close()
+
+
+def test_what_is_to_go_is_no_damage(tmp_path: Path) -> None:
+    """Batches that an earlier process wrote are held against the epochs: against those that they were written in, not
+    those that are left when they are gone."""
+    for offset in range(60):
+        log = open_log(tmp_path / f"orders-{offset}", **CONFIG)
+        for epoch in range(12):
+            fill(log, 5, leader_epoch=epoch)
+        log = reopened(log)
+        log.truncate_to(offset)
+        assert offsets_in(log) == list(range(offset))
+        assert log.leader_epochs.epochs == list(range((offset + 4) // 5))
+        assert not any(damage_of(segment) for segment in log.segments)
+        log.close()
+
+
+def test_who_checks_while_a_log_is_cut_finds_no_damage(tmp_path: Path) -> None:
+    """A thread that reads for a consumer, or scrubs, may look at any moment: the disk is waited for on the way."""
+    log = open_log(tmp_path / "orders-0", **CONFIG)
+    for epoch in range(4):
+        fill(log, 3, leader_epoch=epoch)
+    log = reopened(log)
+    truncate_segments = log._truncate_segments
+
+    def look_and_truncate(offset: int) -> None:
+        assert offsets_in(log) == list(range(12))
+        truncate_segments(offset)
+
+    log._truncate_segments = look_and_truncate  # type: ignore[method-assign]
+    log.truncate_to(6)
+    assert offsets_in(log) == list(range(6))
+    assert log.leader_epochs.epochs == [0, 1]
+    log.close()
 
 
 def test_a_segment_cut_at_its_end_still_knows_its_largest_time(tmp_path: Path) -> None:
