@@ -155,7 +155,12 @@ class QuorumLog:
     def restart_at(self, snapshot_id: SnapshotId) -> None:
         """The snapshot, which is on disk, stands for everything: the log begins and ends at its end."""
         self._directory.lower_recovery_point(self._name, 0)
-        self.log.restart_at(snapshot_id.end_offset, self._runtime.now_ms())
+        try:
+            self.log.restart_at(snapshot_id.end_offset, self._runtime.now_ms())
+        except DiskFailed as error:
+            # The snapshot is in its place, and nobody asks for this again.
+            self.log.fail(error)
+            raise
         self.snapshots.remove_before(snapshot_id.end_offset)
 
 

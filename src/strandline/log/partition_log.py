@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from strandline.errors import Closed, CorruptLog, DiskFailed, OffsetOutOfRange, StrandlineError
@@ -19,7 +20,7 @@ from strandline.log.leader_epochs import LeaderEpochs
 from strandline.log.learning import relearn
 from strandline.log.leaving import Leaving
 from strandline.log.rolling import sync_cuts
-from strandline.log.segment import Segment
+from strandline.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_stem
 
 
 class PartitionLog(GrowingLog):
@@ -167,30 +168,40 @@ class PartitionLog(GrowingLog):
         For a follower whose leader no longer has what comes next, or that was given a snapshot in its place. A crash
         on the way leaves a log that ends early, or none: as if it had fallen further behind. So its recovery point is
         lowered to 0 first, by `LogDirectory.lower_recovery_point`.
+
+        Raises DiskFailed, and either nothing has changed, so that it may be tried again, or the log is offline. What a
+        full disk refuses comes first, as in `truncate_to`.
         """
         if self.failure is not None:
             raise self.refusal()
+        self._cut_offset = None
+        self.planned_start_offset = 0
+        horizon, self.planned_tombstone_horizon = self.planned_tombstone_horizon, 0
+        files = self._make_files_ahead(offset)
         self.flushed_offset = 0
-        self.planned_start_offset = self.written_start_offset = 0
+        try:
+            kept = self._write_kept_epochs(-1)
+        except DiskFailed:
+            self._remove_quietly(files)
+            raise
+        self.written_start_offset = 0
         try:
             if self.leaving is not None:
                 self.leaving.rename_rest()
-            if self.swap is not None:
-                self.swap.settle()
             while self.segments:
                 # The last one first: what a crash leaves is a log without its end, never one with a hole.
                 gone = self.segments.pop()
                 self.base_offsets.pop()
                 self._delete_segment(gone)
-            self.leader_epochs = LeaderEpochs()
-            self.save_leader_epochs(sync=True)
+            self.leader_epochs = kept
             self.snapshots.remove_beyond(-1)
             self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
-            self.tombstone_horizon, self.planned_tombstone_horizon = self.planned_tombstone_horizon, 0
+            self.tombstone_horizon = horizon
             self.has_aborted = False
-            self._cut_offset = None
             if self._flushing is not None:
                 self._flushing.end_offset = min(self._flushing.end_offset, offset)
+            for path in files:
+                self.disk.rename(path, path.with_suffix(""))
             self.add_segment(offset, now_ms)
             self.active.is_active = True
             self.disk.sync_directory(self.directory)
@@ -198,6 +209,25 @@ class PartitionLog(GrowingLog):
             self.fail(DiskFailed(f"{self.directory}: cannot begin at {offset}: {error.strerror}"))
             raise self.refusal() from error
         relearn(self, self.snapshots.restore(at_most=None, now_ms=self.appended_ms), None)
+
+    def _make_files_ahead(self, offset: int) -> list[Path]:
+        """The files of a segment that is to begin at `offset` when those there are have gone: until they are renamed
+        they count for nothing, and whoever opens the log removes them. Raises DiskFailed; see `restart_at`."""
+        stem = file_stem(offset)
+        files = [self.directory / (stem + each + ".tmp") for each in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+        try:
+            for path in files:
+                self.disk.open(path, create=True).close()
+        except OSError as error:
+            self._remove_quietly(files)
+            self._count_flushed_again()
+            raise DiskFailed(f"{self.directory}: cannot begin at {offset}: {error.strerror}") from error
+        return files
+
+    def _remove_quietly(self, files: list[Path]) -> None:
+        with suppress(OSError):
+            for path in files:
+                self.disk.remove(path)
 
     def drop_segments(self, first: int) -> None:
         """Delete the segments from the one at place `first` on."""

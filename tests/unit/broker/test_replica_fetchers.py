@@ -7,6 +7,7 @@ flushed.
 
 from __future__ import annotations
 
+import errno
 import random
 import uuid
 from pathlib import Path
@@ -225,6 +226,27 @@ def test_a_log_is_given_up_when_the_leader_permits_it(tmp_path: Path) -> None:
     world.turn()
     assert (world.leader.asked[-1].fetch_offset, world.partition.log_end_offset) == (0, 0)
     assert world.partition.log.tombstone_horizon == 30
+
+
+@pytest.mark.parametrize("records", [0, 4])
+def test_a_replica_that_found_no_room_to_begin_anew_does_so_when_there_is_some(tmp_path: Path, records: int) -> None:
+    """It has nothing to lose, and no restart would tell it more."""
+    world = World(tmp_path)
+    world.leader.answer(world.records(records))
+    world.turn()
+    world.flush()
+    full = world.disk.fail("*", errno.ENOSPC)
+    world.leader.answer(code=ErrorCode.OFFSET_OUT_OF_RANGE, start=900)
+    world.turn()
+    assert full.hits
+    assert (world.partition.log.failure, world.partition.log_end_offset) == (None, records)
+    full.repaired = True
+    world.let_time_pass()
+    world.flush()
+    assert world.leader.asked[-1].fetch_offset == records
+    world.leader.answer(code=ErrorCode.OFFSET_OUT_OF_RANGE, start=900)
+    world.turn()
+    assert world.leader.asked[-1].fetch_offset == world.partition.log_end_offset == 900
 
 
 def test_a_log_is_not_given_up_while_others_are_missed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,58 @@ def test_a_disk_that_refuses_takes_the_log_offline(tmp_path: Path) -> None:
         log.restart_at(50, NOON_MS)
     assert log.failure is not None
     abandon(log)
+
+
+@pytest.mark.parametrize(
+    ("operation", "suffix"),
+    [("open", ".log.tmp"), ("open", ".timeindex.tmp"), ("write_whole", "leader-epoch-checkpoint")],
+)
+@pytest.mark.parametrize("offset", [100, 0], ids=["elsewhere", "where it began"])
+def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, offset: int, operation: str, suffix: str) -> None:
+    """A replica that has nothing to lose does not need a restart when there is room again."""
+    disk = FaultyDisk()
+    log = open_log(tmp_path / "orders-0", disk=disk, segment_bytes=500)
+    fill(log, 30, leader_epoch=3)
+    log.flush_now()
+    fault = disk.fail(operation, errno.ENOSPC, suffix=suffix)
+    log.begin_cut(0)
+    with pytest.raises(DiskFailed):
+        log.restart_at(offset, NOON_MS)
+    assert fault.hits, "the disk was never asked"
+    fault.repaired = True
+    assert (log.failure, log.is_being_cut, log.leader_epochs.latest) == (None, False, 3)
+    assert offsets_in(log) == list(range(30))
+    assert not [path for path in log.directory.iterdir() if path.name.endswith(".tmp")]
+    fill(log, 2, leader_epoch=3)
+    log.flush_now()
+    assert log.flushed_offset == 32, "what is there counts as flushed again"
+    log.begin_cut(0)
+    log.restart_at(offset, NOON_MS)
+    fill(log, 3, leader_epoch=5)
+    assert offsets_in(log) == [offset, offset + 1, offset + 2]
+    log.flush_now()
+    again = open_log(crash(log, tmp_path / "after"), segment_bytes=500)
+    assert offsets_in(again) == [offset, offset + 1, offset + 2]
+    for each in (log, again):
+        abandon(each)
+
+
+def test_a_crash_before_the_old_records_go_leaves_them(tmp_path: Path) -> None:
+    """The files of the segment to come are made first, and count for nothing until they are the only ones."""
+    disk = FaultyDisk()
+    log = open_log(tmp_path / "orders-0", disk=disk, segment_bytes=500)
+    fill(log, 30, leader_epoch=3)
+    log.flush_now()
+    disk.fail("rename", errno.EIO)
+    log.begin_cut(0)
+    with pytest.raises(DiskFailed):
+        log.restart_at(100, NOON_MS)
+    assert log.failure is not None
+    again = open_log(crash(log, tmp_path / "after"), segment_bytes=500)
+    assert offsets_in(again) == list(range(30))
+    assert again.leader_epochs.latest == 3, "learnt from the batches"
+    for each in (log, again):
+        abandon(each)
 
 
 def test_a_flush_that_was_under_way_vouches_for_nothing_new(tmp_path: Path) -> None:
