@@ -168,6 +168,7 @@ class Retention:
 
     def _cut_all(self, *, is_written: bool) -> Iterator[None]:
         segments = size_bytes = partitions = 0
+        is_any_kept = False
         while self._planned and not self._is_closed:
             partition, start_offset = self._planned.popitem()
             partition_log = partition.log
@@ -177,6 +178,9 @@ class Retention:
             if partition_log.swap is not None:
                 self.look_soon(partition)
             elif is_planned and partition_log.log_start_offset <= start_offset <= partition.high_watermark:
+                if not self._still_go(partition, start_offset):
+                    is_any_kept = True
+                    continue
                 if is_written:
                     partition_log.written_start_offset = start_offset
                 gone = trim(partition, start_offset)
@@ -184,6 +188,9 @@ class Retention:
                 segments += len(gone)
                 size_bytes += sum(segment.size_bytes for segment in gone)
             yield
+        if is_any_kept and not self._is_closed:
+            # They are not to be gone after a crash either.
+            self._node.checkpoints.write_start_offsets(lambda _: None)
         self.deleted_segments += segments
         self.deleted_bytes += size_bytes
         if segments:
@@ -194,6 +201,13 @@ class Retention:
                 partitions,
                 extra=fields(segments=segments, size_bytes=size_bytes, partitions=partitions),
             )
+
+    def _still_go(self, partition: Partition, start_offset: int) -> bool:
+        """Whether all below `start_offset` is past retention: a slow disk takes its time to write that down, and who
+        changes the settings meanwhile may do so to save it."""
+        now_ms = self._runtime.now_ms()
+        found = retention.judge(partition.log, high_watermark=partition.high_watermark, now_ms=now_ms)
+        return found.start_offset >= start_offset
 
     def _end_look(self, is_whole: bool) -> None:
         self._is_looking = False

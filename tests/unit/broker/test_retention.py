@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import random
 from pathlib import Path
@@ -181,6 +182,22 @@ def test_a_log_that_is_cut_meanwhile_keeps_what_it_has(stage: Stage) -> None:
     stage.partition.on_cut(10)
     stage.settle()
     assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+
+
+@pytest.mark.parametrize("settings", [{"retention_ms": -1}, {"cleanup_policy": ("compact",)}], ids=str)
+def test_settings_that_keep_more_count_as_soon_as_they_are_known(stage: Stage, settings: dict[str, Any]) -> None:
+    """Who saves records by a longer retention is not to lose them to what a slow disk still had to write down."""
+    stage.create()
+    stage.append(*[OLD_MS] * 9, NOON_MS)
+    stage.retention.look()
+    stage.runtime.turn()
+    stage.runtime.jobs.popleft()()
+    assert stage.on_disk() > 0
+    stage.partition.reconfigure(dataclasses.replace(stage.partition.config, **settings))
+    stage.settle()
+    assert start(stage) == 0
+    assert stage.on_disk() == 0, "nor are they gone after a crash"
+    assert stage.partition.log.planned_start_offset == 0
 
 
 def test_a_topic_that_is_deleted_meanwhile(stage: Stage) -> None:
