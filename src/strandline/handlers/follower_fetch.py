@@ -133,7 +133,9 @@ class FollowerAttempt(FetchAttempt):
         offset, log = entry.fetch_offset, partition.log
         if offset < log.log_start_offset:
             raise OffsetOutOfRange(f"offset {offset} is below {log.log_start_offset}")
-        diverging = None if entry.last_fetched_epoch < 0 else partition.divergence(entry.last_fetched_epoch, offset)
+        diverging = None
+        if entry.last_fetched_epoch >= 0:
+            diverging = partition.replica_divergence(entry.last_fetched_epoch, offset, entry.log_start_offset)
         if diverging is None and offset > log.log_end_offset:
             raise OffsetOutOfRange(f"offset {offset} is beyond {log.log_end_offset}")
         return diverging

@@ -92,6 +92,18 @@ class ReadablePartition:
             return (epoch, end_offset) if end_offset < offset else None
         return (epoch, end_offset) if epoch < last_epoch or end_offset < offset else None
 
+    def replica_divergence(self, last_epoch: int, offset: int, start_offset: int) -> tuple[int, int] | None:
+        """As `divergence`, for a replica that holds records from `start_offset` to `offset`.
+
+        If all of them lie below our start, and are of an epoch of which nothing is left here, nobody can tell whether
+        they were committed. So they count as diverged.
+        """
+        diverging, epochs = self.divergence(last_epoch, offset), self.log.leader_epochs.epochs
+        is_below = start_offset < offset == self.log.log_start_offset
+        if diverging is None and is_below and epochs and last_epoch < epochs[0]:
+            return last_epoch, offset
+        return diverging
+
     def read(
         self, offset: int, *, size_bytes_max: int, committed_only: bool, at_least_one: bool, may_block: bool
     ) -> LogSlice | None:

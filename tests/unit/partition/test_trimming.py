@@ -108,3 +108,25 @@ def test_a_reader_keeps_what_it_holds_and_the_file_goes_when_it_lets_go(tmp_path
     piece.release()
     world.runtime.settle()
     assert len(logs(world)) == 1
+
+
+@pytest.mark.parametrize(
+    ("last_epoch", "start_offset", "told"),
+    [
+        (4, 10, (4, 40)),  # Of epoch 4 nothing is left here.
+        (4, 40, None),  # It holds nothing that could be wrong.
+        (5, 10, None),  # What is left of epoch 5 says that it went on from there.
+    ],
+)
+def test_a_replica_whose_records_cannot_be_compared_any_more_diverges(
+    tmp_path: Path, last_epoch: int, start_offset: int, told: tuple[int, int] | None
+) -> None:
+    world = a_world(tmp_path)
+    world.partition.make_leader(
+        1, leader_epoch=5, partition_epoch=9, replicas=(1,), isr=(1,), lag_max_s=1, is_eligible=lambda *_: True
+    )
+    world.partition.append(memoryview(batch_of([b"value"])), NOON_MS)
+    world.runtime.settle()
+    delete_records(world.partition, 40)
+    assert world.partition.log.leader_epochs.epochs == [5]
+    assert world.partition.replica_divergence(last_epoch, 40, start_offset) == told
