@@ -10,7 +10,6 @@ import re
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from typing import IO, Protocol
 from bench.kafka_jars import CACHE, kafka_class_path
 from bench.measure import cpu_seconds, resident_mb
 from bench.wire import Connection, PeerClosed
+from strandline.testing.free_ports import free_port
 
 STRANDLINE = "strandline"
 KAFKA = "kafka"
@@ -110,12 +110,6 @@ class Server(Protocol):
     def stop(self) -> None: ...
 
     def discard(self) -> None: ...
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bench.asking import PartitionState, Question, QuorumState
-from bench.brokers import BrokerFailed, free_port
+from bench.brokers import BrokerFailed
 from bench.cluster_node import ClusterNode, System
 from bench.measure import cpu_seconds, resident_mb
 from bench.wire import PeerClosed, ServerRefused
@@ -24,6 +24,7 @@ from strandline.codec.messages.list_offsets_request import (
     ListOffsetsTopic,
 )
 from strandline.errors import StrandlineError
+from strandline.testing.free_ports import free_port
 
 NODES = 3
 TOPIC_TIMEOUT_S = 120.0

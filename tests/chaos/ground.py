@@ -15,13 +15,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.brokers import free_port
 from bench.cluster_node import ClusterNode, System
 from bench.clusters import NODES, Cluster
 from tests.chaos import network as namespaces
 from tests.chaos.clocks import NodeClock, faketime_library
 from tests.chaos.disks import NodeDisk, unmount_below
 from tests.crash.filesystems import why_not_mountable
+
+from strandline.testing.free_ports import free_port
 
 HOME = Path(os.environ.get("STRANDLINE_CHAOS_HOME") or Path(__file__).resolve().parents[2] / ".cache" / "chaos")
 """The nodes' disks lie here. On a machine whose disk stands still for a minute now and then, name a place in memory."""

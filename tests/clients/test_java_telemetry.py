@@ -7,13 +7,13 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from bench.brokers import free_port
 from bench.kafka_jars import KafkaUnavailable
 from tests.clients.broker import BROKER_PROPERTIES
 from tests.clients.client import New, until
 from tests.clients.java_client import JavaClient
 
 from strandline.testing import embedded
+from strandline.testing.free_ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 

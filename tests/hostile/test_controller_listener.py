@@ -9,7 +9,6 @@ by itself.
 from __future__ import annotations
 
 import random
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from tests.hostile.process import MIB, resident_bytes, standard_error, until
 from strandline.broker.routes import CONTROLLER, Route, routes
 from strandline.codec.message import encode
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from strandline.testing.free_ports import free_port
 
 SEED = 5_813
 GROWTH_BYTES_MAX = 64 * MIB
@@ -54,11 +54,6 @@ class ControllerNode:
             )
         assert self.process.stdout is not None
         assert self.process.stdout.readline().startswith("ready"), self.errors.read_text()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

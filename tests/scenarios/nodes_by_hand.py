@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from strandline.testing.free_ports import free_port
 from strandline.testing.node_process import NodeProcess
 
 FORMAT_TIMEOUT_S = 60
@@ -77,14 +77,6 @@ def nodes_by_hand(root: Path, count: int) -> Iterator[list[NodeByHand]]:
         nodes = []
         for node_id in range(1, count + 1):
             stderr = stack.enter_context((root / f"node-{node_id}.log").open("ab+"))
-            nodes.append(NodeByHand(root, node_id, *_free_ports(2), stderr=stderr))
+            nodes.append(NodeByHand(root, node_id, free_port(), free_port(), stderr=stderr))
             stack.callback(nodes[-1].kill)
         yield nodes
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]

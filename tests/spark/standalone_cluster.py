@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -18,6 +17,7 @@ from pathlib import Path
 import pyspark
 
 from strandline.spark.java import find_java_home
+from strandline.testing.free_ports import free_port
 
 START_S_MAX = 180.0
 BARE_PACKAGES = (
@@ -83,9 +83,7 @@ class StandaloneCluster:
 
 @contextlib.contextmanager
 def standalone_cluster(home: Path, *, workers: int) -> Iterator[StandaloneCluster]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     cluster = StandaloneCluster(home, f"spark://127.0.0.1:{port}")
     try:
         cluster._start("master.Master", ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"])

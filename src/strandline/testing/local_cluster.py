@@ -25,6 +25,7 @@ from strandline.config import BrokerConfig
 from strandline.errors import InvalidConfig
 from strandline.log.disk import RealDisk
 from strandline.quorum.quorum_state import uuid_text
+from strandline.testing.free_ports import bound_socket
 
 LAYOUT: Final = "cluster.json"
 CONTROLLERS: Final = 3
@@ -152,10 +153,7 @@ def _remember(cluster: LocalCluster) -> None:
 
 def _free_port(taken: ExitStack, host: str) -> int:
     """A port that nobody has. It is held until all are chosen, so that none is given twice."""
-    probe = taken.enter_context(socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET))
-    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    probe.bind((host, 0))
-    return int(probe.getsockname()[1])
+    return int(taken.enter_context(bound_socket(host)).getsockname()[1])
 
 
 def _is_free(port: int, taken: ExitStack) -> bool:
