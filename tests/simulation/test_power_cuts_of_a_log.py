@@ -34,6 +34,17 @@ def epochs_written(log: PartitionLog) -> list[tuple[int, int]]:
     return list(first.items())
 
 
+def _append(log: PartitionLog, *values: bytes, leader_epoch: int = 0) -> None:
+    for value in values:
+        batch = bytearray(encode_batch([Record(value=value)]))
+        log.append(batch, parse_header(batch), leader_epoch=leader_epoch, now_ms=0)
+
+
+def _values_after_a_start(disk: SimDisk) -> list[bytes | None]:
+    log = LogDirectory(DATA, disk=disk, open_files_max=8).open_log(NAME, TopicConfig(), now_ms=0)
+    return [record.value for batch in log.batches() for record in decode_batch(batch)]
+
+
 @pytest.mark.parametrize("seed", range(300))
 def test_flushed_records_survive_any_chain_of_kills_and_power_cuts(seed: int) -> None:
     rng = random.Random(seed)
@@ -86,8 +97,7 @@ def test_names_that_a_killed_process_left_unsynced_are_synced_by_the_next() -> N
         LogDirectory(DATA, disk=disk, open_files_max=8).open_log(NAME, TopicConfig(), now_ms=0)
         disk.process_died()
         log = LogDirectory(DATA, disk=disk, open_files_max=8).open_log(NAME, TopicConfig(), now_ms=0)
-        batch = bytearray(encode_batch([Record(value=b"acknowledged")]))
-        log.append(batch, parse_header(batch), leader_epoch=0, now_ms=0)
+        _append(log, b"acknowledged")
         log.flush_now()
         disk.power_cut()
         after = LogDirectory(DATA, disk=disk, open_files_max=8).open_log(NAME, TopicConfig(), now_ms=0)
@@ -126,21 +136,16 @@ def test_what_was_cut_does_not_come_back_in_front_of_a_new_segment() -> None:
         disk.sync_all()
         directory = LogDirectory(DATA, disk=disk, open_files_max=8)
         log = directory.open_log(NAME, TopicConfig(), now_ms=0)
-        for value in (b"kept", b"cut", b"cut"):
-            batch = bytearray(encode_batch([Record(value=value)]))
-            log.append(batch, parse_header(batch), leader_epoch=0, now_ms=0)
+        _append(log, b"kept", b"cut", b"cut")
         log.flush_now()
         directory.write_checkpoints({NAME: (log, 1)})
         log.begin_cut(1)
         directory.lower_recovery_point(NAME, 1)
         log.truncate_to(1)
         log.roll(0)
-        for value in (b"new", b"newer"):
-            batch = bytearray(encode_batch([Record(value=value)]))
-            log.append(batch, parse_header(batch), leader_epoch=1, now_ms=0)
+        _append(log, b"new", b"newer", leader_epoch=1)
         disk.power_cut()
-        after = LogDirectory(DATA, disk=disk, open_files_max=8).open_log(NAME, TopicConfig(), now_ms=0)
-        values = [record.value for each in after.batches() for record in decode_batch(each)]
+        values = _values_after_a_start(disk)
         assert values == [b"kept", b"new", b"newer"][: len(values)]
         came_back += len(values) > 1
     assert came_back, "now and then the new segment is there"
@@ -189,17 +194,6 @@ def _a_log_that_is_cut(seed: int) -> tuple[SimDisk, PartitionLog]:
     return disk, log
 
 
-def _append(log: PartitionLog, *values: bytes, leader_epoch: int = 0) -> None:
-    for value in values:
-        batch = bytearray(encode_batch([Record(value=value)]))
-        log.append(batch, parse_header(batch), leader_epoch=leader_epoch, now_ms=0)
-
-
-def _values_after_a_start(disk: SimDisk) -> list[bytes | None]:
-    log = LogDirectory(DATA, disk=disk, open_files_max=8).open_log(NAME, TopicConfig(), now_ms=0)
-    return [record.value for batch in log.batches() for record in decode_batch(batch)]
-
-
 def test_epochs_that_are_learnt_anew_are_all_written_or_none() -> None:
     """Recovery reads the last segments first, and the whole log only because the file of epochs is lost."""
     for seed in range(40):
@@ -222,7 +216,7 @@ def test_epochs_that_are_learnt_anew_are_all_written_or_none() -> None:
 
 
 def test_a_segment_that_recovery_dropped_stays_dropped() -> None:
-    """It stood behind a torn one. When that was cut, nobody could tell that it is not what came next."""
+    """It stood behind a torn one. Once that is cut, recovery cannot see that the two do not belong together."""
     for seed in range(40):
         disk = SimDisk(random.Random(seed))
         disk.make_directory(DATA)
@@ -246,16 +240,14 @@ def test_a_log_that_is_closed_while_a_flush_hangs_is_flushed_all_the_same() -> N
         disk.sync_all()
         directory = LogDirectory(DATA, disk=disk, open_files_max=8)
         log = directory.open_log(NAME, TopicConfig(), now_ms=0)
-        batch = bytearray(encode_batch([Record(value=b"written")]))
-        log.append(batch, parse_header(batch), leader_epoch=0, now_ms=0)
+        _append(log, b"written")
         # A thread has it, and the disk does not answer.
         assert log.begin_flush() is not None
         log.close()
         directory.write_checkpoints({NAME: (log, 1)})
         directory.close(clean=True)
         disk.power_cut()
-        after = LogDirectory(DATA, disk=disk, open_files_max=8).open_log(NAME, TopicConfig(), now_ms=0)
-        assert [record.value for each in after.batches() for record in decode_batch(each)] == [b"written"]
+        assert _values_after_a_start(disk) == [b"written"]
 
 
 def test_a_cut_that_a_full_disk_stopped_half_way_leaves_no_recovery_point_above_it() -> None:
@@ -265,8 +257,7 @@ def test_a_cut_that_a_full_disk_stopped_half_way_leaves_no_recovery_point_above_
     directory = LogDirectory(DATA, disk=disk, open_files_max=8)
     log = directory.open_log(NAME, TopicConfig(index_interval_bytes=10), now_ms=0)
     for epoch in range(6):
-        batch = bytearray(encode_batch([Record(value=b"%d" % epoch)]))
-        log.append(batch, parse_header(batch), leader_epoch=epoch, now_ms=0)
+        _append(log, b"%d" % epoch, leader_epoch=epoch)
     log.flush_now()
     directory.write_checkpoints({NAME: (log, 3)})
     directory.lower_recovery_point(NAME, 3)
@@ -296,8 +287,7 @@ def test_a_log_that_was_cut_and_written_anew_is_one_of_the_two(seed: int) -> Non
 
     def append(epoch: int, count: int) -> None:
         for _ in range(count):
-            batch = bytearray(encode_batch([Record(value=b"%d" % rng.getrandbits(40))]))
-            log.append(batch, parse_header(batch), leader_epoch=epoch, now_ms=0)
+            _append(log, b"%d" % rng.getrandbits(40), leader_epoch=epoch)
 
     append(1, 5)
     append(2, rng.randint(1, 6))

@@ -33,7 +33,7 @@ class MetadataLateness:
         self._due: _Due | None = None
 
     def on_told(self, committed_offset: int) -> None:
-        """A leader of the quorum said what is committed; that stays true, whoever leads next."""
+        """A quorum leader told its high watermark. A later leader's is never lower."""
         self._committed_offset = max(self._committed_offset, committed_offset)
         self.look()
 

@@ -158,7 +158,7 @@ class QuorumLog:
         try:
             self.log.restart_at(snapshot_id.end_offset, self._runtime.now_ms())
         except DiskFailed as error:
-            # The snapshot is in its place, and nobody asks for this again.
+            # The snapshot is in its place, and the Raft core does not ask for this again.
             self.log.fail(error)
             raise
         self.snapshots.remove_before(snapshot_id.end_offset)

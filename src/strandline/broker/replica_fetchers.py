@@ -457,7 +457,7 @@ class LeaderFetcher:
         self, starts: dict[Key, tuple[Partition, int]], epochs: dict[Key, int], error: BaseException | None
     ) -> None:
         for key, (partition, start_offset) in starts.items():
-            # Not if it was cut at its end meanwhile, or begins anew.
+            # A truncation or a restart of the log meanwhile has cleared the plan.
             if partition.log.planned_start_offset == start_offset:
                 partition.log.planned_start_offset = 0
                 is_followed = key in self.partitions and not self._is_closed and partition.log.failure is None

@@ -212,7 +212,7 @@ class PartitionLog(GrowingLog):
 
     def _make_files_ahead(self, offset: int) -> list[Path]:
         """The files of a segment that is to begin at `offset` when those there are have gone: until they are renamed
-        they count for nothing, and whoever opens the log removes them. Raises DiskFailed; see `restart_at`."""
+        no reader sees them, and `open_log` removes them. Raises DiskFailed; see `restart_at`."""
         stem = file_stem(offset)
         files = [self.directory / (stem + each + ".tmp") for each in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
         try:

@@ -274,7 +274,7 @@ class Segment:
             yield TRANSACTION_INDEX_SUFFIX, self.transaction_index
 
     def rewrite_indexes(self) -> None:
-        """Write the index files anew, as memory knows them."""
+        """Replace the content of the index files by what is in memory."""
         for suffix, index in self._index_files():
             data = index.to_bytes()
             file = self.disk.open(self.path.with_suffix(suffix), create=True)

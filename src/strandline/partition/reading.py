@@ -95,8 +95,8 @@ class ReadablePartition:
     def replica_divergence(self, last_epoch: int, offset: int, start_offset: int) -> tuple[int, int] | None:
         """As `divergence`, for a replica that holds records from `start_offset` to `offset`.
 
-        If all of them lie below our start, and are of an epoch of which nothing is left here, nobody can tell whether
-        they were committed. So they count as diverged.
+        If all of them lie below this log's start, and it has no record of their epoch left, the leader cannot tell
+        whether they were committed. So they count as diverged.
         """
         diverging, epochs = self.divergence(last_epoch, offset), self.log.leader_epochs.epochs
         is_below = start_offset < offset == self.log.log_start_offset

@@ -17,13 +17,13 @@ ATTEMPTS: Final = 50
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody has."""
+    """Choose a port that no socket is bound to."""
     with bound_socket(host) as probe:
         return int(probe.getsockname()[1])
 
 
 def bound_socket(host: str = "127.0.0.1") -> socket.socket:
-    """A socket with such a port, to hold it until others are chosen as well."""
+    """Bind a socket to such a port, to hold it until others are chosen as well."""
     ports = range(PORT_MIN, _ephemeral_min())
     # 0 leaves the choice to the kernel: no range is known, it begins too low, or all that were tried are in use.
     for port in [*random.SystemRandom().sample(ports, min(ATTEMPTS, len(ports))), 0]:

@@ -39,9 +39,9 @@ class _Unread:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether somebody is there who owes it an answer.
+        """Whether a broker is there that owes it an answer.
 
-        A machine that lost power tells nobody, and this end sends nothing more that a reset could answer: it is half
+        A machine that lost power sends no FIN, and this end sends nothing more that a reset could answer: it is half
         open for ever, and only a time limit would end it. With one, an answer that never comes would be no failure.
         """
         peer = None if self.transport is None else self.transport.peer
