@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from strandline.errors import DiskFailed
+from strandline.ids import TopicPartition
 from strandline.log.log_slice import LogSlice
+from strandline.testing.sim_cluster import SimCluster, SimNode
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_loop import SimLoop
+from strandline.testing.sim_nemesis import Nemesis, NemesisOptions
 from strandline.testing.sim_network import SimNetwork
 from strandline.testing.sim_runtime import SimHost, SimRuntime
 from strandline.testing.sim_transport import SimTransport
@@ -330,3 +335,33 @@ def test_a_locked_directory_is_free_after_a_kill() -> None:
         disk.lock(DATA)
     disk.process_died()
     disk.lock(DATA).release()
+
+
+# Nodes
+
+
+def finish_stopping(target: SimNode) -> None:
+    assert target.cluster.loop.run_while(lambda: target.is_up, within_s=10.0)
+
+
+def lose_a_log(target: SimNode) -> None:
+    """Leave the node with a log that it could not open: such a node is killed and started when the faults end."""
+    assert target.node is not None
+    target.node.replicas.offline[TopicPartition("orders", 0)] = DiskFailed("no room")
+
+
+@pytest.mark.parametrize("end", [finish_stopping, SimNode.kill, SimNode.power_cut, lose_a_log])
+def test_a_node_that_was_stopping_runs_again_once_all_is_mended(end: Callable[[SimNode], object]) -> None:
+    loop = SimLoop(1)
+    cluster = SimCluster(loop, nodes=1)
+    nemesis = Nemesis(cluster, NemesisOptions(pause_s=1.0, weights={}, power_cuts_all=False))
+    [target] = cluster.nodes.values()
+    target.start()
+    loop.run_until(5.0)
+    target.stop()
+    assert target.is_up
+    end(target)
+    nemesis.heal()
+    assert target.is_up
+    assert target.lives == 2
+    cluster.stop()

@@ -47,6 +47,7 @@ class SimNode:
         self.runtime: SimRuntime | None = None
         self.node: Node | None = None
         self.is_stopping = False
+        """Whether the node that runs was told to stop. A node that ended, in whatever way, is not stopping."""
         self.failure: str = ""
         """Why the node could not start."""
         self.given_up = 0
@@ -79,7 +80,6 @@ class SimNode:
     def start(self) -> None:
         assert self.node is None
         self.lives += 1
-        self.is_stopping = False
         self.failure = ""
         if self.disk.has_sync_failed:
             # After a failed sync the page cache shows what the platter never got, and a new process would believe it:
@@ -149,15 +149,19 @@ class SimNode:
         if self.runtime is not None and self.node is not None:
             self.runtime.actor.kill()
             self.cluster.network.power_cut(self.runtime)
-            self.node = None
-            self.cluster.on_ended(self)
+            self._forget()
         self.disk.power_cut(reordered=reordered)
 
     def _end(self) -> None:
         assert self.runtime is not None
         self.runtime.actor.kill()
         self.cluster.network.process_died(self.runtime)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Note that the node has ended, so that it can be started again."""
         self.node = None
+        self.is_stopping = False
         self.cluster.on_ended(self)
 
     def pause(self) -> None:

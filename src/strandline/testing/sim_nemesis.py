@@ -319,5 +319,6 @@ class Nemesis:
             if target.node is not None and target.node.replicas.offline:
                 # A log that could not be opened, on a full disk perhaps, is tried again at the next start.
                 target.kill()
-            if not target.is_up and not target.is_stopping:
+            # A node that is stopping is still up: it is started again when it has stopped.
+            if not target.is_up:
                 self._restart(target)
