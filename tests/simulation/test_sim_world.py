@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.simulation.stage import stage
 
 from strandline.errors import DiskFailed
 from strandline.ids import TopicPartition
@@ -18,6 +19,7 @@ from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_loop import SimLoop
 from strandline.testing.sim_nemesis import Nemesis, NemesisOptions
 from strandline.testing.sim_network import SimNetwork
+from strandline.testing.sim_run import NotAlive
 from strandline.testing.sim_runtime import SimHost, SimRuntime
 from strandline.testing.sim_transport import SimTransport
 
@@ -365,3 +367,12 @@ def test_a_node_that_was_stopping_runs_again_once_all_is_mended(end: Callable[[S
     assert target.is_up
     assert target.lives == 2
     cluster.stop()
+
+
+def test_a_cluster_that_does_not_recover_is_told_with_the_nodes_that_do_not_run() -> None:
+    with stage(1) as play:
+        absent = play.followers("orders")[0]
+        absent.kill()
+        with pytest.raises(NotAlive, match=rf"not in sync.* \(not running: {absent.name}\): orders-0"):
+            play.run.recover()
+        play.is_over = True

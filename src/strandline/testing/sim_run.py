@@ -160,7 +160,11 @@ class Run(Actors):
 
     def _wait(self, what_is_left: Callable[[], list[str]], words: str, *, within_s: float = LIVENESS_S) -> None:
         if not self.loop.run_while(lambda: bool(what_is_left()), within_s=within_s):
-            raise NotAlive(f"{words}, {within_s:g} s after all faults were mended: {'; '.join(what_is_left())}")
+            down = [each.name for each in self.cluster.nodes.values() if not each.is_up]
+            not_running = f" (not running: {', '.join(down)})" if down else ""
+            raise NotAlive(
+                f"{words}, {within_s:g} s after all faults were mended{not_running}: {'; '.join(what_is_left())}"
+            )
 
     def judge(self) -> None:
         vanished = [
