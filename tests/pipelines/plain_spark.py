@@ -58,6 +58,8 @@ class PlainSpark:
     """A point at which the process is killed, once."""
     passed: int = 0
     """How often the point is passed before."""
+    copies: str = ""
+    """Of a task that speculation starts: "sooner" or "later" than the driver decides the batch, or none."""
     pool: Pool = field(default_factory=Pool)
     streams: Any = field(default_factory=lambda: SimpleNamespace(addListener=_ignore, removeListener=_ignore))
     conf: Any = field(default_factory=lambda: SimpleNamespace(isModifiable=lambda name: False))
@@ -254,8 +256,13 @@ class PlainQuery:
         keys = pa.array([None if key is None else key.encode() for key, _ in records], pa.binary())
         values = pa.array([json.dumps(value).encode() for _, value in records], pa.binary())
         batch = pa.record_batch({"key": keys, "value": values})
-        written = write_task(self._spark.pool, options, Task(self.id, batch_id, 0), [batch])
+        task = Task(self.id, batch_id, 0)
+        if self._spark.copies == "sooner":
+            write_task(self._spark.pool, options, task, [batch])
+        written = write_task(self._spark.pool, options, task, [batch])
         driver.commit(driver.cluster_of(options), [written], batch_id)
+        if self._spark.copies == "later":
+            write_task(self._spark.pool, options, task, [batch])
 
 
 def _write(path: Path, text: str) -> None:

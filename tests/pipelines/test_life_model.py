@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from hypothesis import HealthCheck, settings
 from hypothesis import Phase as Stage
@@ -62,11 +63,14 @@ def totals(orders):
 def large(orders):
     return orders.at_least({least})
 """
+GONE: Final = r"deleted and made anew|are lost \(|is lost \("
 SWITCHING: Final = (Phase.SWITCHING, Phase.SWITCHING_BACK)
 
 Order = dict[str, Any]
 Starts = dict[int, int]
 """By partition, the first offset that is read."""
+Topic = list[list[Order]]
+"""By partition, all that was ever written."""
 
 some_orders = st.lists(
     st.tuples(st.integers(0, PARTITIONS_MAX - 1), st.sampled_from("abc"), st.integers(1, 9)), min_size=1, max_size=5
@@ -85,23 +89,27 @@ class Life(RuleBasedStateMachine):
         start=st.sampled_from(STARTS),
         at=st.lists(st.integers(-2, 3), min_size=PARTITIONS, max_size=PARTITIONS),
         limit=st.sampled_from((None, 2, 3)),
+        copies=st.sampled_from(("", "sooner", "later")),
     )
-    def begin(self, before: list[tuple[int, str, int]], start: str, at: list[int], limit: int | None) -> None:
+    def begin(
+        self, before: list[tuple[int, str, int]], start: str, at: list[int], limit: int | None, copies: str
+    ) -> None:
         self.name = f"life-{uuid.uuid4().hex[:8]}"
+        self.topic = f"{self.name}-orders"
         self.home = Path(tempfile.mkdtemp(prefix="strandline-life-"))
         self.patch = pytest.MonkeyPatch()
-        self.spark = PlainSpark()
+        self.spark = PlainSpark(copies=copies)
         in_sparks_place(self.patch, self.spark)
-        self.broker.create_topic(f"{self.name}-orders", partitions=PARTITIONS)
         self.registry = Registry(self.broker.bootstrap)
-        self.orders: list[list[Order]] = [[] for _ in range(PARTITIONS)]
+        self.admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
+        self.make_topic()
         self.order(before)
         self.start = start
         self.at = [min(each, len(self.orders[partition])) for partition, each in enumerate(at)]
         self.options = {"earliest": {}, "latest": {"startingOffsets": "latest"}}.get(start, {})
         if start == "offsets":
             by_partition = {str(partition): each for partition, each in enumerate(self.at)}
-            self.options = {"startingOffsets": json.dumps({f"{self.name}-orders": by_partition})}
+            self.options = {"startingOffsets": json.dumps({self.topic: by_partition})}
         elif start == "timestamp":
             self.since_ms = FIRST_MS + at[0] * STEP_MS
             self.options = {
@@ -114,6 +122,10 @@ class Life(RuleBasedStateMachine):
         """By version, what its file says."""
         self.starts: dict[tuple[int, str], Starts] = {}
         """By version and dataset, once a run has noted it."""
+        self.reads: dict[tuple[int, str], Topic] = {}
+        """Likewise: the topic of the name `orders` that was there."""
+        self.bereft: set[tuple[int, str]] = set()
+        """Those that had not read all that was removed."""
         self.began: set[tuple[int, str]] = set()
         """Those whose query has had a checkpoint."""
         self.write_file(1)
@@ -133,6 +145,11 @@ class Life(RuleBasedStateMachine):
     def text(self, version: int, function: str = "summed") -> str:
         return FILE.format(name=self.name, options=self.options, least=self.least[version], function=function)
 
+    def make_topic(self) -> None:
+        self.broker.create_topic(self.topic, partitions=PARTITIONS)
+        self.orders: Topic = [[] for _ in range(PARTITIONS)]
+        self.log_starts = [0] * PARTITIONS
+
     @rule(orders=some_orders)
     def order(self, orders: list[tuple[int, str, int]]) -> None:
         producer = Producer({"bootstrap.servers": self.broker.bootstrap})
@@ -142,7 +159,7 @@ class Life(RuleBasedStateMachine):
             made = {"id": number, "customer": customer, "amount": amount}
             self.orders[partition].append(made)
             at_ms = FIRST_MS + number * STEP_MS
-            producer.produce(f"{self.name}-orders", json.dumps(made), partition=partition, timestamp=at_ms)
+            producer.produce(self.topic, json.dumps(made), partition=partition, timestamp=at_ms)
         assert producer.flush(30) == 0
 
     # What the user does
@@ -161,6 +178,11 @@ class Life(RuleBasedStateMachine):
         for dataset in DATASETS:
             if (version, dataset) not in self.starts:
                 self.starts[version, dataset] = self.first_offsets()
+                self.reads[version, dataset] = self.orders
+        if self.is_bereft(version):
+            with pytest.raises(PipelineRefused, match=GONE):
+                self._run(version, recovers=recovers)
+            return
         if self.killed(kill, lambda: self._run(version, recovers=recovers)):
             return
         assert not self.lost
@@ -189,31 +211,77 @@ class Life(RuleBasedStateMachine):
     @rule()
     def add_a_partition(self) -> None:
         """Its records are read from the first one on, wherever the others began."""
-        topic = f"{self.name}-orders"
         count = len(self.orders) + 1
         if count > PARTITIONS_MAX:
             return
-        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
-        admin.create_partitions([NewPartitions(topic, count)])[topic].result(30)
+        self.admin.create_partitions([NewPartitions(self.topic, count)])[self.topic].result(30)
         self.orders.append([])
-        for starts in self.starts.values():
-            starts[count - 1] = 0
+        self.log_starts.append(0)
+        for each, starts in self.starts.items():
+            if self.reads[each] is self.orders:
+                starts[count - 1] = 0
+
+    @precondition(lambda self: self.phase is None and self.has_run and not self.lost)
+    @rule(before=st.lists(st.integers(0, 4), min_size=PARTITIONS_MAX, max_size=PARTITIONS_MAX))
+    def remove_records(self, before: list[int]) -> None:
+        """As retention does. What a query has read is its own; what it has not read is missed, not passed over."""
+        wanted = [
+            max(start, min(each, len(orders)))
+            for start, each, orders in zip(self.log_starts, before, self.orders, strict=False)
+        ]
+        offsets = [TopicPartition(self.topic, partition, offset) for partition, offset in enumerate(wanted)]
+        for future in self.admin.delete_records(offsets).values():
+            future.result(30)
+        self.log_starts = wanted
+        for each in DATASETS:
+            read = self.planned(self.active, each)[0] or self.starts[self.active, each]
+            if self.is_current(self.active, each) and any(read.get(at, 0) < wanted[at] for at in range(len(wanted))):
+                self.bereft.add((self.active, each))
+
+    @precondition(lambda self: self.phase is None and self.has_run and not self.lost)
+    @rule(orders=some_orders)
+    def make_the_input_anew(self, orders: list[tuple[int, str, int]]) -> None:
+        """Only a query that has neither read of the old topic nor begun at its end may read the new one."""
+        self.admin.delete_topics([self.topic])[self.topic].result(30)
+        self.make_topic()
+        # Enough for offsets that the file names to be there.
+        self.order([(partition, "e", 5) for partition in range(PARTITIONS)] * 3 + orders)
+        for each in DATASETS:
+            if any(self.planned(self.active, each)) or self.is_moving:
+                self.bereft.add((self.active, each))
+            else:
+                self.reads[self.active, each] = self.orders
+                self.bereft.discard((self.active, each))
 
     @precondition(lambda self: self.phase is None and self.has_run)
     @rule(datasets=st.sets(st.sampled_from(DATASETS), min_size=1))
     def lose_checkpoints(self, datasets: set[str]) -> None:
+        if any(self.log_starts):
+            datasets = datasets - {"totals"}  # Known: state that came from removed records is not made again.
         for each in datasets:
             shutil.rmtree(self.checkpoint(self.active, each), ignore_errors=True)
 
     @precondition(lambda self: self.phase is None and self.has_run and not self.lost)
-    @rule(least=st.integers(1, 9), kill=killed_in_a_rebuild)
-    def rebuild(self, least: int, kill: tuple[str, int] | None) -> None:
+    @rule(least=st.integers(1, 9), kill=killed_in_a_rebuild, from_beginning=st.booleans())
+    def rebuild(self, least: int, kill: tuple[str, int] | None, from_beginning: bool) -> None:
         number = max(self.least) + 1
         self.least[number] = least
-        # A rebuild begins where the version before it began.
-        self.starts |= {(number, each): self.starts[self.active, each] for each in DATASETS}
         self.write_file(number)
-        self.carry_out(Wish.REBUILD, kill, number)
+        if not from_beginning and not self.can_begin_where_it_began:
+            with pytest.raises(PipelineRefused, match=GONE):
+                self._rebuild(Wish.REBUILD, number)
+            if self.phase is not None:
+                self._rebuild(Wish.ROLL_BACK, None)
+            from_beginning = True
+        for each in DATASETS:
+            # A rebuild begins where the file says, or where the version before it began, as far as that is there.
+            starts = self.starts[self.active, each] if self.is_moving else self.first_offsets()
+            self.starts[number, each] = {
+                partition: first if from_beginning else max(starts.get(partition, 0), first)
+                for partition, first in enumerate(self.log_starts)
+            }
+            self.reads[number, each] = self.orders
+        self.carry_out(Wish.REBUILD, kill, number, from_beginning=from_beginning)
 
     @precondition(lambda self: self.phase is not None)
     @rule(kill=killed_in_a_rebuild)
@@ -245,8 +313,19 @@ class Life(RuleBasedStateMachine):
             if wish is not Wish.FINISH or before not in (Phase.BUILDING, *SWITCHING):
                 raise
 
-    def carry_out(self, wish: Wish, kill: tuple[str, int] | None, file: int | None) -> None:
-        if self.killed(kill, lambda: self._rebuild(wish, file)):
+    def carry_out(
+        self, wish: Wish, kill: tuple[str, int] | None, file: int | None, *, from_beginning: bool = False
+    ) -> None:
+        try:
+            if self.killed(kill, lambda: self._rebuild(wish, file, from_beginning=from_beginning)):
+                return
+        except PipelineRefused as error:
+            # A version that missed records cannot catch up to come back.
+            rebuild = None if self.state is None else self.state.rebuild
+            if rebuild is None or phase_of(rebuild) is not Phase.RETURNING or not self.is_bereft(rebuild.old_version):
+                raise
+            if re.search(GONE, str(error)) is None:
+                raise
             return
         assert self.phase in (None, Phase.SWITCHED)
         if wish is not Wish.REBUILD:
@@ -290,7 +369,7 @@ class Life(RuleBasedStateMachine):
         finally:
             runner.give_up("it has ended")
 
-    def _rebuild(self, wish: Wish, version: int | None) -> None:
+    def _rebuild(self, wish: Wish, version: int | None, *, from_beginning: bool = False) -> None:
         means = Means(
             load=load,
             spark=lambda: self.spark,  # type: ignore[arg-type, return-value]
@@ -301,6 +380,7 @@ class Life(RuleBasedStateMachine):
             may_switch=lambda _: True,
             may_remove=lambda _: True,
             home=self.home,
+            from_beginning=from_beginning,
         )
         file = None if version is None else str(self.home / f"v{version}.py")
         Rebuilding(self.registry, self.name, means).carry_out(wish, file=file)
@@ -338,14 +418,33 @@ class Life(RuleBasedStateMachine):
             if not (directory / "metadata").exists() or directory.with_name(directory.name + HALF_MADE).exists()
         }
 
+    @property
+    def is_moving(self) -> bool:
+        """Whether where the source begins depends on when it is asked."""
+        return self.start in ("latest", "timestamp") or (self.start == "offsets" and -1 in self.at)
+
+    def is_current(self, version: int, dataset: str) -> bool:
+        """Whether it reads the topic that has the name now."""
+        return self.reads[version, dataset] is self.orders
+
+    def is_bereft(self, version: int) -> bool:
+        return any((version, each) in self.bereft for each in DATASETS)
+
+    @property
+    def can_begin_where_it_began(self) -> bool:
+        if self.is_moving:
+            return all(self.is_current(self.active, each) for each in DATASETS)
+        named = self.at if self.start == "offsets" else []
+        return not any(0 <= at < first for at, first in zip(named, self.log_starts, strict=False))
+
     def first_offsets(self) -> Starts:
-        ends = self.ends()
+        ends = self.ends(self.orders)
         if self.start == "earliest":
-            return dict.fromkeys(ends, 0)
+            return dict(enumerate(self.log_starts))
         if self.start == "latest":
             return ends
         if self.start == "offsets":
-            return {each: {-2: 0, -1: ends[each]}.get(self.at[each], self.at[each]) for each in ends}
+            return {each: {-2: self.log_starts[each], -1: ends[each]}.get(at, at) for each, at in enumerate(self.at)}
         return {
             partition: next(
                 (offset for offset, made in enumerate(orders) if FIRST_MS + made["id"] * STEP_MS >= self.since_ms),
@@ -368,7 +467,7 @@ class Life(RuleBasedStateMachine):
         topics = {name: each.topic for name, each in state.versions[version].datasets.items()}
         assert topics["totals"] == f"{self.name}-totals", "the name means the public table"
         for dataset, seen in (("totals", self.table(topics["totals"])), ("large", self.ids(topics["large"]))):
-            ends = [self.ends()] if is_whole else self.planned(version, dataset)
+            ends = [self.ends(self.reads[version, dataset])] if is_whole else self.planned(version, dataset)
             expected = [self.expected(version, dataset, each) for each in ends]
             assert seen in expected, f"{dataset} of version {version} at {ends}, from {self.starts[version, dataset]}"
 
@@ -381,25 +480,24 @@ class Life(RuleBasedStateMachine):
     def expected(self, version: int, dataset: str, ends: Starts) -> dict[Any, int]:
         found: Counter[Any] = Counter()
         for partition, first in self.starts[version, dataset].items():
-            for each in self.orders[partition][first : ends[partition]]:
+            for each in self.reads[version, dataset][partition][first : ends.get(partition, 0)]:
                 if each["amount"] >= self.least[version]:
                     found[each["customer" if dataset == "totals" else "id"]] += (
                         each["amount"] if dataset == "totals" else 1
                     )
         return dict(found)
 
-    def ends(self) -> Starts:
-        return {partition: len(orders) for partition, orders in enumerate(self.orders)}
+    def ends(self, topic: Topic) -> Starts:
+        return {partition: len(orders) for partition, orders in enumerate(topic)}
 
     def planned(self, version: int, dataset: str) -> list[Starts]:
-        """Where the last batch that is known to be written ended, and the last one that was planned."""
+        """Where the last batch that is known to be written ended, and the last one that was planned; {}: none was."""
         directory = self.checkpoint(version, dataset)
         found = []
         for kind in ("commits", "offsets"):
             last = max((int(each.name) for each in directory.glob(f"{kind}/[0-9]*")), default=-1)
             text = (directory / "offsets" / str(last)).read_text().split("\n")[2] if last >= 0 else "{}"
-            at = json.loads(text).get(f"{self.name}-orders", {})
-            found.append({each: at.get(str(each), 0) for each in range(len(self.orders))})
+            found.append({int(each): at for each, at in json.loads(text).get(self.topic, {}).items()})
         return found
 
 
@@ -410,7 +508,7 @@ def test_a_life_with_everything(broker: EmbeddedBroker, start: str) -> None:
     """What a walk by chance may not come to: each command, once whole and once killed."""
     Life.broker = broker
     life = Life()
-    life.begin(before=[(0, "a", 5), (1, "b", 7), (0, "c", 1)], start=start, at=[1, -1], limit=2)
+    life.begin(before=[(0, "a", 5), (1, "b", 7), (0, "c", 1)], start=start, at=[1, -1], limit=2, copies="sooner")
     try:
         life.run(kill=None, recovers=False)
         life.run_another_aggregate()
@@ -423,19 +521,79 @@ def test_a_life_with_everything(broker: EmbeddedBroker, start: str) -> None:
         life.run(kill=None, recovers=False)
         life.run(kill=("batch-read", 0), recovers=True)
         life.run(kill=None, recovers=True)
-        life.rebuild(least=2, kill=("switch-copied", 0))
+        life.rebuild(least=2, kill=("switch-copied", 0), from_beginning=False)
         life.rebuild_again(kill=None)
         life.order(orders=[(1, "a", 4)])
         life.roll_back(kill=("switch-committed", 0))
         life.roll_back(kill=None)
         life.run(kill=None, recovers=False)
-        life.rebuild(least=1, kill=None)
+        life.rebuild(least=1, kill=None, from_beginning=False)
         life.finish(kill=("remove-half", 0))
         life.finish(kill=None)
         life.run(kill=None, recovers=False)
         assert (life.active, life.phase) == (3, None)
     finally:
         life.teardown()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("start", STARTS)
+def test_a_life_with_inputs_that_go(broker: EmbeddedBroker, start: str) -> None:
+    """Records that retention takes, read and unread, and a topic that is made anew, also before anything was read."""
+    Life.broker = broker
+    life = Life()
+    life.begin(before=[(0, "a", 5), (1, "b", 7), (0, "c", 1)], start=start, at=[1, -1], limit=2, copies="later")
+    try:
+        life.run(kill=None, recovers=False)
+        life.remove_records(before=[1, 1, 0])
+        life.order(orders=[(0, "a", 4), (1, "c", 9)])
+        life.run(kill=None, recovers=False)
+        life.remove_records(before=[2, 1, 0])
+        life.lose_checkpoints(datasets=set(DATASETS))
+        life.run(kill=None, recovers=True)
+        life.order(orders=[(0, "a", 4), (0, "b", 4), (1, "c", 9)])
+        life.remove_records(before=[4, 2, 0])
+        assert life.is_bereft(1)
+        life.run(kill=None, recovers=True)
+        life.rebuild(least=2, kill=("switch-copied", 0), from_beginning=False)
+        life.roll_back(kill=None)
+        life.rebuild(least=2, kill=None, from_beginning=False)
+        life.roll_back(kill=None)
+        life.finish(kill=None)
+        life.run(kill=None, recovers=False)
+        life.make_the_input_anew(orders=[(0, "d", 8)])
+        assert life.is_bereft(life.active)
+        life.run(kill=None, recovers=False)
+        life.rebuild(least=2, kill=("switch-committed", 0), from_beginning=False)
+        life.rebuild_again(kill=None)
+        life.finish(kill=None)
+        life.order(orders=[(0, "a", 4)])
+        life.run(kill=None, recovers=False)
+        assert life.phase is None
+    finally:
+        life.teardown()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("start", STARTS)
+def test_a_life_whose_input_goes_before_it_is_read(broker: EmbeddedBroker, start: str) -> None:
+    """A source that starts with the next record has begun once that is noted, though no batch was planned."""
+    Life.broker = broker
+    for go in (Life.remove_records, Life.make_the_input_anew):
+        life = Life()
+        life.begin(before=[(0, "a", 5), (1, "b", 7)], start=start, at=[1, -1], limit=None, copies="")
+        try:
+            life.run(kill=("batch-planned", 0) if start == "earliest" else None, recovers=False)
+            life.order(orders=[(0, "a", 4), (1, "c", 9), (1, "b", 2)])
+            go(life, [2, 2, 0] if go is Life.remove_records else [(0, "d", 8)])
+            life.run(kill=None, recovers=False)
+            life.rebuild(least=1, kill=None, from_beginning=False)
+            life.finish(kill=None)
+            life.run(kill=None, recovers=False)
+        finally:
+            life.teardown()
 
 
 @pytest.mark.slow

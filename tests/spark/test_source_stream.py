@@ -318,17 +318,40 @@ def test_offsets_that_an_older_release_wrote_have_no_ids(broker: EmbeddedBroker,
 def test_a_stream_begins_where_it_began_once(
     broker: EmbeddedBroker, make: Make, admin: AdminClient, topic: str
 ) -> None:
-    """Whatever its other options say; what came later, or was removed since, has its own beginning."""
+    """Whatever its other options say. What retention has removed since is lost, unless it is only read again."""
     broker.create_topic(topic, 3)
     for partition in range(3):
         produce(broker, topic, 10, partition=partition)
     delete_before(admin, topic, 5)
     began = json.dumps({topic: {"0": 3, "1": 8}})
+    expected = {topic: {"0": 5, "1": 8, "2": 0}}
     for starting in ("latest", json.dumps({topic: {"0": -1, "1": -1, "2": -1}}), "earliest"):
         reader = make(subscribe=topic, startingOffsets=starting, startAt=began)
-        assert plain(reader.initialOffset()) == {topic: {"0": 5, "1": 8, "2": 0}}
+        with pytest.raises(DataLost, match=r"partition 0: the offsets 3 to 4 are lost .the log begins at 5"):
+            reader.initialOffset()
+        again = make(subscribe=topic, startingOffsets=starting, startAt=began, stopAt=json.dumps({topic: {"0": 9}}))
+        assert plain(again.initialOffset()) == expected
+    assert plain(make(subscribe=topic, startAt=began, failOnDataLoss="false").initialOffset()) == expected
     reader = make(subscribe=topic, startingOffsets="latest", startAt=json.dumps({topic: {}}))
     assert plain(reader.initialOffset()) == {topic: {"0": 5, "1": 0, "2": 0}}
+
+
+def test_a_stream_that_began_in_a_topic_that_was_made_anew_has_lost_it(
+    broker: EmbeddedBroker, make: Make, admin: AdminClient, topic: str
+) -> None:
+    """Also if it has read nothing yet."""
+    broker.create_topic(topic, 1)
+    produce(broker, topic, 5)
+    first = make(subscribe=topic, startingOffsets="earliest").initialOffset()
+    began = json.dumps(first | {topic: {"0": 5}})
+    made_anew(broker, admin, topic, 9)
+    reader = make(subscribe=topic, startAt=began)
+    lost = f"topic {topic}, partition 0: everything from offset 5 on is lost .the topic was deleted and made anew"
+    with pytest.raises(DataLost, match=lost):
+        reader.latestOffset(reader.initialOffset(), ALL)
+    careless = make(subscribe=topic, startAt=began, failOnDataLoss="false")
+    start = careless.initialOffset()
+    assert offsets_read(careless, start, careless.latestOffset(start, ALL)) == list(range(9))
 
 
 def test_a_topic_that_is_not_there_is_named(make: Make, topic: str) -> None:

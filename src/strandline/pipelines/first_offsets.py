@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 from strandline.ids import TopicPartition
 from strandline.pipelines.compiling import dead_letters_name
@@ -21,6 +22,7 @@ from strandline.pipelines.failures import refused
 from strandline.pipelines.model import Dataset, Kind, Pipeline, Source
 from strandline.pipelines.state import SourceStart, VersionState
 from strandline.spark.raw_client import EARLIEST, LATEST
+from strandline.spark.source.offset_json import TOPIC_IDS
 from strandline.spark.source.options import parse_options
 from strandline.spark.source.planning import Planner
 from strandline.spark.source.wanted import Everywhere, Offsets, SourceOptions
@@ -84,9 +86,7 @@ def carried_over(
             continue
         readers = [query for query, sources in by_query.items() if source in sources]
         starts = {query: start for query in readers if (start := _began(before, query, source)) is not None}
-        if starts:
-            _check_there(bootstrap, source, list(starts.values()), tell)
-        for query, start in starts.items():
+        for query, start in (_still_there(bootstrap, source, starts, tell) if starts else {}).items():
             found[query][source.name] = start
     return found
 
@@ -116,7 +116,10 @@ def beginning_there(
 def _beginning_at(bootstrap: str, source: Source, start: SourceStart | None) -> Source:
     if start is None or start.offsets == _fixed(_options(bootstrap, source)):
         return source
-    return replace(source, options={**source.options, "startAt": json.dumps({source.topic: dict(start.offsets)})})
+    began: dict[str, dict[str, Any]] = {source.topic: dict(start.offsets)}
+    if start.topic_id:
+        began[TOPIC_IDS] = {source.topic: start.topic_id}
+    return replace(source, options={**source.options, "startAt": json.dumps(began)})
 
 
 def _began(before: VersionState, query: str, source: Source) -> SourceStart | None:
@@ -146,23 +149,35 @@ def _first_of(starts: list[SourceStart]) -> SourceStart:
     )
 
 
-def _check_there(bootstrap: str, source: Source, starts: list[SourceStart], tell: Callable[[str], None]) -> None:
-    """Refuse offsets of a topic that was made anew; tell of those that retention has removed."""
+def _still_there(
+    bootstrap: str, source: Source, starts: Mapping[str, SourceStart], tell: Callable[[str], None]
+) -> dict[str, SourceStart]:
+    """Return the starts without the partitions whose first records are removed, which begin where their log begins.
+
+    That is told. PipelineRefused for a topic that was made anew.
+    """
     planner = Planner(_options(bootstrap, source))
     try:
         partitions = planner.partitions()
-        if any(each.topic_id and each.topic_id not in map(str, partitions.values()) for each in starts):
+        if any(each.topic_id and each.topic_id not in map(str, partitions.values()) for each in starts.values()):
             raise refused(
                 f"the topic {source.topic} was deleted and made anew since it was read first, so those records are "
                 "gone: say --from-beginning to read the new one from its first record",
                 source.at,
             )
+        cut = set()
         for partition, first in planner.earliest(partitions).items():
-            wanted = min(each.offsets.get(str(partition.partition), first) for each in starts)
+            number = str(partition.partition)
+            wanted = min(each.offsets.get(number, first) for each in starts.values())
             if wanted < first:
                 tell(f"{partition} was read from offset {wanted:,} on, and its log begins at {first:,} now")
+                cut.add(number)
     finally:
         planner.close()
+    return {
+        query: replace(start, offsets={part: at for part, at in start.offsets.items() if part not in cut})
+        for query, start in starts.items()
+    }
 
 
 def _options(bootstrap: str, source: Source) -> SourceOptions:

@@ -18,6 +18,7 @@ from typing import Final
 from strandline.ids import TopicPartition
 from strandline.spark.raw_client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClientSettings
 from strandline.spark.source import kafka_settings
+from strandline.spark.source.offset_json import TOPIC_IDS, topic_ids_of
 from strandline.spark.source.wanted import (
     COLUMNS,
     Everywhere,
@@ -94,6 +95,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions
         subscription=_subscription(options),
         limits=_per_trigger(options),
         start_at=_of_stream(options, "startAt", streaming=streaming, may_be_empty=True),
+        start_ids=topic_ids_of(json.loads(options.get("startat", "{}"))) if streaming else {},
         stop_at=_of_stream(options, "stopAt", streaming=streaming),
         no_match_is_latest=_word(options, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
         fails_on_data_loss=_flag(options, "failOnDataLoss", default=True),
@@ -219,6 +221,8 @@ def _by_partition(name: str, text: str, *, least: int, may_be_empty: bool = Fals
     for topic, partitions in _json_object(text, wrong).items():
         if not isinstance(partitions, dict):
             raise wrong
+        if topic == TOPIC_IDS:
+            continue
         for partition, number in partitions.items():
             if not partition.isdigit() or not _is_number(number) or number < least:
                 raise wrong

@@ -60,8 +60,14 @@ class Planner:
         began = self.options.start_at
         if began is None:
             return self._resolved(self.options.starting, partitions, "starting")
-        # What retention has removed since cannot be read again; a partition that came later was read from its start.
-        return {each: max(began.get(each, 0), first) for each, first in self.earliest(partitions).items()}
+        # A partition that came later is read from its start.
+        earliest = self.earliest(partitions)
+        if self.options.stop_at is None:
+            for each, first in earliest.items():
+                if began.get(each, first) < first:
+                    self.lose(each, began[each], first, f"the log begins at {first}")
+        # What is read again is read as far as retention has left it.
+        return {each: max(began.get(each, 0), first) for each, first in earliest.items()}
 
     def ending(self, partitions: Mapping[TopicPartition, object]) -> Positions:
         return self._resolved(self.options.ending, partitions, "ending")

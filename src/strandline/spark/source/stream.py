@@ -63,7 +63,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         partitions = self._partitions(must_exist=True)
         if self._options.starts_with_the_next_record:
             return {}
-        return self._written(self._planning().starting(partitions))
+        return as_json(self._planning().starting(partitions), {**self._topic_ids, **self._options.start_ids})
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Any limit but "all" lets `latestOffset` know that the options count; Spark has none for several at once."""

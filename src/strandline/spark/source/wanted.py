@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
+from uuid import UUID
 
 from strandline.ids import TopicPartition
 from strandline.spark.explain import SparkFailed
@@ -113,6 +114,8 @@ class SourceOptions:
     limits: TriggerLimits = TriggerLimits()
     start_at: Mapping[TopicPartition, int] | None = None
     """Where a stream began that is read again: goes before `starting`; other partitions from their first record on."""
+    start_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """By topic, which one of its name `start_at` is about, as far as that is known."""
     stop_at: Mapping[TopicPartition, int] | None = None
     """Where a stream ends, and it reads no other partitions; None: it does not end."""
     no_match_is_latest: bool = False
