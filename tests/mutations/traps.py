@@ -307,7 +307,7 @@ TRAPS: dict[str, Trap] = {
     "idempotence-expires": Trap(
         "a producer that is in use is forgotten, and its retry stored twice",
         "a backfill of old records",
-        "expire by the time of the last append, by the broker's clock, after a restart, too",
+        "expire by the time of the last append, by the broker's clock, after a restart, too; read what arrived first",
     ),
     "producer-flood": Trap(
         "invented producer ids take memory, or the place of producers in use",

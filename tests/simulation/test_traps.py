@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from tests.hostile.batches import produce
 from tests.simulation.stage import ORDERS, Play, stage
 
+from strandline.codec.columns import Record, encode_batch
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from strandline.codec.messages.delete_topics_response import DeleteTopicsResponse
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -23,9 +25,11 @@ from strandline.codec.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderTopic,
 )
 from strandline.codec.messages.offset_for_leader_epoch_response import OffsetForLeaderEpochResponse
+from strandline.codec.messages.produce_response import ProduceResponse
 from strandline.errors import DiskFailed, ErrorCode
 from strandline.testing.sim_cluster import SimNode
 from strandline.testing.sim_options import UNCLEAN, TopicOptions
+from strandline.testing.sim_wire import Wire
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]
 ONE = dataclasses.replace(ORDERS, partitions=1)
@@ -661,3 +665,46 @@ def test_a_whole_cluster_that_is_stopped_at_once_does_not_wait_for_itself(seed: 
             each.start()
         play.wait_whole()
         assert all(each.node.directory.was_clean for each in play.cluster.up() if each.node is not None)
+
+
+# KIP-98: a retry is stored once, also where its broker stood still for longer than it remembers a silent producer
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_broker_that_was_stopped_reads_retries_before_it_forgets_their_producer(seed: int) -> None:
+    """They arrived while the producer was to be remembered, on several connections: the client gave each one up."""
+    expiry = {"producer.id.expiration.ms": "20000", "producer.id.expiration.check.interval.ms": "1000"}
+    alone = dataclasses.replace(ONE, replicas=1, configs={})
+    with stage(seed, alone, nodes=1, controllers=1, settings=expiry) as play:
+        leader, client = play.leader("orders"), play.client()
+        producer = {"producer_id": 7, "producer_epoch": 0}
+        first, second = (
+            encode_batch([Record(timestamp_ms=client.runtime.now_ms(), value=b"paid")], base_sequence=each, **producer)
+            for each in range(2)
+        )
+        answers: list[ProduceResponse] = []
+
+        def send(batch: bytes) -> None:
+            wire = Wire(client.runtime, client.network, leader.name, 9092, client_id="producer")
+            wire.ask(produce("orders", batch), 12, ProduceResponse, answers.append, timeout_s=60.0)
+
+        for batch in (first, second):
+            send(batch)
+            play.rest(0.5)
+        leader.pause()
+        for _ in range(3):
+            play.rest(play.random.uniform(1.0, 5.0))
+            send(second)
+        play.rest(play.random.uniform(20.0, 30.0))
+        leader.resume()
+        play.until(lambda: len(answers) == 5, "all are answered")
+        told = [each.responses[0].partition_responses[0] for each in answers]
+        assert [(each.error_code, each.base_offset) for each in told] == [(0, 0)] + [(0, 1)] * 4
+        # Nothing came for long enough: it is forgotten all the same.
+        play.rest(25.0)
+        assert leader.node is not None
+        forgetful = leader.node.partition("orders", 0)
+        assert forgetful is not None
+        assert not forgetful.producers.entries
+        # No history tells of these records.
+        play.is_over = True

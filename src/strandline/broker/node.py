@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("strandline.node")
 
 TICK_S: Final = 1.0
+CATCH_UP_S: Final = 10.0
+"""How long the loop is given, after it stood still, to handle the requests that arrived meanwhile."""
 LOAD_REST_S: Final = 0.05
 
 
@@ -119,6 +121,9 @@ class Node:
         """Partitions whose settings changed before retention was loaded."""
         self._ticking: TimerHandle | None = None
         self._producers_expired_at = self.runtime.monotonic()
+        self._ticked_ms = self.runtime.now_ms()
+        self._stalled_at = -CATCH_UP_S
+        """When a tick came late: the process had stood still."""
         self._metadata_failed_at: float | None = None
         self.is_ready = False
         """Whether the node has joined its cluster and clients are served."""
@@ -332,11 +337,24 @@ class Node:
         self.checkpoints.write_due(now)
         for door in (self.client_door, self.controller_door):
             door.tick(idle_s=self.config.connections_max_idle_ms / 1000)
-        if (now - self._producers_expired_at) * 1000 >= self.config.producer_id_expiration_check_interval_ms:
-            self._producers_expired_at = now
-            self.replicas.expire_producers()
+        self._maybe_expire_producers(now)
         if self.metadata.log.failure is not None:
             self._on_metadata_failed(now)
+
+    def _maybe_expire_producers(self, now: float) -> None:
+        """Forget silent producers if that is due, but not right after the process stood still.
+
+        Retries may have arrived in time and wait in their sockets: they must find their producers. The time that passed
+        is measured by the clock that producers expire by. It also moves while the machine is suspended.
+        """
+        now_ms = self.runtime.now_ms()
+        if now_ms - self._ticked_ms > 2000 * TICK_S:
+            self._stalled_at = now
+        self._ticked_ms = now_ms
+        is_due = (now - self._producers_expired_at) * 1000 >= self.config.producer_id_expiration_check_interval_ms
+        if is_due and now - self._stalled_at >= CATCH_UP_S:
+            self._producers_expired_at = now
+            self.replicas.expire_producers()
 
     def _on_metadata_failed(self, now: float) -> None:
         """Without its metadata log a node can change nothing any more: clients are served for a while, then it ends."""
