@@ -13,6 +13,7 @@ from strandline.codec.message import Message
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest
 from strandline.testing.sim_actors import creatable
 from strandline.testing.sim_admin import SimAdministrator
+from strandline.testing.sim_network import TCP_TIMEOUT_S
 from strandline.testing.sim_options import SimOptions, options_of
 from strandline.testing.sim_run import run
 from strandline.testing.sim_users import DAY_MS, UserOptions
@@ -135,6 +136,17 @@ def test_producers_that_are_away_longer_than_they_are_remembered(seed: int) -> N
     expiry = {"producer.id.expiration.ms": "20000", "producer.id.expiration.check.interval.ms": "1000"}
     faults = {"kill": 1, "resets": 2}
     survives(focused(seed, faults, safety_s=60.0, settings=expiry, rest_s=25.0, strangers=1))
+
+
+def test_producers_are_remembered_for_as_long_as_a_retry_may_be_on_its_way() -> None:
+    """A retry that arrives later is stored again, as in Kafka: a run must not call that a fault of the broker."""
+    forgetful = [each for each in map(options_of, range(100)) if "producer.id.expiration.ms" in each.settings]
+    assert forgetful
+    for options in forgetful:
+        remembered_s = int(options.settings["producer.id.expiration.ms"]) / 1000
+        looked_at_s = 1.8 * options.produce_pause_s * options.users.burst
+        assert remembered_s > options.delivery_timeout_s + looked_at_s + TCP_TIMEOUT_S[1]
+        assert options.users.rest_s > remembered_s
 
 
 @pytest.mark.parametrize("seed", SEEDS)

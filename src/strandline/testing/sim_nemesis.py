@@ -157,7 +157,7 @@ class Nemesis:
         return True
 
     def _absent(self, target: SimNode) -> bool:
-        """Keep a node away for longer than a run keeps tombstones, old records and idle producers."""
+        """Keep a node away for longer than a run keeps tombstones and old records."""
         if not target.is_up:
             return False
         target.kill()

@@ -21,6 +21,8 @@ from strandline.testing.sim_transport import SimTransport
 
 SYN_RETRIES_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """After how long a lost attempt to connect is made again."""
+TCP_TIMEOUT_S: Final = (5.0, 30.0)
+"""After how long without an answer an end gives up: drawn for each case."""
 EPHEMERAL_PORT: Final = 40_000
 LOCAL_S: Final = 0.00002
 
@@ -103,8 +105,7 @@ class SimNetwork:
         self.flip_share = 0.0
         """How many runs of records that a broker sends lose a bit on the way."""
         self.window_bytes = 256 * 1024
-        self.tcp_timeout_s = (5.0, 30.0)
-        """After how long without an answer an end gives up: drawn for each case."""
+        self.tcp_timeout_s = TCP_TIMEOUT_S
         self._ports = EPHEMERAL_PORT
         self._numbers = 0
 

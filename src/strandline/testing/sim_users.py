@@ -6,6 +6,8 @@ import dataclasses
 import random
 from typing import TYPE_CHECKING, Final
 
+from strandline.testing.sim_network import TCP_TIMEOUT_S
+
 if TYPE_CHECKING:
     from strandline.testing.sim_options import SimOptions
 
@@ -13,6 +15,16 @@ DAY_MS: Final = 24 * 3_600_000
 HABITS: Final = ("configure", "minimum", "recreate", "elect uncleanly", "add partitions", "resize", "cancel")
 FAULTS: Final = {"replaced disk": 6, "brimming disk": 5, "absence": 2}
 """What happens besides the faults of `sim_options`, and how often."""
+DELIVERY_TIMEOUT_S_MAX: Final = 15.0
+"""Of producers that may be forgotten."""
+LATE_S: Final = 15.0
+"""By how much a producer may miss its delivery timeout: it looks at the clock when it makes batches, in up to 9 s."""
+REMEMBERED_S: Final = DELIVERY_TIMEOUT_S_MAX + LATE_S + TCP_TIMEOUT_S[1]
+"""How long producers are remembered in runs that forget them. A batch whose producer was forgotten between two attempts
+may be written twice. So this is as long as attempts last: they are sent until the delivery timeout is over, and arrive
+when a cut network is mended, unless TCP has given up. A broker that is stopped reads what has arrived first."""
+REST_S: Final = REMEMBERED_S + 15.0
+"""Longer than that, and than brokers may take until they look for silent producers."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,13 +54,12 @@ def with_users(options: SimOptions) -> SimOptions:
     """Draw apart from all else, so that the rest of what a seed means is the same with users and without."""
     rng = random.Random(f"users {options.seed}")
     duties = tuple(each for each in HABITS for _ in range(rng.choice([0, 0, 1, 2])))
-    # A batch whose id was forgotten between two attempts may be written twice. So ids stay longer than attempts last.
-    is_forgetful = options.delivery_timeout_s <= 15.0 and rng.random() < 0.4
+    is_forgetful = options.delivery_timeout_s <= DELIVERY_TIMEOUT_S_MAX and rng.random() < 0.4
     users = UserOptions(
         duties=duties,
         flip_share=rng.choice([0.0, 0.0, 0.01, 0.05]),
         burst=rng.choice([1, 1, 5]),
-        rest_s=25.0 if is_forgetful else 0.0,
+        rest_s=REST_S if is_forgetful else 0.0,
         age_ms=rng.choice([0, 2 * DAY_MS]),
         strangers=rng.choice([0, 0, 1]),
         stalled_readers=rng.choice([0, 0, 1]),
@@ -61,7 +72,7 @@ def with_users(options: SimOptions) -> SimOptions:
         weights["replaced disk"] = 0
     settings = {**options.settings, "producer.id.expiration.check.interval.ms": "2000"}
     if is_forgetful:
-        settings["producer.id.expiration.ms"] = "20000"
+        settings["producer.id.expiration.ms"] = str(int(REMEMBERED_S * 1000))
         weights["clock jump"] = 0
     topics = options.topics
     if users.age_ms:
