@@ -401,7 +401,8 @@ class OpeningProduce:
         )
 
     def _fail(self, partition: Partition, position: int, batch: Buffer, error: BaseException) -> None:
-        partition.note_refused(batch, self._node.runtime.now_ms(), error_code(error))
+        # Only what passed `check_batch` is opened; often its header alone is left.
+        partition.note_refused(batch, self._node.runtime.now_ms(), error_code(error), is_checked=True)
         if not isinstance(error, StrandlineError):
             log.error("a batch could not be opened", exc_info=error)
         self._exchange.count_error(error_code(error))

@@ -22,7 +22,6 @@ from strandline.codec.record_batch import (
     HEADER_SIZE,
     TRANSACTIONAL,
     Buffer,
-    HeaderFields,
     check_batch,
     stamp_append_time,
 )
@@ -470,13 +469,14 @@ class Partition(InternalAppends):
         self._appended(len(batch))
         return base_offset, last_offset + 1, append_time_ms
 
-    def note_refused(self, batch: Buffer, now_ms: int, code: int) -> None:
+    def note_refused(self, batch: Buffer, now_ms: int, code: int, *, is_checked: bool = False) -> None:
         """Note that a batch was refused. If it may come again, what its producer sent behind it must not be stored
-        before it."""
+        before it.
+
+        `batch` may be the header alone if `is_checked` says that the checksum was right.
+        """
         if code in COMES_AGAIN and len(batch) >= HEADER_SIZE:
-            header: HeaderFields = HEADER.unpack_from(batch)
-            if header[9] >= 0 and header[11] >= 0:
-                self.producers.note_refused(header[9], header[10], header[11], now_ms)
+            self.producers.note_refused_batch(batch, now_ms, is_checked=is_checked)
 
     def read_all(self) -> Iterator[bytes]:
         """Every batch of the log, for a coordinator that loads its state."""

@@ -25,7 +25,7 @@ from collections import OrderedDict, deque
 from typing import Final
 
 from strandline.codec.producer_snapshot import NOT_SAID, decode_snapshot, encode_snapshot
-from strandline.codec.record_batch import TRANSACTIONAL, Buffer, HeaderFields
+from strandline.codec.record_batch import HEADER, TRANSACTIONAL, Buffer, HeaderFields, is_intact
 from strandline.codec.transaction_marker import parse_marker
 from strandline.errors import BehindRefused, InvalidProducerEpoch, OutOfOrderSequence, TooManyProducers
 from strandline.log.transaction_index import AbortedTransaction
@@ -245,6 +245,20 @@ class Producers:
         entry.last_sequence = last_sequence
         entry.last_timestamp_ms = timestamp_ms
         entry.appended_ms = now_ms
+
+    def note_refused_batch(self, batch: Buffer, now_ms: int, *, is_checked: bool) -> None:
+        """Note a refused batch that may come again. It may be its header alone if its checksum is known to be right."""
+        header: HeaderFields = HEADER.unpack_from(batch)
+        producer_id, base_sequence = header[9], header[11]
+        if producer_id < 0:
+            return
+        if producer_id not in self.entries and not is_checked and not is_intact(batch):
+            # The note alone decides what is accepted of a producer that is not known. Epoch and sequence of a corrupt
+            # batch may be those of no batch, or of the one behind it. Nothing is noted, and nothing is accepted until
+            # all batches come again. A known producer is held to what is stored: a wrong note of it does no harm.
+            self.refused.pop(producer_id, None)
+        elif base_sequence >= 0:
+            self.note_refused(producer_id, header[10], base_sequence, now_ms)
 
     def note_refused(self, producer_id: int, epoch: int, base_sequence: int, now_ms: int) -> None:
         """Remember that a batch was refused that may come again: too few replicas in sync, a full disk, a bad CRC."""

@@ -28,12 +28,17 @@ from strandline.errors import (
     OffsetOutOfRange,
     OutOfOrderSequence,
     RequestError,
+    error_code,
 )
 from strandline.log.flusher import Flusher
 from strandline.log.time_lookup import FoundTime
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
 from strandline.topic_config import TopicConfig
+
+EPOCH_AT = 51
+SEQUENCE_AT = 53
+"""Where the header of a batch has the epoch and the first sequence of its producer."""
 
 
 class World:
@@ -468,3 +473,40 @@ def test_what_follows_a_batch_that_was_turned_away_is_turned_away_with_it(tmp_pa
     assert world.partition.append(memoryview(third), NOON_MS)[0] == 2
     with pytest.raises(OutOfOrderSequence):
         world.partition.append(memoryview(batch_of([b"v"], producer_id=7, producer_epoch=0, sequence=9)), NOON_MS)
+
+
+def numbered(sequence: int) -> bytearray:
+    """A batch of a producer that the partition does not know."""
+    return batch_of([b"v"], producer_id=7, producer_epoch=1, sequence=sequence)
+
+
+def offset_of(world: World, batch: bytearray) -> int | None:
+    """Produce as the handler does: the offset, or None if the batch was refused and may come again."""
+    try:
+        return world.partition.append(memoryview(batch), NOON_MS)[0]
+    except (BehindRefused, CorruptBatch) as error:
+        world.partition.note_refused(memoryview(batch), NOON_MS, error_code(error))
+        return None
+
+
+@pytest.mark.parametrize("code", [ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_the_header_of_a_corrupt_batch_is_not_believed(tmp_path: Path, code: ErrorCode) -> None:
+    """A bit of its epoch flipped on the way. Whether the checksum was looked at or not: the producer is not held to an
+    epoch that it never had."""
+    world = World(tmp_path)
+    corrupt = numbered(457)
+    corrupt[EPOCH_AT] ^= 0x20
+    world.partition.note_refused(memoryview(corrupt), NOON_MS, code)
+    assert [offset_of(world, numbered(457)) for _ in range(2)] == [None, 0]
+
+
+def test_nothing_overtakes_a_corrupt_batch_that_was_taken_for_the_one_behind_it(tmp_path: Path) -> None:
+    """Batch 456 came as 457, with a wrong checksum, and 457 was in flight behind it; twice."""
+    world = World(tmp_path)
+    corrupt = numbered(456)
+    corrupt[SEQUENCE_AT + 3] ^= 1
+    for _ in range(2):
+        assert offset_of(world, corrupt) is None
+        assert offset_of(world, numbered(457)) is None
+    sent = [offset_of(world, numbered(sequence)) for _ in range(2) for sequence in (456, 457)]
+    assert sent == [None, None, 0, 1]

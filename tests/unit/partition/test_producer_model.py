@@ -29,6 +29,8 @@ LIMIT = 8
 DAY_MS = 86_400_000
 PATIENCE_MS = 110_000
 """Less than `delivery.timeout.ms`: a client that gave a batch up sends it no more."""
+EPOCH_AT = 51
+"""Where a batch has the epoch of its producer, and behind it the sequence and the records: a bit of these may flip."""
 RETRIED = {
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.KAFKA_STORAGE_ERROR,
@@ -122,13 +124,13 @@ class History:
             self.absent -= 1
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         received = bytearray(batch)
+        if self.random.random() < 0.2:
+            received[self.random.randrange(EPOCH_AT, len(received))] ^= 1 << self.random.randrange(8)
         chance = self.random.random()
-        if chance < 0.2:
-            received[17] ^= 1
-        elif chance < 0.25:
+        if chance < 0.05:
             self.partition.note_refused(received, self.now_ms, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        elif chance < 0.3:
+        if chance < 0.1:
             self.disk.fail("write_at", errno.ENOSPC, suffix=".log", times=1)
         try:
             offset, _, _ = self.partition.append(memoryview(received), self.now_ms)
