@@ -269,7 +269,8 @@ class Producers:
                 return
         refused = self.refused.get(producer_id)
         if refused is not None:
-            if refused[0] > epoch or self.is_behind_refused(producer_id, epoch, base_sequence, now_ms):
+            is_of_older_epoch = epoch < refused[0] and now_ms - refused[2] < REFUSAL_COUNTS_MS
+            if is_of_older_epoch or self.is_behind_refused(producer_id, epoch, base_sequence, now_ms):
                 return
             del self.refused[producer_id]
         elif len(self.refused) >= REFUSED_MAX:

@@ -491,6 +491,17 @@ def test_an_unknown_producer_goes_on_behind_what_it_gave_up() -> None:
     assert producers.check(ID, 0, 6, 8) is None
 
 
+def test_a_refused_batch_of_a_later_epoch_holds_an_unknown_producer_up_for_a_while_only() -> None:
+    producers = Producers()
+    go_on_at(producers, 3, epoch=8193)
+    late_ms = NOW_MS + REFUSAL_COUNTS_MS
+    producers.note_refused(ID, 1, 3, late_ms - 1)
+    with pytest.raises(BehindRefused):
+        producers.check(ID, 1, 3, 5)
+    producers.note_refused(ID, 1, 3, late_ms)
+    assert producers.check(ID, 1, 3, 5) is None
+
+
 def test_refusals_are_remembered_up_to_a_number() -> None:
     producers = Producers()
     for producer_id in range(REFUSED_MAX + 10):
