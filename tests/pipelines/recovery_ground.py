@@ -133,16 +133,18 @@ def patiently(act: Callable[[], None]) -> None:
 class Shop:
     """One pipeline on one broker, run without a runner."""
 
-    def __init__(self, spark: Any, broker: EmbeddedBroker, home: Path, name: str) -> None:
+    def __init__(self, spark: Any, broker: EmbeddedBroker, home: Path, name: str, text: str = FILE) -> None:
         """Without Spark it is only fed and looked at."""
         self.spark, self.bootstrap, self.name = spark, broker.bootstrap, name
-        self.checkpoints = str(home / "checkpoints")
+        self.on_disk = home / "checkpoints"
+        self.checkpoints = str(self.on_disk)
+        """As Spark is told: it may know the directory by another name."""
         broker.create_topic(f"{name}-orders", partitions=2)
         broker.create_topic(f"{name}-large", partitions=2)
         broker.create_topic(f"{name}-windows", partitions=2)
         broker.create_topic(f"{name}-totals", partitions=2, cleanup_policy="compact")
         self.file = home / f"{name}.py"
-        self.file.write_text(FILE.format(name=name))
+        self.file.write_text(text.format(name=name))
         self.pipeline = load(str(self.file))
         self.wiring = Wiring(broker.bootstrap)
         self.compiled = [] if spark is None else compiling.compile(spark, self.pipeline, self.wiring)
@@ -207,8 +209,10 @@ class Shop:
 
     def check_windows(self, orders: Orders) -> None:
         until("all windows", lambda: len(self.values("windows")) >= len(orders.windows))
-        found = Counter((each["start"], each["customer"], each["n"]) for each in self.values("windows"))
-        assert found == orders.windows
+        assert self.windows() == orders.windows
+
+    def windows(self) -> Counter[tuple[Any, ...]]:
+        return Counter((each["start"], each["customer"], each["n"]) for each in self.values("windows"))
 
     def check_totals(self, orders: Orders) -> None:
         until("all totals", lambda: self.totals() == orders.totals)
@@ -227,16 +231,19 @@ class Shop:
 
 
 class RunProcess:
-    """`strandline pipeline run`, which may be killed with all that hangs on it."""
+    """`strandline pipeline run`, or another command, which may be killed with all that hangs on it."""
 
-    def __init__(self, shop: Shop, *arguments: str) -> None:
+    def __init__(self, shop: Shop, *arguments: str, command: str = "run") -> None:
         self._shop = shop
         self._log = shop.file.with_suffix(".log")
-        command = [sys.executable, "-m", "strandline", "pipeline", "run", str(shop.file)]
-        command += ["--bootstrap", shop.bootstrap, "--checkpoints", shop.checkpoints, "--master", "local[2]"]
-        command += ["--set", "spark.sql.shuffle.partitions=2", *arguments]
+        what = str(shop.file) if command == "run" else shop.name
+        arguments = (
+            *("--bootstrap", shop.bootstrap, "--checkpoints", shop.checkpoints, "--master", "local[2]"),
+            *("--set", "spark.sql.shuffle.partitions=2", *arguments),
+        )
+        whole = [sys.executable, "-m", "strandline", "pipeline", command, what, *arguments]
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(whole, stdout=log, stderr=log, start_new_session=True)
 
     def __enter__(self) -> Self:
         return self
@@ -248,7 +255,8 @@ class RunProcess:
 
     def wait_for_batch(self, dataset: str, batch: int) -> None:
         """Until it has begun."""
-        begun = Path(self._shop.checkpoint(dataset), "offsets", str(batch))
+        directory = checkpoint_of(str(self._shop.on_disk), self._shop.name, 1, dataset)
+        begun = Path(directory, "offsets", str(batch))
         deadline = time.monotonic() + RUN_S_MAX
         while not begun.exists():
             assert self._process.poll() is None, self.log

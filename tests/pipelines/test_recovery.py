@@ -6,15 +6,17 @@ import json
 import random
 import shutil
 import uuid
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.pipelines.recovery_ground import Orders, RunProcess, Shop
+from confluent_kafka import Producer
+from tests.pipelines.recovery_ground import Order, Orders, RunProcess, Shop
 from tests.pipelines.shop_ground import Shop as RebuildShop
-from tests.spark.sink_ground import fresh_sink, options_for, rows, sinks, transactions
+from tests.spark.sink_ground import fresh_sink, options_for, rows, sinks, transactions, until
 
 from strandline.pipelines import recovery
 from strandline.pipelines.checkpoint_files import LocalCheckpoint, Note
@@ -37,6 +39,32 @@ pytestmark = pytest.mark.timeout(300)
 
 NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 ALL = ("large", "windows", "totals")
+JOINED = """
+from pyspark.sql import functions as F
+from strandline import pipeline
+
+pipeline.name({name!r})
+pipeline.source(
+    "orders",
+    topic={name!r} + "-orders",
+    schema="id INT, customer STRING, amount INT, at TIMESTAMP",
+    watermark=("at", "10 seconds"),
+    options={{"maxOffsetsPerTrigger": "60"}},
+)
+pipeline.source(
+    "payments",
+    topic={name!r} + "-payments",
+    schema="paid INT, paid_at TIMESTAMP",
+    watermark=("paid_at", "10 seconds"),
+    options={{"maxOffsetsPerTrigger": "60"}},
+)
+
+
+@pipeline.stream(topic={name!r} + "-large")
+def large(orders, payments):
+    in_time = F.expr("id = paid AND paid_at BETWEEN at AND at + INTERVAL 1 HOUR")
+    return orders.join(payments, in_time).select("id", "amount")
+"""
 
 
 @pytest.fixture
@@ -266,3 +294,84 @@ def test_a_driver_that_is_killed_and_a_checkpoint_that_is_gone(tmp_path: Path, t
         with RunProcess(shop, "--once", "--takeover", "--recover") as second:
             assert second.ended() == 0, second.log
         shop.check(orders)
+
+
+@pytest.mark.slow
+def test_a_join_of_two_streams_goes_on_whatever_is_killed_or_lost(tmp_path: Path, topic: str) -> None:
+    """What one side has waits in the state for the other side, also in a state that is made anew."""
+    orders = Orders(random.randrange(1 << 32))
+    with embedded() as broker:
+        broker.create_topic(f"{topic}-payments", partitions=2)
+        shop = Shop(None, broker, tmp_path, topic, JOINED)
+        paid: Counter[int] = Counter()
+
+        def pay(some: list[Order]) -> None:
+            producer = Producer({"bootstrap.servers": broker.bootstrap})
+            for each in some:
+                # The time of each is within the hour, and none comes so late that Spark drops it.
+                value = json.dumps({"paid": each.id, "paid_at": "2023-11-14T23:00:00Z"})
+                producer.produce(f"{topic}-payments", value, partition=each.id % 3 % 2)
+                paid[each.id] += 1
+            assert producer.flush(30) == 0
+
+        def check(written_to: str) -> None:
+            until("all that is paid", lambda: len(shop.values(written_to)) >= len(paid))
+            assert Counter(each["id"] for each in shop.values(written_to)) == paid
+
+        shop.feed(orders.more(200))
+        pay(orders.all[:100:2])
+        with RunProcess(shop) as killed:
+            killed.wait_for_batch("large", int(orders.pick("1", "2", "3")))
+        pay(orders.all[1:100:2])
+        with RunProcess(shop, "--once", "--takeover") as second:
+            assert second.ended() == 0, second.log
+        check("large")
+        shutil.rmtree(shop.on_disk)
+        pay(orders.all[100:])
+        shop.feed(orders.more(60))
+        with RunProcess(shop, "--once", "--recover") as third:
+            assert third.ended() == 0, third.log
+            assert "its state (join of two streams) is rebuilt from" in third.log
+        check("large")
+        shop.file.write_text(shop.file.read_text().replace("1 HOUR", "2 HOURS"))
+        with RunProcess(shop, "--once") as refused:
+            assert refused.ended() != 0
+            assert "large needs a rebuild" in refused.log
+        pay(orders.all[200:])
+        with RunProcess(shop, "--yes", command="rebuild") as rebuilt:
+            assert rebuilt.ended() == 0, rebuilt.log
+        check("large.v2")
+
+
+@pytest.mark.slow
+def test_checkpoints_on_another_file_system(tmp_path: Path, topic: str) -> None:
+    """Spark reads and writes them there; the log keeps no notes of them, and --recover makes none there."""
+    orders = Orders(random.randrange(1 << 32))
+    with embedded() as broker:
+        shop = Shop(None, broker, tmp_path, topic)
+        shop.on_disk.mkdir()
+        shop.checkpoints = "viewfs://far/checkpoints"
+        far = ("--set", f"spark.hadoop.fs.viewfs.mounttable.far.link./checkpoints={shop.on_disk.as_uri()}")
+        shop.feed(orders.more(200))
+        with RunProcess(shop, *far) as killed:
+            killed.wait_for_batch(orders.pick(*ALL), int(orders.pick("1", "2")))
+        shop.feed(orders.more(100))
+        with RunProcess(shop, *far, "--once", "--takeover") as second:
+            assert second.ended() == 0, second.log
+        shop.check(orders)
+        shutil.rmtree(shop.on_disk / topic)
+        with RunProcess(shop, *far, "--once") as refused:
+            assert refused.ended() != 0
+            assert "is gone from viewfs://far/checkpoints" in refused.log
+        with RunProcess(shop, *far, "--once", "--recover") as refused:
+            assert refused.ended() != 0
+            assert "--recover makes them on this machine only: say --checkpoints with a directory" in refused.log
+        shop.checkpoints = str(tmp_path / "here")
+        shop.feed(orders.more(60))
+        with RunProcess(shop, "--once", "--recover") as third:
+            assert third.ended() == 0, third.log
+            assert "up to one batch behind that may be written a second time" in third.log
+        shop.check_large(orders)
+        shop.check_totals(orders)
+        # A batch without rows that only closes windows is in no group.
+        until("all windows", lambda: shop.windows().keys() == orders.windows.keys())
