@@ -1,7 +1,6 @@
 """A log that a cleaner went over, or that was trimmed: what is shown is right, and what cannot be had is refused.
 
-The broker does not compact yet, so the test does to its files what a cleaner does: it drops batches whose keys have
-newer records, while the broker is down.
+What a cleaner drops, and when, is up to the test: it does it to the files while the broker is down.
 """
 
 from __future__ import annotations
