@@ -40,7 +40,8 @@ class BrokerSettings(StorageSettings):
         "advertised.listeners",
         None,
         None,
-        "What clients and other nodes are told to connect to; by default what `listeners` says.",
+        "What clients and other nodes are told to connect to; by default what `listeners` says. A node that listens on "
+        "every interface (0.0.0.0) does not start without it. A listener without a host is told as the machine's name.",
     )
     socket_request_max_bytes: int = integer(
         "socket.request.max.bytes", 100 * MIB, at_least(1), "The largest request; a longer frame closes the connection."

@@ -10,6 +10,12 @@ if TYPE_CHECKING:
     from strandline.config import BrokerConfig
 
 PORT_MAX = 65_535
+EVERY_INTERFACE = ("0.0.0.0", "::")
+"""Addresses to listen on. To connect to them means to connect to oneself."""
+
+
+def is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def check_cluster(config: BrokerConfig) -> None:
@@ -50,6 +56,24 @@ def _check_listeners(config: BrokerConfig) -> None:
             f"listeners={given!r} has a listener for clients, and process.roles has no broker to serve them; expected "
             "only those of controller.listener.names"
         )
+    _check_advertised(config)
+
+
+def _check_advertised(config: BrokerConfig) -> None:
+    told = [*config.advertised(), *config.advertised_controllers()]
+    for each in told:
+        if each.host in EVERY_INTERFACE:
+            raise InvalidConfig(
+                f"advertised.listeners has {each.host}, which is no address to connect to; expected a name or an "
+                "address that clients can reach"
+            )
+    for each in config.client_listeners():
+        if each.host in EVERY_INTERFACE and each.name not in {other.name for other in told}:
+            raise InvalidConfig(
+                f"listeners={','.join(config.listeners)!r} listens on every interface, and clients must be told an "
+                f"address; expected advertised.listeners={each.name}://HOST:{each.port} with a name or an address that "
+                "they can reach"
+            )
 
 
 def _check_quorum(config: BrokerConfig) -> None:

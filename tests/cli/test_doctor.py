@@ -109,6 +109,8 @@ def test_an_address_that_clients_cannot_use_is_a_problem(bootstrap: str) -> None
     (afar,) = address_findings(Cluster(f"log.example:{port}", {}), metadata)
     assert afar.level == "problem"
     assert "advertised.listeners" in afar.advice
+    (nowhere,) = address_findings(Cluster(bootstrap, {}), Metadata(Broker("0.0.0.0", int(port))))
+    assert (nowhere.level, "no address to connect to" in nowhere.text) == ("problem", True)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         metadata = Metadata(Broker("127.0.0.1", mute.getsockname()[1]))
         # It takes connections, but is no broker.

@@ -467,6 +467,8 @@ def test_whether_the_quorum_has_others(content: str, others: bool) -> None:
         ("controller.listener.names=CONTROLLER", "has none of controller.listener.names"),
         ("process.roles=controller", "has none of controller.listener.names"),
         ("process.roles=controller\n" + COMBINED, "has a listener for clients"),
+        ("listeners=A://0.0.0.0:9092", r"expected advertised.listeners=A://HOST:9092"),
+        ("listeners=A://[::]:9092\nadvertised.listeners=A://[::]:9092", r"has ::, which is no address to connect to"),
         (COMBINED + "node.id=4", "not among controller.quorum.voters"),
         (COMBINED + "process.roles=broker", "is among controller.quorum.voters"),
         ("controller.quorum.voters=1@a:1,1@b:1", "twice"),

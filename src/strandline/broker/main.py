@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from strandline.cluster_checks import is_loopback
 from strandline.config import BrokerConfig
 from strandline.errors import StrandlineError
 from strandline.observability import log_lines
@@ -104,6 +105,11 @@ async def _serve(data: Path, config: BrokerConfig, network_of: NetworkOf | None)
     node.replicas.on_many_opened = spare_the_collector
     if ready.is_set():
         print(f"ready {_address(host, port)}", flush=True)
+        if not is_loopback(host):
+            log.warning(
+                "there is no authentication yet: all who can reach %s can read and change everything",
+                _address(host, port),
+            )
     if listening is not None:
         loop.call_later(LOAD_ENDPOINT_S, endpoint.load, loop)
     await stopping.wait()

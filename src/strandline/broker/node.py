@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import uuid
 from collections import deque
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from strandline.broker.replicas import Replicas
 from strandline.broker.routes import TELEMETRY_APIS
 from strandline.broker.transport import Network
 from strandline.broker.watchdog import Watchdog
+from strandline.cluster_checks import EVERY_INTERFACE
 from strandline.config import BrokerConfig, Listener
 from strandline.errors import DamagedRecords, StrandlineError
 from strandline.handlers.k00_produce import ProduceWait
@@ -380,4 +382,6 @@ def _advertised(told: list[Listener], bound: tuple[str, int] | None) -> tuple[st
     """Where others are to connect: as configured, with the port that was really taken."""
     for listener in told:
         return listener.host, listener.port or (bound or ("", 0))[1]
+    if bound is not None and bound[0] in ("", *EVERY_INTERFACE):
+        return socket.getfqdn(), bound[1]
     return bound

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from strandline.cli.doctor_machine import is_this_machine
 from strandline.cli.failures import CommandFailed
 from strandline.cli.findings import Finding, note, ok, problem, warning
 from strandline.cli.plain_words import count, duration
+from strandline.cluster_checks import EVERY_INTERFACE, is_loopback
 from strandline.properties import parse_properties
 
 REACH_TIMEOUT_S = 2.0
@@ -69,11 +69,14 @@ def protocol_findings(cluster: Cluster) -> Iterator[Finding]:
 
 def address_findings(cluster: Cluster, metadata: Any) -> Iterator[Finding]:
     """What clients are told to connect to must be reachable from where they are: here, for once."""
-    from_afar = not any(_is_loopback(host_and_port(server.strip())[0]) for server in cluster.bootstrap.split(","))
+    from_afar = not any(is_loopback(host_and_port(server.strip())[0]) for server in cluster.bootstrap.split(","))
     for broker in sorted(metadata.brokers.values(), key=lambda broker: int(broker.id)):
         told = f"broker {broker.id} tells clients to connect to {broker.host}:{broker.port}"
         reason = _why_unusable(cluster, broker)
-        if from_afar and _is_loopback(broker.host):
+        if broker.host in EVERY_INTERFACE:
+            advice = "set advertised.listeners to a name that other machines can reach, and restart it"
+            yield problem("advertised", f"{told}, which is no address to connect to", advice)
+        elif from_afar and is_loopback(broker.host):
             advice = "set advertised.listeners to a name that other machines can reach, and restart it"
             yield problem("advertised", f"{told}, which on another machine is that machine itself", advice)
         elif reason:
@@ -93,13 +96,6 @@ def _why_unusable(cluster: Cluster, broker: Any) -> str:
             return ""
     except CommandFailed as failure:
         return failure.message
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def partition_findings(metadata: Any) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ BOOTSTRAP_DEFAULT = completion.BOOTSTRAP_DEFAULT
 Bootstrap = Annotated[
     str,
     typer.Option(
+        "--bootstrap",
         "--bootstrap-server",
         "-b",
         envvar="STRANDLINE_BOOTSTRAP",
