@@ -57,6 +57,11 @@ class ReplicaLogs:
                 directory.disk.remove_tree(directory.path / str(name))
             elif topic is None or known is None or (topic_id is not None and topic_id != uuid_text(topic.id)):
                 log.warning("%s belongs to no topic of this cluster; kept as %s", name, directory.put_aside(name).name)
+            elif topic_id is None and directory.is_in_use(name):
+                # A power cut may spare unflushed records, and not the unflushed file that names their topic. If that
+                # was deleted and made again meanwhile, both topics have records of leader epoch 0 at the same offsets,
+                # and no comparison with the leader would find that they differ.
+                log.warning("%s has records of an unknown topic; kept as %s", name, directory.put_aside(name).name)
             elif node.node_id not in known.replicas:
                 log.info("%s has its replicas elsewhere", name)
                 self.delete(name, None)

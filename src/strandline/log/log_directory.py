@@ -230,6 +230,12 @@ class LogDirectory:
                 return value.strip()
         return None
 
+    def is_in_use(self, name: TopicPartition) -> bool:
+        """Tell whether a log differs from a new one: it holds bytes, or starts above offset 0."""
+        path = self.path / str(name)
+        logs = [each for each in self.disk.names(path) if each.endswith(LOG_SUFFIX)]
+        return any(each != file_stem(0) + LOG_SUFFIX or self.disk.size(path / each) > 0 for each in logs)
+
     def write_topic_id(self, opened: PartitionLog, topic_id: str) -> None:
         path = opened.directory / PARTITION_METADATA
         self.disk.write_whole(path, f"version: 0\ntopic_id: {topic_id}\n".encode())

@@ -34,12 +34,13 @@ from strandline.errors import CorruptLog, ErrorCode
 from strandline.ids import TopicPartition
 from strandline.log.disk import Disk
 from strandline.log.flusher import Flusher
-from strandline.log.log_directory import LogDirectory
+from strandline.log.log_directory import PARTITION_METADATA, LogDirectory
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment import Segment
 from strandline.partition.partition import Partition
 from strandline.partition.reencoding import Reencoder
 from strandline.quorum.cluster_image import ClusterImage
+from strandline.quorum.quorum_state import uuid_text
 
 TOPIC_RESOURCE = 2
 
@@ -69,6 +70,7 @@ class World:
             groups=SimpleNamespace(on_topic_deleted=lambda *topic: self.forgotten.append(topic)),
             dynamic_config=SimpleNamespace(apply=lambda: None),
             controller_channel=SimpleNamespace(ask=self.ask),
+            metadata=SimpleNamespace(removed_topic_ids=set(), forget_removed=lambda: None),
         )
         self.replicas = Replicas(node)
         self.changed: list[tuple[str, ...]] = []
@@ -116,6 +118,17 @@ class World:
                 for index in range(partitions)
             ),
         )
+        return topic_id
+
+    def restart_with(self, name: str, partitions: int) -> uuid.UUID:
+        """Start with a topic in the image whose leader is another node."""
+        topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, f"another {name}")
+        self.image.apply(TopicRecord(name=name, topic_id=topic_id))
+        for index in range(partitions):
+            self.image.apply(PartitionRecord(partition_id=index, topic_id=topic_id, replicas=[2, 1], isr=[2], leader=2))
+        done: list[bool] = []
+        self.replicas.open_all(lambda: done.append(True), at_once=False)
+        assert done == [True]
         return topic_id
 
     def partition(self, name: str, index: int = 0) -> Partition:
@@ -310,6 +323,51 @@ def test_a_log_that_found_no_room_is_tried_again_and_not_copied_to_the_full_disk
     strays = [path.name for path in again.directory.path.iterdir() if path.name.endswith("-stray")]
     assert not again.replicas.offline
     assert (opened.log_end_offset, len(strays)) == ((3, 0) if number == errno.ENOSPC else (0, 1))
+
+
+@pytest.mark.parametrize("left", [None, "", "version: 0\ntop"], ids=["missing", "empty", "torn"])
+def test_records_without_a_topic_id_are_not_taken_for_those_of_the_topic_of_that_name(
+    world: World, left: str | None
+) -> None:
+    """A power cut may spare unflushed records, and not the unflushed file that names their topic.
+
+    Leader epochs begin at 0 in each topic: no comparison with the leader would find other records at the same offsets.
+    """
+    world.create("orders", 2, flush_mode="async")
+    world.partition("orders", 0).append(memoryview(batch_of([b"v"] * 3)), NOON_MS)
+    _lose_topic_ids(world, left)
+    again = World(world.directory.path)
+    topic_id = again.restart_with("orders", 2)
+    assert [again.partition("orders", index).log_end_offset for index in (0, 1)] == [0, 0]
+    (stray,) = [path for path in again.directory.path.iterdir() if path.name.endswith("-stray")]
+    assert stray.name.startswith("orders-0."), "an empty log is nobody's, and may be used"
+    assert (stray / "00000000000000000000.log").stat().st_size > 0, "records are kept for a person"
+    for index in (0, 1):
+        assert again.directory.topic_id_of(TopicPartition("orders", index)) == uuid_text(topic_id)
+
+
+def test_a_log_without_a_topic_id_that_begins_later_is_not_taken_for_the_topic_of_that_name(world: World) -> None:
+    """Used by another topic, it would lack all that is below its beginning."""
+    world.create("orders", 1, flush_mode="async")
+    partition = world.partition("orders")
+    partition.append(memoryview(batch_of([b"v"] * 3)), NOON_MS)
+    partition.log.restart_at(3, NOON_MS)
+    _lose_topic_ids(world, None)
+    again = World(world.directory.path)
+    again.restart_with("orders", 1)
+    assert (again.partition("orders").log_start_offset, again.partition("orders").log_end_offset) == (0, 0)
+
+
+def _lose_topic_ids(world: World, left: str | None) -> None:
+    """End a node as a power cut does which leaves `left` of each `partition.metadata`: None for no such file."""
+    world.runtime.settle()
+    for each in world.replicas.all():
+        path = each.log.directory / PARTITION_METADATA
+        each.log.close()
+        path.unlink()
+        if left is not None:
+            path.write_text(left)
+    world.directory.close(clean=False)
 
 
 def test_who_cares_for_topics_is_told_when_one_comes_grows_moves_or_goes(world: World) -> None:
