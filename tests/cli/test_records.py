@@ -10,6 +10,16 @@ import pytest
 from tests.cli.conftest import TIMEOUT_S, CommandLine
 
 
+def test_rows_of_json_are_values_whatever_is_printed(cli: CommandLine, topic: str) -> None:
+    row = b'{"amount": 7, "customer": "ada"}'
+    (summary,) = cli.ok("produce", topic, "--json", stdin=row).objects
+    assert summary["records"] == 1
+    assert cli.ok("consume", topic).stdout == row + b"\n"
+    refused = cli.run("produce", topic, "--from-json", stdin=row)
+    assert "unknown field 'amount'" in refused.stderr
+    assert "leave out --from-json" in refused.stderr
+
+
 def test_lines_go_in_and_come_out(cli: CommandLine, topic: str) -> None:
     written = cli.ok("produce", topic, "-p", "1", stdin=b"one\n\ntwo\xff\x00\nthree")
     assert written.lines == [f"{topic}-1: 4 at offsets 0..3"]
@@ -39,7 +49,7 @@ def test_json_copies_a_topic_byte_for_byte(cli: CommandLine, topic: str) -> None
         b"",
         b'{"value": {"total": 9.5}, "partition": 1}',
     ]
-    cli.ok("produce", topic, "--json", stdin=b"\n".join(lines))
+    cli.ok("produce", topic, "--from-json", stdin=b"\n".join(lines))
     original = cli.ok("consume", topic, "--json")
     assert [record["offset"] for record in original.objects] == [0, 1, 2, 3]
     assert original.objects[0]["headers"] == [{"key": "h", "value_base64": "/w=="}]
@@ -47,7 +57,9 @@ def test_json_copies_a_topic_byte_for_byte(cli: CommandLine, topic: str) -> None
     assert original.objects[2]["value"] is None
     assert original.objects[3]["value"] == '{"total":9.5}'
     cli.ok("topic", "create", f"{topic}-copy", "-p", "1")
-    (summary,) = cli.ok("produce", f"{topic}-copy", "--json", "--repartition", stdin=original.stdout).objects
+    (summary,) = cli.ok(
+        "produce", f"{topic}-copy", "--from-json", "--json", "--repartition", stdin=original.stdout
+    ).objects
     assert (summary["records"], summary["first_offset"], summary["last_offset"]) == (4, 0, 3)
     copied = cli.ok("consume", f"{topic}-copy", "--json").objects
     fields = ("key", "key_base64", "value", "value_base64", "headers", "timestamp", "offset")
@@ -133,14 +145,14 @@ def topic_of_ten(bootstrap: str) -> str:
     cli, topic = CommandLine(bootstrap), f"cli-{uuid.uuid4().hex[:8]}"
     cli.ok("topic", "create", topic, "--partitions", "3", "-c", "retention.ms=-1")
     lines = [f'{{"value": "{n}", "partition": 1, "timestamp": {1_700_000_000_000 + n * 1000}}}' for n in range(10)]
-    cli.ok("produce", topic, "--json", stdin="\n".join(lines).encode())
+    cli.ok("produce", topic, "--from-json", stdin="\n".join(lines).encode())
     return topic
 
 
 def test_the_last_ones_are_the_newest_of_all_partitions(cli: CommandLine, topic: str) -> None:
     cli.ok("topic", "alter", topic, "-c", "retention.ms=-1")
     lines = [f'{{"value": "{n}", "partition": {n % 3}, "timestamp": {1_700_000_000_000 + n}}}' for n in range(20)]
-    cli.ok("produce", topic, "--json", stdin="\n".join(lines).encode())
+    cli.ok("produce", topic, "--from-json", stdin="\n".join(lines).encode())
     assert cli.ok("consume", topic, "--last", "5").lines == ["15", "16", "17", "18", "19"]
 
 
@@ -179,7 +191,7 @@ def test_a_reader_that_has_enough_ends_it_quietly(cli: CommandLine, topic: str) 
 
 
 def test_a_bad_line_is_named_and_the_ones_before_it_are_written(cli: CommandLine, topic: str) -> None:
-    ended = cli.run("produce", topic, "--json", stdin=b'{"value": "1", "partition": 0}\n{"value": \n')
+    ended = cli.run("produce", topic, "--from-json", "--json", stdin=b'{"value": "1", "partition": 0}\n{"value": \n')
     assert ended.status == 1
     assert "stdin, line 2: not JSON" in ended.stderr
     assert [summary["records"] for summary in ended.objects] == [1]
@@ -192,7 +204,7 @@ def test_a_refused_record_is_an_error_and_the_others_are_told(cli: CommandLine, 
     cli.ok("topic", "create", small, "-p", "2", "-c", "max.message.bytes=1000")
     # A partition of its own for the large one: a client puts records of one partition into one batch.
     lines = [b'{"value": "fits", "partition": 0}', b'{"value": "%s", "partition": 1}' % (b"x" * 5000)]
-    ended = cli.run("produce", small, "--json", stdin=b"\n".join(lines))
+    ended = cli.run("produce", small, "--from-json", "--json", stdin=b"\n".join(lines))
     assert ended.status == 1
     assert "1 of 2 records were not written" in ended.stderr
     assert [(summary["partition"], summary["records"]) for summary in ended.objects] == [(0, 1)]
@@ -242,13 +254,11 @@ def test_what_does_not_exist_is_not_made(cli: CommandLine, topic: str) -> None:
         ("consume", "T", "--group", "g", "--from", "5"),
         ("consume", "T", "--json", "--format", "%s"),
         ("consume", "T", "--format", "%y"),
-        ("produce", "T", "--json", "--key-separator", ":"),
-        ("produce", "T", "--input", "xml"),
+        ("produce", "T", "--from-json", "--key-separator", ":"),
         ("produce", "T", "--acks", "2"),
         ("produce", "T", "--codec", "rar"),
         ("produce", "T", "--timestamp", "latest"),
         ("produce", "T", "--timestamp", "soon"),
-        ("produce", "T", "--from-json", "--input", "lines"),
         ("produce", "T", "--key-separator", ""),
         ("produce", "T", "--header", "=x"),
         ("produce", "T", "-X", "nonsense"),

@@ -243,7 +243,9 @@ class RunProcess:
         )
         whole = [sys.executable, "-m", "strandline", "pipeline", command, what, *arguments]
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(whole, stdout=log, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(
+                whole, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
 
     def __enter__(self) -> Self:
         return self

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strandline.cli.failures import UsageFailed
+from strandline.cli.failures import ExitCode, UsageFailed
 from strandline.cli.options import AsJson, GroundBootstrap, key_values
 from strandline.cli.output import Output
 from strandline.cli.pipeline_failures import check_file, plain_failures
@@ -83,7 +83,7 @@ def rebuild(
         state = known_pipeline(registry, name)
         with plain_failures(verbose=verbose):
             from strandline.pipelines.launching import Place
-            from strandline.pipelines.rebuild_phases import Wish
+            from strandline.pipelines.rebuild_phases import Phase, Wish
             from strandline.pipelines.rebuilding import Rebuilding
             from strandline.pipelines.stages import Stages
 
@@ -96,6 +96,8 @@ def rebuild(
             means = replace(means, recovers=recover, from_beginning=from_beginning)
             ended = Rebuilding(registry, name, means).carry_out(wish, file=file, compares=compare)
             _tell(output, name, ended)
+            if ended.phase is Phase.BUILDING:
+                raise typer.Exit(ExitCode.ERROR)
 
 
 def _means(

@@ -14,7 +14,7 @@ from strandline.cli import completion
 from strandline.cli.client import TIMEOUT_S_DEFAULT, Cluster, connect
 from strandline.cli.failures import CommandFailed, ExitCode, Interrupted, UsageFailed
 from strandline.cli.input_lines import Lines
-from strandline.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, ClientProperties, Timeout
+from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
 from strandline.cli.output import Output
 from strandline.cli.positions import AtTime, parse_position
 from strandline.cli.progress import Progress
@@ -53,12 +53,9 @@ def produce(
     ] = None,
     empty_as_null: Annotated[bool, typer.Option("--null", "-Z", help="An empty value is null: a tombstone.")] = False,
     from_json: Annotated[
-        bool, typer.Option("--from-json", help="Read JSON lines, as `consume --json` prints them.")
+        bool, typer.Option("--from-json", help="Each line is a record as `consume --json` prints it.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Read JSON lines and print JSON.")] = False,
-    input_format: Annotated[
-        str | None, typer.Option("--input", metavar="lines|json", help="What is read, when it differs from --json.")
-    ] = None,
+    as_json: AsJson = False,
     repartition: Annotated[bool, typer.Option("--repartition", help="Ignore the partitions in JSON lines.")] = False,
     rate: Annotated[
         float | None, typer.Option("--rate", metavar="N", min=0.001, help="At most so many records a second.")
@@ -74,15 +71,14 @@ def produce(
     timeout: Timeout = TIMEOUT_S_DEFAULT,
     properties: ClientProperties = None,
 ) -> None:
-    """Write records: each line of stdin, or of the files, is one.
+    """Write records: each line of stdin, or of the files, is the value of one, also if it is JSON.
 
-    A JSON line is an object with key, value, headers, partition and timestamp, all optional; key_base64 and
+    With --from-json a line is an object with key, value, headers, partition and timestamp, all optional; key_base64 and
     value_base64 carry bytes that are no text. Prints the offsets that were written, by partition.
     """
-    reading = "json" if from_json else input_format or ("json" if as_json else "lines")
-    _check_options(reading, input_format, from_json, key_separator, acks, compression)
+    _check_options(from_json, key_separator, acks, compression)
     shape = Shape(
-        read_json=reading == "json",
+        read_json=from_json,
         key=None if key is None else key.encode(errors="surrogateescape"),
         key_separator=None if key_separator is None else _unescaped(key_separator),
         headers=[_header(text) for text in headers or []],
@@ -120,14 +116,8 @@ def produce(
         raise stopped
 
 
-def _check_options(
-    reading: str, input_format: str | None, from_json: bool, key_separator: str | None, acks: str, compression: str
-) -> None:
-    if reading not in ("lines", "json"):
-        raise UsageFailed(f"--input {reading!r} is neither lines nor json")
-    if from_json and input_format == "lines":
-        raise UsageFailed("--from-json and --input lines exclude each other")
-    if reading == "json" and key_separator is not None:
+def _check_options(from_json: bool, key_separator: str | None, acks: str, compression: str) -> None:
+    if from_json and key_separator is not None:
         raise UsageFailed("--key-separator divides lines; JSON names its key")
     if key_separator == "":
         raise UsageFailed("--key-separator is empty")

@@ -1,7 +1,7 @@
 """A record as the commands handle it, and its two faces: a JSON object and a kcat format string (pure, binary-safe).
 
 In JSON, bytes that are no UTF-8 appear under another name: `value_base64` in place of `value`. So every record can be
-written out and read back byte for byte: `consume a --json | produce b --json` copies a topic.
+written out and read back byte for byte: `consume a --json | produce b --from-json` copies a topic.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ def from_json(line: bytes) -> NewRecord:
         raise ValueError('not a JSON object such as {"key": "k", "value": "v"}')
     unknown = fields.keys() - _FIELDS
     if unknown:
-        raise ValueError(f"unknown field {sorted(unknown)[0]!r}; known are {', '.join(sorted(_FIELDS))}")
+        raise ValueError(
+            f"unknown field {sorted(unknown)[0]!r}; known are {', '.join(sorted(_FIELDS))}. If the whole line is the "
+            "value, leave out --from-json"
+        )
     return NewRecord(
         key=_bytes_of(fields, "key"),
         value=_bytes_of(fields, "value"),

@@ -123,7 +123,9 @@ class Rebuilding:
                 self._build(state)
                 # Who has seen it once, and said yes, is not asked again after a switch that was held back.
                 if compares and not self._comparisons and not self._compare():
-                    return self._ended("nothing was switched: run it again to switch, or give it up with --rollback")
+                    return self._ended(
+                        "nothing was switched: say it again with --yes to switch, or give it up with --rollback"
+                    )
                 self._change(phases.letting_go)
                 fault_point("switch-letting-go")
             elif step is Step.SWITCH:
