@@ -15,6 +15,7 @@ from tests.cli.conftest import CommandLine
 from strandline.cli import command_names, tree
 from strandline.cli.client import Cluster
 from strandline.cli.failures import Unreachable
+from strandline.cli.options import with_ports
 from strandline.cli.reading import Patience
 from strandline.cli.serve import ServeOptions, parse_plain
 
@@ -95,7 +96,7 @@ def test_a_server_that_never_answers_is_4(lonely_cli: CommandLine) -> None:
 
 
 def test_a_server_that_is_no_address_is_2(lonely_cli: CommandLine) -> None:
-    assert lonely_cli.run("topic", "list", "-b", "nowhere").status == 2
+    assert lonely_cli.run("topic", "list", "-b", "nowhere:port").status == 2
 
 
 @pytest.mark.parametrize(
@@ -133,3 +134,33 @@ def test_patience_ends_only_a_reading_without_progress() -> None:
     Patience(cluster, follow=True).check(progress=False)
     with pytest.raises(Unreachable, match="sent nothing"):
         Patience(cluster, follow=False).check(progress=False)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["version"], ["--version"]),
+        (["status", "--json"], ["cluster", "status", "--json"]),
+        (["topic", "ls", "-b", "h"], ["topic", "list", "-b", "h"]),
+        (["group", "rm", "billing"], ["group", "delete", "billing"]),
+        (["produce", "ls"], ["produce", "ls"]),
+    ],
+)
+def test_words_that_people_type(typed: list[str], meant: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[list[str]] = []
+    monkeypatch.setattr(tree, "build", lambda arguments: lambda args, prog_name: called.append(args))
+    tree.run(typed)
+    assert called == [meant]
+
+
+@pytest.mark.parametrize(
+    ("said", "servers"),
+    [
+        ("log.example", "log.example:9092"),
+        ("a:1, b", "a:1,b:9092"),
+        ("[::1],PLAINTEXT://c", "[::1]:9092,PLAINTEXT://c:9092"),
+        ("[::1]:7", "[::1]:7"),
+    ],
+)
+def test_a_host_without_a_port_has_kafkas(said: str, servers: str) -> None:
+    assert with_ports(said) == servers

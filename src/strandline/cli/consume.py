@@ -33,6 +33,7 @@ def consume(
             "Default: earliest; latest with --follow.",
         ),
     ] = None,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="The same as --from earliest.")] = False,
     stop: Annotated[
         str | None,
         typer.Option("--to", metavar="WHERE", help="Stop before this offset or time, said as for --from."),
@@ -87,6 +88,10 @@ def consume(
     Reads what is there and stops; --follow goes on. Without --group no position is stored anywhere.
     """
     now_ms = time.time_ns() // 1_000_000
+    if from_beginning:
+        if begin is not None:
+            raise UsageFailed("--from-beginning is --from earliest, so one of them is enough")
+        begin = "earliest"
     position = _position(begin, now_ms, last=last, follow=follow, group=group, partitions=partitions)
     end = _end(stop, now_ms, follow=follow, group=group, last=last)
     if as_json and pattern is not None:

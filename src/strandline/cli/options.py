@@ -10,6 +10,18 @@ from strandline.cli import completion
 from strandline.cli.failures import UsageFailed
 
 BOOTSTRAP_DEFAULT = completion.BOOTSTRAP_DEFAULT
+PORT_DEFAULT = 9092
+
+
+def with_ports(servers: str | None) -> str | None:
+    return servers and ",".join(_with_port(each.strip()) for each in servers.split(","))
+
+
+def _with_port(server: str) -> str:
+    host = server.rpartition("://")[2]
+    has_port = "]:" in host if host.startswith("[") else ":" in host
+    return server if has_port or not host else f"{server}:{PORT_DEFAULT}"
+
 
 Bootstrap = Annotated[
     str,
@@ -17,8 +29,9 @@ Bootstrap = Annotated[
         "--bootstrap",
         "--bootstrap-server",
         "-b",
+        callback=with_ports,
         envvar="STRANDLINE_BOOTSTRAP",
-        metavar="HOST:PORT[,...]",
+        metavar="HOST[:PORT][,...]",
         help="The cluster to talk to.",
     ),
 ]
@@ -28,8 +41,9 @@ GroundBootstrap = Annotated[
         "--bootstrap",
         "--bootstrap-server",
         "-b",
+        callback=with_ports,
         envvar="STRANDLINE_BOOTSTRAP",
-        metavar="HOST:PORT[,...]",
+        metavar="HOST[:PORT][,...]",
         help="The cluster to work on. Default: a node of its own, with its data in .strandline/node.",
     ),
 ]

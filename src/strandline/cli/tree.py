@@ -144,6 +144,7 @@ def command_names() -> list[str]:
 
 def run(arguments: list[str]) -> int:
     """Run typer on `arguments` and turn every way to end into an exit code."""
+    arguments = _as_meant(arguments)
     previous = signal.signal(signal.SIGINT, _interrupt)
     try:
         build(arguments)(args=arguments, prog_name=os.path.basename(sys.argv[0]).replace("__main__.py", "strandline"))
@@ -160,6 +161,18 @@ def run(arguments: list[str]) -> int:
     finally:
         signal.signal(signal.SIGINT, previous)
     return _flushed(ExitCode.OK)
+
+
+def _as_meant(arguments: list[str]) -> list[str]:
+    """Return what people type who have not read the help in the words of the help."""
+    match arguments:
+        case ["version"]:
+            return ["--version"]
+        case ["status", *rest]:
+            return ["cluster", "status", *rest]
+        case [noun, ("ls" | "rm") as verb, *rest] if noun in COMMANDS and COMMANDS[noun].verbs:
+            return [noun, {"ls": "list", "rm": "delete"}[verb], *rest]
+    return arguments
 
 
 def build(arguments: list[str], *, load_all: bool = False) -> typer.Typer:
