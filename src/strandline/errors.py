@@ -14,6 +14,7 @@
     │   └── InvalidTopic, InvalidConfig, ...    RequestError with a code of its own
     └── WorldError                  the world is wrong: expected and handled
         ├── DiskFailed                  EIO, ENOSPC, a log directory that is offline
+        │   └── DiskFull                    a log that found no room when it was opened; it is opened again
         ├── CorruptLog                  damage in the middle of a log: the partition goes offline, nothing is cut
         │   └── DamagedRecords              some batches of a log that is open; the others are served
         ├── DirectoryLocked             another process owns the data directory
@@ -278,6 +279,10 @@ class TooManyProducers(WorldError):
 
 class DiskFailed(WorldError):
     code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class DiskFull(DiskFailed):
+    """There was no room to open a log. Nothing is wrong with the log, and it is opened when there is room again."""
 
 
 class CorruptLog(WorldError):

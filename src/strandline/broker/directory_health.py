@@ -2,8 +2,8 @@
 
 While it cannot, heartbeats name the directory as offline, so that the controller lets others lead; what is here can
 still be read. From time to time a little is written and synced to see whether there is room again. Then the directory
-is no longer named, and its partitions catch up as followers do. A log whose sync failed stays offline until a restart,
-and the directory with it: nobody knows what its files hold.
+is no longer named, its partitions catch up as followers do, and logs that found no room to be opened are opened. A log
+whose sync failed stays offline until a restart, and the directory with it: nobody knows what its files hold.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from strandline.runtime import Runtime, TimerHandle
 
 PROBE_S: Final = 2.0
 """Between two attempts to write."""
+PROBE_S_MAX: Final = 16.0
+"""Between two attempts at most. The pause doubles where an attempt found room, and what came next did not."""
 PROBE_BYTES: Final = 4 * 1024 * 1024
 """Room for less than this would be full again at once."""
 PROBE_NAME: Final = "space-probe"
@@ -34,33 +36,51 @@ class DirectoryHealth:
         self._runtime = runtime
         self._directory = directory
         self._directory_id = directory_id
-        self.is_offline = False
+        self.is_full = False
+        """Whether the disk refused a write, and has not taken an attempt since."""
+        self.on_room: Callable[[], object] = lambda: None
+        """Told that the disk takes writes again: `Replicas` opens the logs that found no room."""
         self.on_change: Callable[[], object] = lambda: None
         """Told that the directory is offline now, or no longer; `Lifecycle` sends a heartbeat at once."""
         self._timer: TimerHandle | None = None
+        self._pause_s = PROBE_S
+        self._full_until: float | None = None
+        """When an attempt last found room."""
         self._has_failed = False
         self._is_closed = False
+
+    @property
+    def is_offline(self) -> bool:
+        return self.is_full or self._has_failed
 
     def offline_dirs(self) -> tuple[uuid.UUID, ...]:
         """For the heartbeat."""
         return (self._directory_id,) if self.is_offline else ()
 
     def on_write_failed(self, error: OSError) -> None:
-        if self.is_offline or error.errno not in _FULL or self._is_closed:
+        if error.errno in _FULL:
+            self.on_full(str(error.strerror))
+
+    def on_full(self, reason: str) -> None:
+        """The disk refused a write, or had no room for a log to be opened: see from time to time whether it has."""
+        if self.is_full or self._is_closed:
             return
-        log.error("%s takes no more appends: %s", self._directory.path, error.strerror)
-        self.is_offline = True
-        self._timer = self._runtime.call_later(PROBE_S, self._probe)
-        self.on_change()
+        log.error("%s takes no more appends: %s", self._directory.path, reason)
+        was_offline = self.is_offline
+        is_soon = self._full_until is not None and self._runtime.monotonic() < self._full_until + PROBE_S_MAX
+        self._pause_s = min(2 * self._pause_s, PROBE_S_MAX) if is_soon else PROBE_S
+        self.is_full = True
+        self._timer = self._runtime.call_later(self._pause_s, self._probe)
+        if not was_offline:
+            self.on_change()
 
     def on_log_failed(self, where: str, reason: str) -> None:
         """A sync failed, or what a failed write left could not be cut: until a restart others had better lead."""
         if self._has_failed or self._is_closed:
             return
         log.error("%s is offline until a restart: %s: %s", self._directory.path, where, reason)
-        self._has_failed = True
-        if not self.is_offline:
-            self.is_offline = True
+        was_offline, self._has_failed = self.is_offline, True
+        if not was_offline:
             self.on_change()
 
     def _probe(self) -> None:
@@ -71,11 +91,13 @@ class DirectoryHealth:
         if self._is_closed:
             return
         if error is not None:
-            self._timer = self._runtime.call_later(PROBE_S, self._probe)
+            self._timer = self._runtime.call_later(self._pause_s, self._probe)
             return
         log.warning("%s takes appends again", self._directory.path)
-        if not self._has_failed:
-            self.is_offline = False
+        self.is_full = False
+        self._full_until = self._runtime.monotonic()
+        self.on_room()
+        if not self.is_offline:
             self.on_change()
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.replica_logs import offline_reason
-from strandline.errors import CorruptLog, DiskFailed, StrandlineError
+from strandline.errors import CorruptLog, DiskFull, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log import worker_jobs
 from strandline.log.checkpoints import EndNotes
@@ -151,8 +151,8 @@ class LogRecovery:
             is_damaged = error.kind == CorruptLog.__name__
             failure = CorruptLog(error.reason) if is_damaged else offline_reason(error.errno, error.reason)
             self.on_failed(name, failure)
-        if not isinstance(failure, DiskFailed):
-            # A log that found no room would be tried again at once; that waits until its partition changes.
+        if not isinstance(failure, DiskFull):
+            # A log that found no room would be tried again at once; that waits until the disk has room.
             self.on_recovered(name)
         self._start()
         self._maybe_finish()

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from strandline.broker import metadata_quorum
 from strandline.broker.removals import Removals, SegmentRemovals, Written
-from strandline.errors import DiskFailed, StrandlineError
+from strandline.errors import DiskFull, StrandlineError
 from strandline.ids import TopicPartition
+from strandline.log.partition_log import PartitionLog
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
 from strandline.partition.producers import ProducerLimit, Producers
@@ -25,8 +26,8 @@ log = logging.getLogger("strandline.node")
 
 
 def offline_reason(number: int | None, reason: str) -> StrandlineError:
-    """Why a log could not be opened: DiskFailed if only room was wanting, and nothing speaks against the log."""
-    return (DiskFailed if number in (errno.ENOSPC, errno.EDQUOT) else StrandlineError)(reason)
+    """Return why a log could not be opened: DiskFull if only room was wanting, and nothing speaks against the log."""
+    return (DiskFull if number in (errno.ENOSPC, errno.EDQUOT) else StrandlineError)(reason)
 
 
 class ReplicaLogs:
@@ -86,15 +87,23 @@ class ReplicaLogs:
             log.warning("%s belongs to another topic; kept as %s", name, directory.put_aside(name).name)
             topic_id = None
         producers = Producers(self.producer_limit)
-        opened = directory.open_log(name, config, now_ms=node.runtime.now_ms(), observer=producers)
+        is_only_replica = len(image.replicas) <= 1
+        opened: PartitionLog | None = None
+        try:
+            opened = directory.open_log(name, config, now_ms=node.runtime.now_ms(), observer=producers)
+            if topic_id is None:
+                directory.write_topic_id(opened, uuid_text(topic.id))
+            if opened.log_end_offset and is_only_replica:
+                # What recovery found was perhaps only in memory of the last process' kernel: safe before it is shown.
+                opened.flush_now()
+        except (StrandlineError, OSError):
+            # It may be opened again many times: what is held for it would add up.
+            producers.clear()
+            for segment in () if opened is None else opened.segments:
+                segment.close()
+            raise
         opened.on_leaving = self._leaving.take
         opened.remove_files = partial(self._removals.remove_files_of, opened)
-        if topic_id is None:
-            directory.write_topic_id(opened, uuid_text(topic.id))
-        is_only_replica = len(image.replicas) <= 1
-        if opened.log_end_offset and is_only_replica:
-            # What recovery found was perhaps only in memory of the last process' kernel: safe before it is shown.
-            opened.flush_now()
         return Partition(
             topic.name,
             index,

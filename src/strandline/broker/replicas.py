@@ -27,7 +27,7 @@ from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
-from strandline.errors import DamagedRecords, DiskFailed, ErrorCode, StrandlineError
+from strandline.errors import DamagedRecords, DiskFull, ErrorCode, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.partition_log import PartitionLog
 from strandline.partition.partition import Partition
@@ -91,8 +91,9 @@ class Replicas:
         self._logs = ReplicaLogs(node)
         self.recovery = LogRecovery(node)
         self.recovery.on_recovered = self._on_recovered
-        self.recovery.on_failed = self.offline.__setitem__
+        self.recovery.on_failed = self._on_not_opened
         self.health = DirectoryHealth(node.runtime, node.directory, node.directory_id)
+        self.health.on_room = self._open_again
         self.directories = DirectoryAssignments(node, self._broker_epoch)
         self.in_sync = InSyncKeeper(
             node.runtime,
@@ -342,16 +343,18 @@ class Replicas:
         name, image, node = TopicPartition(topic.name, index), topic.partitions[index], self._node
         failure = self.offline.get(name)
         # A log that only found no room is tried again: put aside, it would be copied to the same full disk.
-        if failure is not None and not isinstance(failure, DiskFailed):
+        if failure is not None and not isinstance(failure, DiskFull):
             if node.node_id in image.isr or image.leader in (node.node_id, -1):
                 return None
             # Nobody counts on our copy, and another has the records.
             self._logs.put_aside(name)
         if self.recovery.takes(topic, index):
+            # No longer offline: if the topic is deleted now, its files must wait for the worker that has them open.
+            self.offline.pop(name, None)
             return None
         opened = self._logs.open(topic, index)
         if isinstance(opened, StrandlineError):
-            self.offline[name] = opened
+            self._on_not_opened(name, opened)
             return None
         self.offline.pop(name, None)
         opened.on_lag = self.in_sync.watch
@@ -363,6 +366,26 @@ class Replicas:
         self._note_flush_by_time(opened)
         self._opened += 1
         return opened
+
+    def _on_not_opened(self, name: TopicPartition, failure: StrandlineError) -> None:
+        # As the last one: when logs are opened again, one for which the room is too small must not hold up the others.
+        self.offline.pop(name, None)
+        self.offline[name] = failure
+        if isinstance(failure, DiskFull):
+            self._node.directory.note_unopened(name)
+            self.health.on_full(str(failure))
+
+    def _open_again(self) -> None:
+        """Open the logs that found no room, now that there is some."""
+        full = [name for name, failure in self.offline.items() if isinstance(failure, DiskFull)]
+        self._work.extend(partial(self._maybe_open_again, name) for name in full)
+        self._maybe_work_off()
+
+    def _maybe_open_again(self, name: TopicPartition) -> None:
+        topic = self._node.image.topic_by_name(name.topic)
+        # After the first that finds no room again, the others wait for the next time.
+        if topic is not None and name in self.offline and not self.health.is_full:
+            self._follow_image(topic.id, name.partition)
 
     def _on_recovered(self, name: TopicPartition) -> None:
         topic = self._node.image.topic_by_name(name.topic)

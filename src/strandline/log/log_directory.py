@@ -137,7 +137,6 @@ class LogDirectory:
             self._forget_deleted()
         clean = self._was_left_clean(name)
         self._unopened.discard(name)
-        self._recovered.discard(name)
         opened = open_log(
             path,
             config,
@@ -149,8 +148,12 @@ class LogDirectory:
             recovery_point=self.recovery_points.get(name, 0),
             log_start_offset=self.log_start_offsets.get(name, 0),
             cleaned_up_to=self.cleaner_offsets.get(name, 0),
-            noted=EndNotes(self._plain_ends.pop(name, -1), self._no_producer_ends.pop(name, -1)),
+            noted=EndNotes(self._plain_ends.get(name, -1), self._no_producer_ends.get(name, -1)),
         )
+        # Not before: a log that finds no room is opened once more, and must be known as well as the first time.
+        self._recovered.discard(name)
+        self._plain_ends.pop(name, None)
+        self._no_producer_ends.pop(name, None)
         if not clean and self.disk.exists(path / PARTITION_METADATA):
             # Perhaps only in the kernel's memory, too. Torn by a power cut it would name a topic that nobody knows.
             opened.sync_with_next_flush(path / PARTITION_METADATA)
@@ -189,6 +192,13 @@ class LogDirectory:
         self.recovery_points[name] = end_offset
         self._plain_ends[name], self._no_producer_ends[name] = noted
         self._recovered.add(name)
+        self._unopened.add(name)
+
+    def note_unopened(self, name: TopicPartition) -> None:
+        """Keep what the checkpoints know of a log that found no room, until it is opened.
+
+        Without its recovery point, recovery would take damage to what was flushed for a torn tail, and cut it.
+        """
         self._unopened.add(name)
 
     def _forget_deleted(self) -> None:

@@ -85,14 +85,14 @@ def open_log(
                 _learn_leader_epochs(log)
             if told_epochs != log.leader_epochs.format():
                 log.save_leader_epochs()
+            log.snapshots.keep_useful(log.base_offsets, log.log_end_offset)
+            log.log_start_offset = min(log.log_start_offset, log.log_end_offset)
+            # A crash may have come between the note of where the log starts and the end of files below.
+            log.trim(log.log_start_offset)
         except BaseException:
             for segment in log.segments:
                 segment.close()
             raise
-        log.snapshots.keep_useful(log.base_offsets, log.log_end_offset)
-        log.log_start_offset = min(log.log_start_offset, log.log_end_offset)
-        # A crash may have come between the note of where the log starts and the end of files below.
-        log.trim(log.log_start_offset)
     log.flushed_offset = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
     log.active.is_active = True
     return log

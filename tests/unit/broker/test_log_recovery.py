@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.test_dynamic_config import STATIC, create, write
 
+from strandline.broker import directory_health
 from strandline.broker.endpoint import reasons_not_ready
 from strandline.broker.main import node_on, stop
 from strandline.broker.node import Node
@@ -221,12 +222,25 @@ def test_a_worker_that_dies_costs_time_and_no_log(tmp_path: Path) -> None:
     after_a_crash(tmp_path, story)
 
 
+def find_no_room(held: HeldWorkers) -> None:
+    """Let the oldest job fail on a full disk."""
+    held.jobs.pop(0).on_done(None, JobFailed("OSError", os.strerror(errno.ENOSPC), errno.ENOSPC))
+
+
+async def until_tried_again(held: HeldWorkers) -> None:
+    for _ in range(5000):
+        if held.jobs:
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("no log is recovered again")
+
+
 def test_a_log_without_room_is_not_tried_again_at_once(tmp_path: Path) -> None:
     """On a full disk that would never end, and a broker of several would never be ready."""
 
     async def story(node: Node, held: HeldWorkers) -> None:
         full = held.names[0]
-        held.jobs.pop(0).on_done(None, JobFailed("OSError", os.strerror(errno.ENOSPC), errno.ENOSPC))
+        find_no_room(held)
         for _ in range(2 * PARTITIONS):
             await asyncio.sleep(0)
             if held.jobs:
@@ -237,6 +251,42 @@ def test_a_log_without_room_is_not_tried_again_at_once(tmp_path: Path) -> None:
         assert [str(name) for name in node.replicas.offline] == [full]
 
     after_a_crash(tmp_path, story)
+
+
+def test_logs_without_room_are_recovered_when_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory_health, "PROBE_S", 0.001)
+
+    async def story(node: Node, held: HeldWorkers) -> None:
+        while held.jobs:
+            find_no_room(held)
+        assert len(node.replicas.offline) == 1 + PARTITIONS
+        await until_tried_again(held)
+        assert not node.replicas.offline, "what is being recovered is not offline"
+        while held.jobs:
+            held.finish()
+        assert served(node) == list(range(PARTITIONS))
+
+    after_a_crash(tmp_path, story)
+
+
+def test_a_topic_that_is_deleted_while_its_log_is_recovered_again_waits_for_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory_health, "PROBE_S", 0.001)
+    orders = TopicPartition("orders", 0)
+
+    async def story(node: Node, held: HeldWorkers) -> None:
+        held.finish()
+        find_no_room(held)
+        await until_tried_again(held)
+        assert held.names == ["orders-0"]
+        records, _ = node.controller.delete_topics([TopicRef("orders")])
+        await write(node, records)
+        assert orders in node.directory.partition_directories()
+        held.finish()
+        assert orders not in node.directory.partition_directories()
+
+    after_a_crash(tmp_path, story, orders=1)
 
 
 def test_a_worker_forgets_no_producer_that_the_node_has_room_for(
