@@ -246,3 +246,23 @@ def test_a_full_disk_gives_leadership_away_and_gets_it_back() -> None:
         leader.disk.capacity_bytes = CAPACITY_BYTES
         play.until(lambda: leader.node is not None and not leader.node.replicas.health.offline_dirs(), "there is room")
         play.wait_whole()
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_node_that_starts_on_a_full_disk_opens_its_logs_when_there_is_room(replicas: int) -> None:
+    spread = dataclasses.replace(ORDERS, partitions=3, replicas=replicas)
+    with stage(4, spread, on_all_nodes=True) as play:
+        play.work()
+        play.wait(acknowledged=100)
+        node = play.leader("orders")
+        node.power_cut()
+        node.start()
+        node.disk.full_share = 0.9
+        play.until(lambda: node.node is not None and len(node.node.replicas.offline) > 0, "a log finds no room")
+        play.rest(12.0)
+        assert node.node is not None
+        assert node.node.replicas.offline
+        node.disk.full_share = 0.0
+        play.until(lambda: node.node is not None and not node.node.replicas.offline, "they are open")
+        play.wait_whole()
+        assert node.lives == 2, "without another restart"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from strandline.errors import DiskFull
 from strandline.testing.sim_cluster import SimCluster, SimNode
 from strandline.testing.sim_disk import CAPACITY_BYTES
 from strandline.testing.sim_disk_faults import DiskFaults
@@ -316,8 +317,10 @@ class Nemesis:
             if target.disk.fail_syncs:
                 self._replace_process(target)
             target.resume()
-            if target.node is not None and target.node.replicas.offline:
-                # A log that could not be opened, on a full disk perhaps, is tried again at the next start.
+            if target.node is not None and not all(
+                isinstance(failure, DiskFull) for failure in target.node.replicas.offline.values()
+            ):
+                # A log that found no room is opened by the node itself; any other is tried again at the next start.
                 target.kill()
             # A node that is stopping is still up: it is started again when it has stopped.
             if not target.is_up:
