@@ -133,7 +133,8 @@ class LogDirectory:
         directory: Path | None = None,
     ) -> PartitionLog:
         path = directory or self.path / str(name)
-        if (name in self.recovery_points or name in self.log_start_offsets) and not self.disk.exists(path):
+        known = (self.recovery_points, self.high_watermarks, self.log_start_offsets)
+        if any(name in offsets for offsets in known) and not self.disk.exists(path):
             self._forget_deleted()
         clean = self._was_left_clean(name)
         self._unopened.discard(name)
@@ -214,12 +215,14 @@ class LogDirectory:
             (checkpoints.CLEANER_OFFSETS, self.cleaner_offsets),
             (checkpoints.TOMBSTONE_HORIZONS, self.tombstone_horizons),
         ):
-            gone = [name for name in offsets if not self.disk.exists(self.path / str(name))]
+            gone = {name for name in offsets if not self.disk.exists(self.path / str(name))}
+            if gone:
+                kept = {name: offset for name, offset in offsets.items() if name not in gone}
+                # Known until that is on disk: if there is no room, it is done when the log is opened again.
+                self.save(self._changed(file_name, kept))
             for name in gone:
                 del offsets[name]
                 self._unopened.discard(name)
-            if gone:
-                self.save(self._changed(file_name, offsets))
 
     def partition_directories(self) -> list[TopicPartition]:
         found = []

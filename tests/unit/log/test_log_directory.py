@@ -225,6 +225,42 @@ def test_a_topic_made_anew_does_not_inherit_the_offsets_of_its_namesake(tmp_path
     again.close(clean=True)
 
 
+def namesake_deleted(directory: LogDirectory, wanted: frozenset[str]) -> None:
+    """Make a log whose records are committed, write some of its checkpoints, and delete it."""
+    log = open_orders(directory)
+    fill(log, 50)
+    directory.save(directory.changed_checkpoints({ORDERS: (log, 50)}, wanted=wanted))
+    log.delete(directory.delete_path(ORDERS))
+    directory.remove_deleted()
+
+
+def checkpoints_known(path: Path) -> list[str]:
+    """Name the checkpoints that know the log after a crash."""
+    return [each.name for each in path.glob("*-checkpoint") if "orders 0" in each.read_text()]
+
+
+@pytest.mark.parametrize("name", sorted(checkpoints.ALL - {checkpoints.LOG_START_OFFSETS}))
+def test_a_topic_made_anew_is_known_by_no_checkpoint_of_its_namesake(tmp_path: Path, name: str) -> None:
+    """A high watermark of the old topic would show records of the new one that were never committed."""
+    directory = a_directory(tmp_path)
+    namesake_deleted(directory, frozenset({name}))
+    assert checkpoints_known(tmp_path) == [name]
+    abandon(open_orders(directory))
+    assert not checkpoints_known(tmp_path)
+
+
+def test_a_topic_made_anew_on_a_full_disk_does_not_inherit_offsets_either(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    directory = a_directory(tmp_path, disk)
+    namesake_deleted(directory, checkpoints.ALL)
+    disk.fail("write_whole", errno.ENOSPC, after=1, times=1)
+    with pytest.raises(OSError, match="space"):
+        open_orders(directory)
+    directory.note_unopened(ORDERS)
+    abandon(open_orders(directory))
+    assert not checkpoints_known(tmp_path)
+
+
 def test_which_directories_are_partitions(tmp_path: Path) -> None:
     directory = a_directory(tmp_path)
     for name in (
