@@ -46,7 +46,7 @@ TRAPS: dict[str, Trap] = {
     "replaced-disk": Trap(
         "a broker with a new disk is in sync and may never lead, or leads with nothing",
         "KIP-858",
-        "the broker says where its replicas are, in its present epoch; an empty copy is no last known leader",
+        "the broker says where its replicas are, in its present epoch; an empty copy leaves the last known leaders",
     ),
     "rebooted-broker": Trap(
         "a rebooted empty broker enters the in-sync set by a late AlterPartition",

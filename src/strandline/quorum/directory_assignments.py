@@ -4,8 +4,8 @@ The controller keeps a directory for each replica, and a broker leads nothing th
 online. A broker whose disk was replaced has another directory. Until it has said so for each replica, it could follow
 and be in sync, and never lead. With the new directory a leader is elected, too, where the partition waits for one.
 
-A replica in another directory than the one on record is a new, empty copy. Its broker is no last known leader any
-more: what that election is for, the records of that broker, is gone.
+A replica in another directory than the one on record is a new, empty copy. Its broker leaves the last known ELR: what
+that election is for, the records of that broker, is gone. The next one of the last known ELR takes its place.
 """
 
 from __future__ import annotations

@@ -11,8 +11,11 @@ date, a leader is elected.
   cut what the others hold, who only hung or had a full disk. Kafka forgets these at once where `min.insync.replicas`
   is 1, and elects what the power left.
 - An unclean leader may lack acknowledged records. There are two kinds: any live replica where the topic allows it, and
-  the last known leader where no member of the in-sync set or of the ELR is left, because all of them had an unclean
-  shutdown. The partition is marked as recovering.
+  the first of the last known ELR where no member of the in-sync set or of the ELR is left, because all of them had an
+  unclean shutdown. The partition is marked as recovering.
+- The last known ELR are the last known leader and, behind it, those that left the ELR by an unclean shutdown while
+  nobody led. All of them held everything that was acknowledged. Kafka remembers only the leader; if that one came back
+  with a new disk, nobody could lead.
 - Every record that is applied raises the partition epoch; only one that names a leader raises the leader epoch. The
   leader is named when it changes or when a replica is removed, so that the removed one is fenced off. An in-sync set
   that shrinks or grows under the same leader keeps its leader epoch.
@@ -94,7 +97,8 @@ class PartitionChange:
                 isr, replicas = completed
                 removing = adding = []
         elr = self._eligible(isr, replicas)
-        leader, is_unclean = self._elected(isr, replicas, elr)
+        last_known = self._last_known(isr, replicas)
+        leader, is_unclean = self._elected(isr, replicas, elr, last_known)
         if leader != partition.leader:
             record.leader = leader
             if is_unclean:
@@ -109,7 +113,11 @@ class PartitionChange:
             record.isr = isr
         if elr != (partition.eligible_leader_replicas or []):
             record.eligible_leader_replicas = elr
-        self._note_last_known_leader(record)
+        if leader >= 0 and self.has_elr:
+            # From here on, records may be committed that none of them holds.
+            last_known = []
+        if last_known != (partition.last_known_elr or []):
+            record.last_known_elr = last_known
         self._assign(record, replicas, removing, adding)
         if record.leader_recovery_state < 0 and self.leader_recovery_state not in (
             None,
@@ -128,9 +136,31 @@ class PartitionChange:
         candidates = dict.fromkeys([*(self.partition.eligible_leader_replicas or ()), *self.partition.isr])
         return [each for each in candidates if each not in isr and each in replicas and each != self.unclean_shutdown]
 
+    def _last_known(self, isr: list[int], replicas: list[int]) -> list[int]:
+        """Return the last known ELR, beginning with the last known leader, for the case that nobody is elected.
+
+        A replica that is in another directory now is a new, empty one, and is forgotten.
+        """
+        partition = self.partition
+        known = partition.last_known_elr or []
+        if not self.has_elr:
+            return known
+        last = [partition.leader] if partition.leader >= 0 and not isr else []
+        held = [*partition.isr, *(partition.eligible_leader_replicas or ())]
+        lost = [each for each in held if each == self.unclean_shutdown]
+        candidates = dict.fromkeys([*last, *known, *lost])
+        return [each for each in candidates if each in replicas and not self._is_emptied(each)]
+
+    def _is_emptied(self, broker_id: int) -> bool:
+        """Return whether this change says that the broker's replica is in another directory."""
+        if self.directory is None or self.directory[0] != broker_id:
+            return False
+        held = dict(zip(self.partition.replicas, self.partition.directories, strict=False)).get(broker_id)
+        return held not in (None, UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY, self.directory[1])
+
     # Elections.
 
-    def _elected(self, isr: list[int], replicas: list[int], elr: list[int]) -> tuple[int, bool]:
+    def _elected(self, isr: list[int], replicas: list[int], elr: list[int], last_known: list[int]) -> tuple[int, bool]:
         """A leader, or none, and whether it may lack records."""
         partition = self.partition
         eligible = isr or elr
@@ -146,10 +176,8 @@ class PartitionChange:
             return partition.leader, False
         if acceptable:
             return acceptable[0], False
-        if not eligible and self.has_elr:
-            last_known = self._last_known()
-            if len(last_known) == 1 and last_known[0] in replicas and self._may_lead(last_known[0]):
-                return last_known[0], True
+        if not eligible and self.has_elr and last_known and self._may_lead(last_known[0]):
+            return last_known[0], True
         if self.election is Election.UNCLEAN:
             for each in replicas:
                 if self._may_lead(each):
@@ -161,35 +189,6 @@ class PartitionChange:
         if self.directory is not None:
             partition = dataclasses.replace(partition, directories=self._directories(partition.replicas))
         return broker_id != self.unclean_shutdown and self.may_lead(partition, broker_id)
-
-    def _last_known(self) -> list[int]:
-        """Return the last known leader; none if its replica is in another directory now, and so a new, empty one."""
-        known = self.partition.last_known_elr or []
-        if self.directory is None:
-            return known
-        broker_id, directory_id = self.directory
-        held = dict(zip(self.partition.replicas, self.partition.directories, strict=False)).get(broker_id)
-        is_new = held not in (None, UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY, directory_id)
-        return [each for each in known if each != broker_id or not is_new]
-
-    def _note_last_known_leader(self, record: PartitionChangeRecord) -> None:
-        """When nobody is left to lead, remember who did."""
-        if not self.has_elr:
-            return
-        partition = self.partition
-        leader = partition.leader if record.leader == NO_LEADER_CHANGE else record.leader
-        if leader >= 0:
-            if partition.last_known_elr:
-                record.last_known_elr = []
-        elif record.isr == []:
-            last = partition.leader
-            if last < 0 and len(partition.isr) == 1:
-                # Written before the ELR was tracked: the only member stayed listed while nobody led.
-                last = partition.isr[0]
-            if last >= 0 and partition.last_known_elr != [last]:
-                record.last_known_elr = [last]
-        elif self._last_known() != (partition.last_known_elr or []):
-            record.last_known_elr = self._last_known()
 
     def _assign(
         self, record: PartitionChangeRecord, replicas: list[int], removing: list[int], adding: list[int]

@@ -585,6 +585,7 @@ def test_a_last_known_leader_with_a_new_disk_does_not_lead_unless_it_is_asked_fo
     node = ControllerNode()
     node.create("a", [1, 2])
     stop_cleanly(node, 1)
+    assert node.alter("a", [2]).error_code == 0, "from here on the leader commits alone"
     node.runtime.now += SESSION_S
     node.work_off()
     assert (node.partition_of("a").leader, node.partition_of("a").last_known_elr) == (-1, [2])
@@ -598,6 +599,63 @@ def test_a_last_known_leader_with_a_new_disk_does_not_lead_unless_it_is_asked_fo
         node.controller_write(records, lambda error: None)
     node.flush()
     assert node.partition_of("a").leader == 2
+
+
+@pytest.mark.parametrize("is_killed_first", [True, False])
+def test_a_killed_eligible_leader_leads_when_the_last_known_leader_has_a_new_disk(is_killed_first: bool) -> None:
+    """Broker 1 held all that was committed, and nothing was since. To wait for the lost disk would be for good."""
+    node = ControllerNode()
+    node.create("a", [2, 1, 3], min_insync_replicas="2")
+    assert node.alter("a", [2, 1]).error_code == 0, "3 is behind"
+    stop_cleanly(node, 1)
+    node.runtime.now += SESSION_S
+    node.beat(3)
+    node.work_off()
+    assert (node.partition_of("a").leader, node.partition_of("a").last_known_elr) == (-1, [2])
+    if is_killed_first:
+        assert node.register(1, incarnation=77).error_code == 0
+        directory = replace_disk(node, 2)
+        assert node.partition_of("a").last_known_elr == [2, 1]
+        assign(node, 2, directory)
+    else:
+        assign(node, 2, replace_disk(node, 2))
+        assert node.register(1, incarnation=77).error_code == 0
+    waiting = node.partition_of("a")
+    assert (waiting.leader, waiting.eligible_leader_replicas, waiting.last_known_elr) == (-1, [], [1])
+    node.beat(1)
+    partition = node.partition_of("a")
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, [1], 1), "marked as unclean"
+    assert not partition.last_known_elr
+
+
+def test_the_last_known_leader_is_waited_for_while_it_may_come_back_with_its_disk() -> None:
+    """It may hold more than the eligible leaders: what it had appended, and was not committed."""
+    node = ControllerNode()
+    node.create("a", [2, 1], min_insync_replicas="2")
+    stop_cleanly(node, 1)
+    node.runtime.now += SESSION_S
+    node.work_off()
+    assert node.register(2, incarnation=78).error_code == 0
+    assert node.register(1, incarnation=77).error_code == 0
+    node.beat(1)
+    assert (node.partition_of("a").leader, node.partition_of("a").last_known_elr) == (-1, [2, 1])
+    node.beat(2)
+    assert (node.partition_of("a").leader, node.partition_of("a").last_known_elr) == (2, [])
+
+
+def test_a_replica_that_was_killed_under_a_leader_is_no_last_known_leader() -> None:
+    """The leader may have committed records without it."""
+    node = ControllerNode()
+    node.create("a", [2, 1], min_insync_replicas="2")
+    stop_cleanly(node, 1)
+    assert node.register(1, incarnation=77).error_code == 0
+    assert (node.partition_of("a").leader, node.partition_of("a").eligible_leader_replicas) == (2, [])
+    node.runtime.now += SESSION_S
+    node.work_off()
+    assert (node.partition_of("a").leader, node.partition_of("a").last_known_elr) == (-1, [2])
+    assign(node, 2, replace_disk(node, 2))
+    node.beat(1)
+    assert (node.partition_of("a").leader, node.partition_of("a").last_known_elr) == (-1, [])
 
 
 def test_assignments_that_are_refused() -> None:

@@ -14,7 +14,7 @@ from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.register_broker_record import RegisterBrokerRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
 from strandline.codec.messages.topic_record import TopicRecord
-from strandline.quorum.cluster_image import ClusterImage, PartitionImage, Topic, fold
+from strandline.quorum.cluster_image import NO_LEADER, ClusterImage, PartitionImage, Topic, fold
 from strandline.quorum.controller import ProducerIdBlock
 from strandline.quorum.partition_changes import RECOVERING
 
@@ -29,6 +29,13 @@ class Violation(AssertionError):
 def hold(condition: object, name: str, **facts: object) -> None:
     if not condition:
         raise Violation(f"{name}: " + ", ".join(f"{key}={value}" for key, value in facts.items()))
+
+
+def _moved(record: PartitionChangeRecord, before: PartitionImage) -> set[int]:
+    """Return the brokers that say with this record that their replica is in another directory."""
+    held = dict(zip(before.replicas, before.directories, strict=True))
+    now = dict(zip(record.replicas or before.replicas, record.directories or (), strict=False))
+    return {broker_id for broker_id, directory in now.items() if held.get(broker_id, directory) != directory}
 
 
 class Invariants:
@@ -47,8 +54,9 @@ class Invariants:
         self._agreed: dict[Where, set[int]] = {}
         """Who holds all that was acknowledged: the members of the last set with which anything could be, but for those
         that have begun a new life. Of a set of one its leader must know: two that die do not do so at once."""
-        self._lost: set[Where] = set()
-        """Partitions whose last known leader has another disk: the next one is for an administrator to elect."""
+        self._held: dict[Where, set[int]] = {}
+        """Who held all that was acknowledged when a partition lost its leader, but for those with another disk since
+        then. If nobody is left, the next leader is for an administrator to elect."""
         self.elections = 0
         self.acknowledged = 0
         self._lives: dict[int, uuid.UUID] = {}
@@ -61,9 +69,10 @@ class Invariants:
 
     def on_activated(self) -> None:
         self.decided = fold(self._model.log)
-        self._agreed, self._lives = {}, {}
+        self._agreed, self._lives, self._held = {}, {}, {}
         image = ClusterImage()
         for record in self._model.log:
+            self._note_held(record, image)
             image.apply(record)
             self._note_agreed(record, image)
         self._topic_ids = {topic.id for topic in self.decided.topics.values()}
@@ -84,6 +93,7 @@ class Invariants:
                 self._check_unfencing(record)
             elif isinstance(record, RegisterBrokerRecord):
                 self._check_registration(record)
+            self._note_held(record, self.decided)
             self.decided.apply(record)
             self._note_agreed(record, self.decided)
             if isinstance(record, PartitionChangeRecord):
@@ -123,6 +133,21 @@ class Invariants:
             self._agreed[where] |= isr
         self._agreed[where] &= set(partition.replicas)
 
+    def _note_held(self, record: Any, image: ClusterImage) -> None:
+        """Follow who held everything when its partition lost its leader; `image` is from before the record."""
+        if not isinstance(record, PartitionChangeRecord):
+            return
+        topic = image.topic_by_id(record.topic_id)
+        assert topic is not None
+        where, before = (topic.id, record.partition_id), topic.partitions[record.partition_id]
+        if record.leader >= 0:
+            self._held.pop(where, None)
+        elif record.leader == NO_LEADER and before.leader >= 0:
+            self._held[where] = {*before.isr, *(before.eligible_leader_replicas or ())}
+        if where in self._held:
+            self._held[where] -= _moved(record, before)
+            self._held[where] &= set(record.replicas or before.replicas)
+
     def _check_change(self, record: PartitionChangeRecord) -> None:
         topic = self.decided.topic_by_id(record.topic_id)
         assert topic is not None
@@ -143,12 +168,15 @@ class Invariants:
         is_allowed = (
             self.is_unclean_asked_for or topic.config_overrides.get("unclean.leader.election.enable", "false") == "true"
         )
-        # Nobody else is left, save those that are being registered anew and may have lost something. The last known
+        # Nobody else is left, save those that are being registered anew and may have lost something. A last known
         # leader has nothing either if the same record says that it has another disk.
-        nobody = before.last_known_elr == [record.leader] and not before.isr and not record.directories
+        last_known = [each for each in before.last_known_elr or () if each not in _moved(record, before)]
+        nobody = last_known[:1] == [record.leader] and not before.isr
         for broker_id in before.eligible_leader_replicas or ():
             nobody = nobody and self._is_new_life(broker_id)
         hold(is_allowed or nobody, "unclean-elections-are-allowed", before=before, leader=record.leader)
+        held = self._held.get((topic.id, record.partition_id), set())
+        hold(is_allowed or record.leader in held, "the-last-known-held-everything", before=before, held=held)
         holders = self._agreed[topic.id, record.partition_id]
         # A late registration of a former life may have put the elected one out; it lost nothing by that.
         others = sorted(holders - {record.leader})
@@ -216,12 +244,6 @@ class Invariants:
         topic = image.topic_by_id(record.topic_id)
         assert topic is not None
         where = (topic.id, record.partition_id)
-        if record.leader >= 0:
-            self._lost.discard(where)
-        elif (
-            record.directories and topic.partitions[record.partition_id].last_known_elr and record.last_known_elr == []
-        ):
-            self._lost.add(where)
         if id(record) in self._unclean:
             self.unclean_epochs[where] = topic.partitions[record.partition_id].leader_epoch + 1
             # From here on the cluster's truth is what this leader has.
@@ -307,7 +329,8 @@ class Invariants:
         leaderless = [where for where, each in partitions_of(self._model.image).items() if each.leader < 0]
         for where in leaderless:
             partition = partitions_of(self._model.image)[where]
-            hold(where in self._lost and not partition.isr, "every-partition-is-led", partition=partition)
+            held = self._held.get(where)
+            hold(held == set() and not partition.isr, "every-partition-is-led", partition=partition, held=held)
         return leaderless
 
     def check_healed(self) -> None:
