@@ -65,6 +65,7 @@ class FollowerState:
         "end_offset",
         "fetched_at",
         "id",
+        "is_silent",
         "leader_end_then",
         "log_start_offset",
         "whole_below",
@@ -82,6 +83,8 @@ class FollowerState:
         self.leader_end_then = 1 << 62
         """The leader's end when it fetched last: who asks for it next was caught up then."""
         self.behind_since: float | None = None
+        self.is_silent = False
+        """Whether it was to be left out because it did not keep up, and has not fetched since."""
         self.whole_below = 0
         """Its copy was begun when the leader had removed all that tombstones below this offset delete. So it does not
         need those tombstones."""
@@ -205,6 +208,7 @@ class InSyncReplicas:
         follower.log_start_offset = log_start_offset
         follower.broker_epoch = broker_epoch
         follower.fetched_at = self.now
+        follower.is_silent = False
         follower.leader_end_then = end_offset
 
     def has_missed_tombstones(
@@ -282,13 +286,18 @@ class InSyncReplicas:
     # Proposals
 
     def maybe_expand(self, high_watermark: int) -> Proposal | None:
-        """A proposal to take in who has caught up: with what is committed and with the beginning of this epoch."""
+        """A proposal to take in who has caught up: with what is committed and with the beginning of this epoch.
+
+        Where the high watermark stands still for want of replicas in sync, even a dead follower holds all below it. One
+        that was left out comes in again when it fetches.
+        """
         if self.proposed is not None or not self._outsiders:
             return None
         joining = [
             each.id
             for each in self._outsiders
-            if each.end_offset >= high_watermark
+            if not each.is_silent
+            and each.end_offset >= high_watermark
             and each.end_offset >= self.epoch_start_offset
             and self._is_eligible(each.id, each.broker_epoch)
         ]
@@ -316,6 +325,8 @@ class InSyncReplicas:
         staying = [each for each in self.isr if each not in lagging]
         if not lagging or (len(staying) == 1 and not may_be_alone()):
             return None
+        for each in lagging:
+            self.followers[each].is_silent = True
         return self._propose(staying)
 
     def maybe_confirm(self) -> Proposal | None:

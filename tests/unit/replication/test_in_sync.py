@@ -127,6 +127,22 @@ def test_who_stays_behind_is_left_out_and_counts_until_the_answer() -> None:
     assert leader.in_sync.high_watermark(150) == 150
 
 
+def test_who_was_left_out_comes_in_again_when_it_fetches() -> None:
+    """Below the minimum nothing is committed, so that a follower that is gone holds all below the high watermark."""
+    leader = Leader()
+    leader.fetch(2, 150, end_offset=150)
+    leader.fetch(3, 150, end_offset=150)
+    leader.fetch(2, 160, end_offset=160)
+    assert leader.in_sync.maybe_shrink(160, 1.0) is None
+    assert leader.in_sync.maybe_shrink(160, LAG_S + 2) is not None
+    leader.in_sync.on_metadata(replicas=(1, 2, 3), isr=(1, 2), partition_epoch=8, now=LAG_S + 2)
+    assert leader.in_sync.maybe_expand(150) is None, "it was not heard of since"
+    leader.fetch(3, 150, end_offset=160, now=LAG_S + 3)
+    proposal = leader.in_sync.maybe_expand(150)
+    assert proposal is not None
+    assert sorted(proposal.isr) == [1, 2, 3]
+
+
 def test_where_nothing_was_written_for_an_hour_nobody_has_fallen_behind() -> None:
     leader = Leader()
     for follower in (2, 3):
