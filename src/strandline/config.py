@@ -22,9 +22,9 @@ from strandline.node_settings import (
     BROKER_SETTINGS,
     NODE_SETTINGS,
     check_refused,
+    check_unknown,
     from_environment,
     is_refused,
-    unknown_setting,
 )
 from strandline.properties import parse_properties
 from strandline.settings import ConfigSource, Synonym, Value, settings_of
@@ -38,6 +38,7 @@ REPLICAS_OF_CLUSTER = 3
 IN_SYNC_OF_CLUSTER = 2
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
+COMMAND_LINE = "-X"
 PLAINTEXT = "PLAINTEXT"
 SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -86,7 +87,7 @@ class BrokerConfig(BrokerSettings):
         sources: list[tuple[str, Mapping[str, str]]] = [
             (file_name, parse_properties(content)),
             ("environment", from_environment(environ or {})),
-            ("-X", overrides or {}),
+            (COMMAND_LINE, overrides or {}),
         ]
         given: dict[str, str] = {}
         values: dict[str, Value] = {}
@@ -97,7 +98,7 @@ class BrokerConfig(BrokerSettings):
                 if is_refused(name):
                     check_refused(name, raw, source)
                 elif name not in NODE_SETTINGS:
-                    warnings.append(f"{source}: {unknown_setting(name)}")
+                    warnings.append(check_unknown(name, source, must_be_known=source == COMMAND_LINE))
                 else:
                     values[name] = NODE_SETTINGS[name].parse(raw, source=source)
                     given[name], origin[name] = raw, source

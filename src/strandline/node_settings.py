@@ -174,11 +174,18 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {_BY_VARIABLE[variable]: raw for variable, raw in environ.items() if variable in _BY_VARIABLE}
 
 
-def unknown_setting(name: str) -> str:
-    """A warning for a name that means nothing to a node, with the name that was probably meant."""
+def check_unknown(name: str, source: str, *, must_be_known: bool) -> str:
+    """Return a warning for a name that means nothing to a node: Kafka's files may have settings of plug-ins.
+
+    InvalidConfig if it was probably meant to be another one, with that one, and if it `must_be_known`.
+    """
     if name in TOPIC_SETTINGS:
         synonyms = TOPIC_SETTINGS[name][1].synonyms
-        advice = f"; for the default of all topics set {synonyms[0].name}" if synonyms else ""
-        return f"{name} is a setting of topics, not of nodes, and was ignored{advice}"
+        advice = f"; the default of all topics is {synonyms[0].name}" if synonyms else ""
+        raise InvalidConfig(f"{source}: {name} is a setting of topics, not of nodes{advice}")
     nearest = difflib.get_close_matches(name, NODE_SETTINGS, n=1, cutoff=0.75)
-    return f"{name} is unknown and was ignored" + (f"; did you mean {nearest[0]}?" if nearest else "")
+    if nearest:
+        raise InvalidConfig(f"{source}: {name} is unknown; did you mean {nearest[0]}?")
+    if must_be_known:
+        raise InvalidConfig(f"{source}: {name} is unknown; docs/configuration.md has all that there are")
+    return f"{source}: {name} is unknown and was ignored"

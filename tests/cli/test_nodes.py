@@ -85,3 +85,21 @@ def test_dev_names_a_port_that_is_taken(lonely_cli: CommandLine) -> None:
         ended = lonely_cli.run("dev", "--port", str(taken.getsockname()[1]))
     assert ended.status == 1
     assert "--port 0" in ended.stderr
+
+
+def test_serve_says_in_a_sentence_why_it_cannot_start(lonely_cli: CommandLine, tmp_path: Path) -> None:
+    a_file = tmp_path / "file"
+    a_file.touch()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refusals = {
+            ("--data", f"{tmp_path}/a", "--listen", f"127.0.0.1:{port}"): f"127.0.0.1:{port}: address already in use;",
+            ("--data", str(a_file), "--listen", "127.0.0.1:0"): f"{a_file} is a file; --data",
+            ("--data", f"{tmp_path}/b", "-X", "num.partitons=3"): "did you mean num.partitions?",
+            ("--data", f"{tmp_path}/b", "--listen", "0.0.0.0:0"): "expected advertised.listeners=PLAINTEXT://HOST",
+        }
+        for arguments, words in refusals.items():
+            ended = lonely_cli.run("serve", *arguments, "-X", "http.listener=off")
+            assert ended.status == 1
+            assert words in ended.stderr
+            assert "Errno" not in ended.stderr

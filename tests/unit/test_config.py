@@ -187,16 +187,21 @@ def test_topic_overrides_that_are_refused(overrides: dict[str, str | None], said
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("num.partitons", "did you mean num.partitions?"),
-        ("log.segment.byte", "did you mean log.segment.bytes?"),
-        ("segment.bytes", "for the default of all topics set log.segment.bytes"),
-        ("zookeeper.connect", "unknown"),
+        ("num.partitons", "is unknown; did you mean num.partitions?"),
+        ("log.segment.byte", "is unknown; did you mean log.segment.bytes?"),
+        ("segment.bytes", "is a setting of topics, not of nodes; the default of all topics is log.segment.bytes"),
     ],
 )
-def test_an_unknown_name_is_a_warning_that_helps(name: str, said: str) -> None:
-    (warning,) = BrokerConfig.load(f"{name}=1", file_name="my.properties").warnings
-    assert said in warning
-    assert warning.startswith(f"my.properties: {name}")
+def test_a_name_that_was_mistyped_is_refused(name: str, said: str) -> None:
+    with pytest.raises(InvalidConfig, match=re.escape(f"my.properties: {name} {said}")):
+        BrokerConfig.load(f"{name}=1", file_name="my.properties")
+
+
+def test_a_name_of_something_else_is_a_warning_in_a_file_and_refused_on_the_command_line() -> None:
+    (warning,) = BrokerConfig.load("zookeeper.connect=1", file_name="my.properties").warnings
+    assert warning == "my.properties: zookeeper.connect is unknown and was ignored"
+    with pytest.raises(InvalidConfig, match=r"-X: zookeeper\.connect is unknown; docs/configuration\.md has all"):
+        BrokerConfig.load(overrides={"zookeeper.connect": "1"})
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from strandline.broker.admission import Admission
 from strandline.broker.connection import Connection
 from strandline.broker.dispatch import Dispatcher
 from strandline.broker.transport import Listening, Network, Transport
+from strandline.errors import InvalidConfig
 from strandline.observability.log_lines import fields
 from strandline.runtime import Runtime
 
@@ -28,8 +29,17 @@ class Listener:
         self._warned_at = -1
 
     def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Take the address; what was really bound (port 0 chooses one). Peers are served after `open`."""
-        listening = self._listening = self._network.listen(host, port, self._on_accept, delay_s=self._delay_s)
+        """Take the address; what was really bound (port 0 chooses one). Peers are served after `open`.
+
+        InvalidConfig if it cannot be had.
+        """
+        try:
+            listening = self._listening = self._network.listen(host, port, self._on_accept, delay_s=self._delay_s)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise InvalidConfig(
+                f"cannot listen on {host}:{port}: {why}; choose another address or port (--listen, or listeners)"
+            ) from error
         self._dispatcher.on_pressure = listening.hold_back
         return listening.host, listening.port
 

@@ -49,9 +49,13 @@ def serve(
         for warning in settings.warnings:
             log.warning("%s", warning)
         return _run(_serve(Path(settings.log_dirs[0]), settings, network_of))
-    except (StrandlineError, OSError) as error:
+    except StrandlineError as error:
         print(f"strandline: {error}", file=sys.stderr)
-        return 1
+    except (FileExistsError, NotADirectoryError) as error:
+        print(f"strandline: {error.filename} is a file; --data (log.dirs) names a directory", file=sys.stderr)
+    except OSError as error:
+        print(f"strandline: {error.filename or error}: {(error.strerror or '').lower()}", file=sys.stderr)
+    return 1
 
 
 def _settings(data: Path | None, listen: str | None, config: Path | None, overrides: Mapping[str, str]) -> BrokerConfig:
