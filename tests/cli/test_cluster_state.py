@@ -77,6 +77,7 @@ def test_a_whole_cluster_is_well() -> None:
 def test_one_broker_down_is_a_warning_that_names_it() -> None:
     assert levels(ONE_DOWN) == {"quorum": Level.WARNING, "replicas": Level.WARNING, "min-in-sync": Level.WARNING}
     said = [finding.text for finding in health_findings(ONE_DOWN)]
+    assert all(finding.advice for finding in health_findings(ONE_DOWN)), "each says what to do"
     assert (
         "node 1 leads the quorum, and 2 of 3 voters are heard; one more lost, and nothing in the cluster can change"
         in said

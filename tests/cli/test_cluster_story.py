@@ -98,7 +98,10 @@ def test_the_life_of_a_cluster(cluster: Cluster, cli: CommandLine, tmp_path: Pat
     lost = cluster.quorum().leader % 4 + 1
     cluster.node(lost).kill()
     wait_for(lambda: str(lost) in cli.ok("cluster", "status", "--json").objects[0]["under_replicated"])
-    assert f"broker {lost} is down" in cli.ok("cluster", "health").stdout.decode()
+    told = cli.ok("cluster", "health").stdout.decode()
+    assert f"broker {lost} is down" in told
+    assert f"start broker {lost}, and it catches up" in told
+    assert "it works, but degraded: " in told
     another = next(node for node in (1, 2, 3, 4) if node not in (lost, cluster.quorum().leader))
     cluster.node(another).kill()
     wait_for(lambda: cli.run("cluster", "health").status == 5)

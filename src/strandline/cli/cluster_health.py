@@ -133,6 +133,7 @@ def _replica_findings(state: ClusterState) -> Iterator[Finding]:
         yield warning(
             "replicas",
             f"{state.why_missing(node_id)}: {count(len(lacking), 'partition')} lack its replica: {listed(lacking)}",
+            _advice_on_missing(state, node_id),
         )
     at_minimum = [each for each in state.partitions if each.is_at_minimum and each.missing]
     if at_minimum:
@@ -140,6 +141,7 @@ def _replica_findings(state: ClusterState) -> Iterator[Finding]:
             "min-in-sync",
             f"{count(len(at_minimum), 'partition')} would refuse acks=all if one more replica were lost: "
             f"{listed(at_minimum)}",
+            "bring the missing replicas back before you stop another broker",
         )
     idle = [broker for broker in state.brokers if not broker.is_up]
     for broker in idle:
@@ -151,6 +153,16 @@ def _replica_findings(state: ClusterState) -> Iterator[Finding]:
             )
     if not state.under_replicated() and not state.offline():
         yield ok("replicas", f"all replicas of {count(len(state.partitions), 'partition')} are in sync")
+
+
+def _advice_on_missing(state: ClusterState, node_id: int) -> str:
+    broker = state.broker(node_id)
+    if broker is not None and broker.is_up:
+        return "it comes by itself; if it does not, its log says why"
+    return (
+        f"start broker {node_id}, and it catches up; if it is lost for good, give its id to a new node, or move its "
+        f"replicas away: strandline cluster drain {node_id}"
+    )
 
 
 def _disk_findings(state: ClusterState) -> Iterator[Finding]:

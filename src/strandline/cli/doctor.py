@@ -182,4 +182,5 @@ def conclude(output: Output, seen: list[Finding], strict: bool) -> None:
             code=ExitCode.UNHEALTHY,
         )
     if not output.as_json:
-        output.line(f"nothing is wrong; {count(warnings, 'warning')}" if warnings else "nothing is wrong")
+        degraded = f"it works, but degraded: {count(warnings, 'warning')}, with what to do about each above"
+        output.line(degraded if warnings else "nothing is wrong")

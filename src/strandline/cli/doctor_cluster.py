@@ -105,8 +105,8 @@ def partition_findings(metadata: Any) -> Iterator[Finding]:
         advice = "the log of the node says why: a broker that is down, or a damaged log (`strandline log dump`)"
         yield problem("partitions", f"{health.offline:,} of {total} have no leader: they cannot be used", advice)
     if health.under_replicated:
-        advice = "a broker is down or cannot keep up: see `strandline cluster info` and the log of the nodes"
-        yield problem(
+        advice = "a broker is down or cannot keep up: `strandline cluster health` says which, and what to do"
+        yield warning(
             "partitions", f"{health.under_replicated:,} of {total} have replicas that are not in sync", advice
         )
     if not health.offline and not health.under_replicated:
