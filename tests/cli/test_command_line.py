@@ -12,7 +12,7 @@ import pytest
 import typer
 from tests.cli.conftest import CommandLine
 
-from strandline.cli import command_names, tree
+from strandline.cli import command_names, reading, tree
 from strandline.cli.client import Cluster
 from strandline.cli.failures import Unreachable
 from strandline.cli.options import with_ports
@@ -134,6 +134,22 @@ def test_patience_ends_only_a_reading_without_progress() -> None:
     Patience(cluster, follow=True).check(progress=False)
     with pytest.raises(Unreachable, match="sent nothing"):
         Patience(cluster, follow=False).check(progress=False)
+
+
+def test_who_follows_is_told_that_the_cluster_is_away_and_that_it_is_back(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reading, "KNOCK_EVERY_S", -1.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    patience = Patience(Cluster(f"127.0.0.1:{port}", {}), follow=True)
+    for _ in range(2):
+        patience.check(progress=False)
+    assert capsys.readouterr().err == (
+        f"127.0.0.1:{port} does not answer (connection refused); waiting for it, Ctrl-C ends\n"
+    )
+    patience.check(progress=True)
+    assert capsys.readouterr().err == f"127.0.0.1:{port} answers again\n"
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,13 @@ def connect(bootstrap: str, properties: list[str] | None, timeout_s: float) -> C
     from strandline.cli.knocking import knock
 
     cluster = Cluster(bootstrap, key_values(properties, option="-X"), timeout_s)
-    if reasons := knock([host_and_port(each.strip()) for each in bootstrap.split(",")], timeout_s):
+    if reasons := knock(servers_of(bootstrap), timeout_s):
         raise cannot_reach(bootstrap, ", ".join(dict.fromkeys(reasons)))
     return cluster
+
+
+def servers_of(bootstrap: str) -> list[tuple[str, int]]:
+    return [host_and_port(each.strip()) for each in bootstrap.split(",")]
 
 
 def host_and_port(server: str) -> tuple[str, int]:

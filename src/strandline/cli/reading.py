@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any, Protocol
 
-from strandline.cli.client import Cluster, admin_api, kafka_api
+from strandline.cli.client import Cluster, admin_api, kafka_api, servers_of
 from strandline.cli.failures import CommandFailed, Unreachable, from_kafka_error
+from strandline.cli.knocking import knock
 from strandline.cli.positions import AtTime, Position, start_offset
 from strandline.cli.record import ReadRecord
 from strandline.cli.topics import told_offset
@@ -18,6 +20,9 @@ _RECORDS_PER_POLL = 1000
 # Python sees Ctrl-C only between two calls of librdkafka, so no call may be long.
 _POLL_S = 0.1
 _COMMIT_EVERY_S = 5.0
+KNOCK_EVERY_S = 3.0
+KNOCK_S = 1.0
+"""How long Ctrl-C may have to wait."""
 
 
 class Sink(Protocol):
@@ -80,22 +85,43 @@ def _list_offsets(cluster: Cluster, admin: Any, topic: str, partitions: list[int
 
 
 class Patience:
-    """Ends a reading that makes no progress, so that a cluster that stopped answering is told and not waited for."""
+    """Ends a reading that makes no progress, so that a cluster that stopped answering is told and not waited for.
+
+    With --follow it goes on, and says that the cluster is away and when it is back.
+    """
 
     def __init__(self, cluster: Cluster, *, follow: bool) -> None:
         self._cluster = cluster
         self._follow = follow
-        self._deadline = time.monotonic() + cluster.timeout_s
+        self._is_away = False
+        self._deadline = time.monotonic() + self._wait_s
+
+    @property
+    def _wait_s(self) -> float:
+        return KNOCK_EVERY_S if self._follow else self._cluster.timeout_s
 
     def check(self, *, progress: bool) -> None:
         now = time.monotonic()
-        if progress or self._follow:
-            self._deadline = now + self._cluster.timeout_s
-        elif now > self._deadline:
+        if progress:
+            self._be(away=False)
+        elif now <= self._deadline:
+            return
+        elif not self._follow:
             raise Unreachable(
                 f"{self._cluster.bootstrap} sent nothing for {self._cluster.timeout_s:g} s, and the end is not reached",
                 hint="look at the node's log, or wait longer with --timeout",
             )
+        else:
+            reasons = knock(servers_of(self._cluster.bootstrap), KNOCK_S)
+            self._be(away=bool(reasons), why=", ".join(dict.fromkeys(reasons)))
+        self._deadline = now + self._wait_s
+
+    def _be(self, *, away: bool, why: str = "") -> None:
+        if away == self._is_away:
+            return
+        self._is_away = away
+        told = f"does not answer ({why}); waiting for it, Ctrl-C ends" if away else "answers again"
+        print(f"{self._cluster.bootstrap} {told}", file=sys.stderr, flush=True)
 
 
 class Reading:
