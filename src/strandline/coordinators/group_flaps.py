@@ -46,6 +46,10 @@ class Lives:
         ends_ms.append(now_ms)
         del ends_ms[:-LIVES_MAX]
 
+    def leave(self, who: Who) -> None:
+        """As a member does that has done its work: however short, this is no life to count."""
+        self._joined_ms.pop(_seat(who), None)
+
     def flaps(self, who: Who, now_ms: int) -> int:
         """How often the client came and was soon gone lately; 0 while that is nothing to speak of."""
         client = _client(who)

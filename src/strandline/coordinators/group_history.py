@@ -137,7 +137,7 @@ class GroupHistory:
         observed = self._groups.get(group.group_id)
         if observed is None:
             observed = self._groups[group.group_id] = _Observed()
-        flaps = 0 if who is None else _flaps(observed.lives, what, who, now_ms)
+        flaps = 0 if who is None else _flaps(observed.lives, group, what, who, now_ms)
         note = Note(now_ms, what, who, reason[:REASON_CHARACTERS_MAX], flaps)
         if observed.open is not None:
             observed.open.add(note)
@@ -265,9 +265,12 @@ def _changes(before: dict[str, Holding], after: dict[str, Holding]) -> list[Chan
     return changes
 
 
-def _flaps(lives: Lives, what: Happening, who: Who, now_ms: int) -> int:
+def _flaps(lives: Lives, group: Group, what: Happening, who: Who, now_ms: int) -> int:
     if what in BEGINNINGS:
         lives.begin(who, now_ms)
+    elif what is Happening.LEFT and len(group.members) <= 1:
+        # A command that read what was there and left, and disturbed no other member.
+        lives.leave(who)
     elif what in ENDINGS:
         lives.end(who, now_ms)
     return lives.flaps(who, now_ms)

@@ -363,6 +363,17 @@ def test_who_does_not_flap(who: list[Who], life_ms: int) -> None:
     assert {live_and_die(history, each, number * 1_000, life_ms) for number, each in enumerate(who)} == {0}
 
 
+@pytest.mark.parametrize(("others", "flaps"), [((), {0}), (("other",), {0, 3})], ids=["alone", "beside another"])
+def test_a_command_that_reads_and_leaves_flaps_only_beside_others(others: tuple[str, ...], flaps: set[int]) -> None:
+    history = GroupHistory()
+    told = set()
+    for number in range(3):
+        who = Who(f"m{number}", None, "strandline-cli", "/10.0.0.7")
+        history.note(group_of(*others), Happening.JOINED, who, number * 10_000)
+        told.add(history.note(group_of(*others, who.member_id), Happening.LEFT, who, number * 10_000 + 3_000).flaps)
+    assert told == flaps
+
+
 def test_an_instance_that_is_started_again_and_again_flaps_though_nobody_sees_it_die() -> None:
     history = GroupHistory()
     told = [
