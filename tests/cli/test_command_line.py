@@ -12,7 +12,7 @@ import pytest
 import typer
 from tests.cli.conftest import CommandLine
 
-from strandline.cli import command_names, reading, tree
+from strandline.cli import command_names, main, reading, tree
 from strandline.cli.client import Cluster
 from strandline.cli.failures import Unreachable
 from strandline.cli.options import with_ports
@@ -180,3 +180,11 @@ def test_words_that_people_type(typed: list[str], meant: list[str], monkeypatch:
 )
 def test_a_host_without_a_port_has_kafkas(said: str, servers: str) -> None:
     assert with_ports(said) == servers
+
+
+def test_ctrl_c_while_modules_are_loaded_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(arguments: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tree, "run", interrupted)
+    assert main(["topic", "list"]) == 130

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -32,6 +33,16 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+def wait_until_up(cli: CommandLine, nodes: int) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        (status,) = cli.ok("cluster", "status", "--json").objects
+        if [row["state"] for row in status["nodes"]] == ["up"] * nodes:
+            return
+        assert time.monotonic() < deadline, status
+        time.sleep(0.2)
+
+
 def test_dev_runs_a_cluster_and_a_node_that_dies_stays_dead(lonely_cli: CommandLine) -> None:
     dev = lonely_cli.start("dev", "--nodes", "3", "--port", "0", "--json")
     facts = json.loads(line_of(dev))
@@ -43,11 +54,19 @@ def test_dev_runs_a_cluster_and_a_node_that_dies_stays_dead(lonely_cli: CommandL
     os.kill(facts["nodes"][2]["pid"], signal.SIGKILL)
     told = json.loads(line_of(dev))
     assert told == {"event": "was killed by SIGKILL, and stays dead", "node": 3}
+    first_port = facts["nodes"][0]["address"].rpartition(":")[2]
+    for node, where in ((3, ("--port", first_port)), (2, ("--data", facts["data"]))):
+        assert lonely_cli.ok("dev", "restart", str(node), *where).lines == [f"node {node} is started again"]
+        assert json.loads(line_of(dev)) == {"event": "is started again", "node": node}
+    wait_until_up(cli, 3)
+    assert "there is no node 9" in lonely_cli.run("dev", "restart", "9", "--data", facts["data"]).stderr
+    assert lonely_cli.run("dev", "again").status == 2
     dev.send_signal(signal.SIGTERM)
     rest, errors = dev.communicate(timeout=TIMEOUT_S)
     assert (dev.returncode, rest) == (0, b""), errors
     assert not any(is_alive(node["pid"]) for node in facts["nodes"])
     assert not Path(facts["data"]).exists()
+    assert "no `strandline dev --nodes` runs" in lonely_cli.run("dev", "restart", "3", "--data", facts["data"]).stderr
 
 
 @pytest.mark.slow

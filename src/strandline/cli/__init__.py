@@ -17,7 +17,14 @@ __all__ = ["command_names", "main"]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:
+        # Before a command has taken the signal over: while modules are loaded.
+        return 130
+
+
+def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] == "serve":
         from strandline.cli import serve
 

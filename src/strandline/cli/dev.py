@@ -15,17 +15,20 @@ from typing import Annotated
 
 import typer
 
-from strandline.cli.failures import CommandFailed, Interrupted
+from strandline.cli.failures import CommandFailed, Interrupted, UsageFailed
 from strandline.cli.options import AsJson, key_values
 from strandline.cli.output import Output
-from strandline.cli.supervision import interrupted_by_sigterm
+from strandline.cli.supervision import NODES_MAX, interrupted_by_sigterm
 
 PORT_DEFAULT = 9092
-NODES_MAX = 32
 STOP_TIMEOUT_S = 30.0
 
 
 def dev(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[restart N]", help="Start node N of the `dev --nodes` that runs again."),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="Keep the logs here. Default: gone when dev stops.")
     ] = None,
@@ -44,8 +47,11 @@ def dev(
     """Run a node for development and print what to paste; Ctrl-C stops it.
 
     With --nodes 3 it is a cluster, a process for each node, at --port and the ports after it. A node that dies stays
-    dead, and is told of, unless --restart is given.
+    dead, and is told of, unless --restart is given; `dev restart N` starts it again.
     """
+    if words:
+        _restart(Output(as_json=as_json), words, data, port)
+        return
     properties = key_values(overrides, option="-X")
     for each in range(port, port + nodes) if port else (port,):
         _check_port(each)
@@ -73,6 +79,14 @@ def dev(
                 _stop(node)
     if status:
         raise CommandFailed(f"the node ended with status {status}", hint="its last words stand above")
+
+
+def _restart(output: Output, words: list[str], data: Path | None, port: int) -> None:
+    from strandline.cli.dev_cluster import restart_node
+
+    if len(words) != 2 or words[0] != "restart" or not words[1].isdigit():
+        raise UsageFailed(f"dev {' '.join(words)} is unknown", hint="`dev restart N` starts node N again")
+    restart_node(output, int(words[1]), data=data, port=port)
 
 
 def welcome(bootstrap: str, directory: Path, *, kept: bool) -> str:
@@ -136,7 +150,9 @@ def _wait_ready(node: subprocess.Popen[str]) -> str:
 def _stop(node: subprocess.Popen[str]) -> int:
     node.send_signal(signal.SIGTERM)
     try:
-        return node.wait(STOP_TIMEOUT_S)
+        status = node.wait(STOP_TIMEOUT_S)
+        # One that has just begun does not hear the signal yet, and dies of it.
+        return 0 if status == -signal.SIGTERM else status
     except subprocess.TimeoutExpired:
         node.kill()
         return node.wait()

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from strandline.cli.failures import CommandFailed, Interrupted
+from strandline.cli.conversation import Conversation
+from strandline.cli.failures import CommandFailed, Interrupted, NotFound
 from strandline.cli.output import Output
-from strandline.cli.supervision import SupervisedNode, interrupted_by_sigterm, start_all, stop_all, watch_over
+from strandline.cli.supervision import (
+    LOOK_EVERY_S,
+    NODES_MAX,
+    SupervisedNode,
+    interrupted_by_sigterm,
+    start_all,
+    stop_all,
+    watch_over,
+)
+from strandline.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from strandline.codec.messages.describe_log_dirs_response import DescribeLogDirsResponse
 from strandline.errors import InvalidConfig
 from strandline.testing.local_cluster import LocalCluster, NodePlace, lay_out
 
 LAST_WORDS_LINES = 5
+SUPERVISOR = "dev.pid"
+"""While the cluster runs: the process that watches over it."""
+REQUEST = "restart-"
+"""And the id of a node that is to be started again."""
+ASK_S = 1.0
+RESTART_WAIT_S = 60.0
 
 
 def run_cluster(
@@ -34,19 +53,69 @@ def run_cluster(
             log = files.enter_context(log_file(place).open("ab+"))
             running.append(SupervisedNode(place.node_id, properties | cluster.properties(place), stderr=log))
         all_died = False
+        supervisor = root / SUPERVISOR
         try:
             start_all(running)
+            supervisor.write_text(str(os.getpid()))
             _tell_ready(output, cluster, running, kept=kept)
-            watch_over(running, restart=restart, tell=lambda node, what: _tell(output, node, what))
+            watch_over(
+                running,
+                restart=restart,
+                tell=lambda node, what: _tell(output, node, what),
+                asked_for=lambda: _asked_for(root),
+            )
             all_died = True
         except Interrupted:
             # The way to end it.
             pass
         finally:
+            supervisor.unlink(missing_ok=True)
             for failure in stop_all(running):
                 output.talk(failure)
     if all_died:
         raise CommandFailed("every node died", hint="their last words stand above")
+
+
+def restart_node(output: Output, node_id: int, *, data: Path | None, port: int) -> None:
+    """Have the `dev --nodes` that runs start one of its nodes again, whether it is dead or not."""
+    root = _root_at(port) if data is None else data
+    if root is None or not (root / SUPERVISOR).is_file():
+        where = f"at port {port}" if data is None else f"in {data}"
+        raise CommandFailed(
+            f"no `strandline dev --nodes` runs {where}", hint="say its --port, or its --data, if it has others"
+        )
+    if not (root / f"node-{node_id}").is_dir():
+        raise NotFound(f"there is no node {node_id} in {root}")
+    request = root / f"{REQUEST}{node_id}"
+    request.touch()
+    deadline = time.monotonic() + RESTART_WAIT_S
+    while request.exists():
+        if time.monotonic() > deadline:
+            request.unlink(missing_ok=True)
+            raise CommandFailed("the `strandline dev` that runs these nodes does not answer")
+        time.sleep(LOOK_EVERY_S)
+    output.line(f"node {node_id} is started again")
+
+
+def _asked_for(root: Path) -> set[int]:
+    asked = set()
+    for each in root.glob(f"{REQUEST}*"):
+        each.unlink(missing_ok=True)
+        asked.add(int(each.name.removeprefix(REQUEST)))
+    return asked
+
+
+def _root_at(port: int) -> Path | None:
+    """The directory of the cluster with this port, as one of its nodes that lives tells it."""
+    for each in range(port, port + NODES_MAX):
+        try:
+            with Conversation("127.0.0.1", each, ASK_S) as conversation:
+                answer = conversation.ask(DescribeLogDirsRequest(topics=[]), DescribeLogDirsResponse)
+        except CommandFailed:
+            continue
+        for directory in [] if answer is None else answer.results:
+            return Path(directory.log_dir).parent
+    return None
 
 
 def log_file(place: NodePlace) -> Path:
@@ -108,5 +177,6 @@ Shell:
   strandline cluster health
 
 Try it: kill -9 {pids[-1]}, and look at `cluster status`. What was acknowledged is still there.
+Start it again: strandline dev restart {len(pids)} --port {cluster.places[0].port}
 
 Ctrl-C stops all nodes."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -16,6 +16,7 @@ from typing import BinaryIO, NoReturn
 from strandline.cli.failures import CommandFailed, Interrupted
 from strandline.testing.node_process import BrokerFailed, NodeProcess, wait_all_ready
 
+NODES_MAX = 32
 LOOK_EVERY_S = 0.2
 READY_TIMEOUT_S = 120.0
 """Nodes of a cluster wait for one another, and each for its own recovery."""
@@ -83,13 +84,24 @@ def stop_all(nodes: Sequence[SupervisedNode]) -> list[str]:
 
 
 def watch_over(
-    nodes: Sequence[SupervisedNode], *, restart: bool, tell: Callable[[SupervisedNode, str], object]
+    nodes: Sequence[SupervisedNode],
+    *,
+    restart: bool,
+    tell: Callable[[SupervisedNode, str], object],
+    asked_for: Callable[[], Container[int]] = tuple,
 ) -> None:
-    """Say when a node dies, and start it again if that is wanted. Returns when none runs any more and none will."""
+    """Say when a node dies, and start it again if that is wanted. Returns when none runs any more and none will.
+
+    `asked_for` has the nodes that a user wants to be started again now.
+    """
     watched = [_Watched(node, time.monotonic()) for node in nodes]
     while any(not each.is_dead or each.start_at is not None for each in watched):
         now = time.monotonic()
+        wanted = asked_for()
         for each in watched:
+            if each.node.node_id in wanted:
+                stop_all([each.node])
+                each.is_dead, each.start_at = True, now
             if not each.is_dead and each.node.status is not None:
                 _on_death(each, now, restart=restart, tell=tell)
             elif each.start_at is not None and now >= each.start_at:
