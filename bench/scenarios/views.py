@@ -53,6 +53,7 @@ def _figures(found: dict[str, object], commands_ms: list[float], keys: int) -> l
         Figure("first time, from the log to a snapshot", "s", _numbers(found, "first_s")),
         Figure("opened again", "ms", _numbers(found, "again_ms"), note="snapshot, tail and one query"),
         Figure("caught up with a hundredth", "ms", _numbers(found, "refresh_ms")),
+        Figure("memory of the process, at most", "MB", _numbers(found, "peak_mb"), target=at_most(600.0)),
         Figure("records behind when all is asked", "records", _numbers(found, "behind"), target=at_most(0.0)),
     ]
 
