@@ -13,6 +13,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
+
 import strandline.spark
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 AS_SHUFFLED = 0
 """Tasks: as many as `spark.sql.shuffle.partitions` says."""
+ATTEMPTS = 5
 
 _says = threading.Lock()
 
@@ -58,6 +61,17 @@ def start(spark: SparkSession, task: dict[str, Any]) -> Any:
     return writer.trigger(**({"availableNow": True} if task["to_the_end"] else {"processingTime": "0 seconds"})).start()
 
 
+def started(spark: SparkSession, task: dict[str, Any]) -> Any:
+    """Start it, again if Spark met the rest of a Python process that was killed: it gives up, and tries another then."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return start(spark, task)
+        except Py4JJavaError as error:
+            if "Stream closed" not in str(error):
+                raise
+    return start(spark, task)
+
+
 def main() -> None:
     options = json.loads(sys.argv[1])
     spark = strandline.spark.session("harness", master=options["master"], **options["settings"])
@@ -69,7 +83,7 @@ def main() -> None:
     for line in sys.stdin:
         task = json.loads(line)
         if task["do"] == "start":
-            query = start(spark, task)
+            query = started(spark, task)
             say("started", query_id=query.id, run_id=str(query.runId))
         elif task["do"] == "stop" and query is not None:
             query.stop()
