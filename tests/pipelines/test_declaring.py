@@ -133,10 +133,22 @@ REFUSED = [
     (lambda: pipeline.source("a", dead_letters="b"), "has dead letters and no schema, so every record fits"),
     (lambda: pipeline.source("a", schema="x INT", dead_letters="a"), "would go to the topic they come from"),
     (lambda: pipeline.source("a", key="id"), "has a key and no schema"),
+    (lambda: pipeline.source("a", schema="x DUBLE"), "cannot be read at 'duble' (did you mean DOUBLE?)"),
+    (lambda: pipeline.source("a", schema="x INT, X INT"), "two columns are called X"),
     (lambda: pipeline.source("a", key="x", schema="x INT", watermark=("x", "1 hour")), "is a table, which has no"),
     (lambda: pipeline.spark(), "call it inside a decorated function"),
     (lambda: pipeline.name("a b"), "the pipeline is named 'a b'"),
 ]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    ["x INTERVAL DAY TO SECOND", "struct<x: INT>", "x STRING COLLATE UTF8_LCASE", "x VOID", "`a b` INT NOT NULL"],
+)
+def test_schemas_that_only_spark_can_judge_are_left_to_it(schema: str) -> None:
+    with collecting("shop.py") as declared:
+        pipeline.source("a", schema=schema)
+    assert declared.sources["a"].schema == schema
 
 
 @pytest.mark.parametrize(("say", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])

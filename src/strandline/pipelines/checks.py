@@ -7,11 +7,17 @@ from typing import Final
 
 from strandline.pipelines.failures import refused
 from strandline.pipelines.model import Dataset, Kind, Place, Source, Watermark
+from strandline.views.failures import DefinitionRefused
+from strandline.views.schema import parse_schema
 
 NAME_LENGTH_MAX: Final = 200
 """Of a pipeline, a dataset or a topic: what is put before and behind it still fits into the 249 of a topic's name."""
 _MODES: Final = ("append", "update", "complete")
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+_ONLY_SPARKS: Final = re.compile(
+    r"^struct\s*<|\b(interval|void|time|collate|geometry|geography|object)\b", re.IGNORECASE
+)
+"""What Spark reads and `parse_schema` does not."""
 _VERSION: Final = re.compile(r"\.v\d+$")
 _DELAY: Final = re.compile(
     r"\s*\d+\s+(milli|micro)?(second|minute|hour|day|week)s?(\s+\d+\s+(milli|micro)?(second|minute|hour|day)s?)*\s*"
@@ -22,6 +28,7 @@ def check_source(declared: Source) -> None:
     at = declared.at
     check_name("the source", declared.name, at)
     check_topic(declared.topic, at)
+    _check_schema(declared)
     if declared.dead_letters is not None:
         check_topic(declared.dead_letters, at, is_written=True)
         if declared.schema is None:
@@ -34,6 +41,17 @@ def check_source(declared: Source) -> None:
         raise refused(f"the source {declared.name} has a key and no schema: say schema= with the key's columns", at)
     if declared.is_table and declared.watermark is not None:
         raise refused(f"the source {declared.name} is a table, which has no watermark: leave out key or watermark", at)
+
+
+def _check_schema(declared: Source) -> None:
+    """Refuse what Spark would refuse, before topics are made and Java is started."""
+    schema = (declared.schema or "").strip()
+    if not schema or _ONLY_SPARKS.search(schema):
+        return
+    try:
+        parse_schema(schema)
+    except DefinitionRefused as error:
+        raise refused(f"the source {declared.name}: {error}", declared.at) from None
 
 
 def check_dataset(declared: Dataset) -> None:

@@ -8,6 +8,7 @@ is what JSON has for it.
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -220,7 +221,8 @@ class _Ddl:
         if word in ("decimal", "dec", "numeric"):
             return self._decimal()
         if word not in _WORDS:
-            raise self._wrong(word)
+            near = difflib.get_close_matches(word, (*_WORDS, "decimal", "array", "map", "struct"), 1)
+            raise self._wrong(word, f" (did you mean {near[0].upper()}?)" if near else "")
         if word in ("varchar", "char") and self._skip("("):
             self._take()
             self._expect(")")
@@ -269,8 +271,8 @@ class _Ddl:
         if not self._skip(sign):
             raise self._wrong(self._peek() or "its end")
 
-    def _wrong(self, at: str) -> DefinitionRefused:
+    def _wrong(self, at: str, hint: str = "") -> DefinitionRefused:
         return DefinitionRefused(
-            f"the schema {self._text!r} cannot be read at {at!r}: say it like "
+            f"the schema {self._text!r} cannot be read at {at!r}{hint}: say it like "
             "'customer STRING, total DOUBLE, at TIMESTAMP, tags ARRAY<STRING>'"
         )

@@ -62,7 +62,7 @@ def start(spark: SparkSession, task: dict[str, Any]) -> Any:
 
 
 def started(spark: SparkSession, task: dict[str, Any]) -> Any:
-    """Start it, again if Spark met the rest of a Python process that was killed: it gives up, and tries another then."""
+    """Start it; again if Spark met what is left of a Python process that was killed, and gave up."""
     for _ in range(ATTEMPTS - 1):
         try:
             return start(spark, task)
