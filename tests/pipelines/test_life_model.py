@@ -108,8 +108,7 @@ class Life(RuleBasedStateMachine):
         self.at = [min(each, len(self.orders[partition])) for partition, each in enumerate(at)]
         self.options = {"earliest": {}, "latest": {"startingOffsets": "latest"}}.get(start, {})
         if start == "offsets":
-            by_partition = {str(partition): each for partition, each in enumerate(self.at)}
-            self.options = {"startingOffsets": json.dumps({self.topic: by_partition})}
+            self.options = {"startingOffsets": self.named_offsets()}
         elif start == "timestamp":
             self.since_ms = FIRST_MS + at[0] * STEP_MS
             self.options = {
@@ -144,6 +143,17 @@ class Life(RuleBasedStateMachine):
 
     def text(self, version: int, function: str = "summed") -> str:
         return FILE.format(name=self.name, options=self.options, least=self.least[version], function=function)
+
+    def named_offsets(self) -> str:
+        return json.dumps({self.topic: {str(partition): each for partition, each in enumerate(self.at)}})
+
+    def name_partitions(self) -> None:
+        """In the file: a query without a batch is refused, unless offsets name every partition that there is."""
+        if self.start == "offsets":
+            self.at = [*self.at, *[-2] * PARTITIONS_MAX][: len(self.orders)]
+            self.options["startingOffsets"] = self.named_offsets()
+            for version in self.least:
+                self.write_file(version)
 
     def make_topic(self) -> None:
         self.broker.create_topic(self.topic, partitions=PARTITIONS)
@@ -217,6 +227,7 @@ class Life(RuleBasedStateMachine):
         self.admin.create_partitions([NewPartitions(self.topic, count)])[self.topic].result(30)
         self.orders.append([])
         self.log_starts.append(0)
+        self.name_partitions()
         for each, starts in self.starts.items():
             if self.reads[each] is self.orders:
                 starts[count - 1] = 0
@@ -253,6 +264,7 @@ class Life(RuleBasedStateMachine):
         """Only a query that has neither read of the old topic nor begun at its end may read the new one."""
         self.admin.delete_topics([self.topic])[self.topic].result(30)
         self.make_topic()
+        self.name_partitions()
         # Enough for offsets that the file names to be there.
         self.order([(partition, "e", 5) for partition in range(PARTITIONS)] * 3 + orders)
         for each in DATASETS:
