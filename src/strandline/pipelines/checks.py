@@ -51,7 +51,7 @@ def _check_schema(declared: Source) -> None:
     try:
         parse_schema(schema)
     except DefinitionRefused as error:
-        raise refused(f"the source {declared.name}: {error}", declared.at) from None
+        raise refused(f"the schema of the source {declared.name} is wrong: {error}", declared.at) from None
 
 
 def check_dataset(declared: Dataset) -> None:
