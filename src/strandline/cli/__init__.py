@@ -21,7 +21,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:
         # Before a command has taken the signal over: while modules are loaded.
-        return 130
+        from strandline.cli.failures import ExitCode
+
+        return ExitCode.INTERRUPTED
 
 
 def _run(arguments: list[str]) -> int:

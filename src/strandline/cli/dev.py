@@ -16,11 +16,10 @@ from typing import Annotated
 import typer
 
 from strandline.cli.failures import CommandFailed, Interrupted, UsageFailed
-from strandline.cli.options import AsJson, key_values
+from strandline.cli.options import PORT_DEFAULT, AsJson, key_values
 from strandline.cli.output import Output
 from strandline.cli.supervision import NODES_MAX, interrupted_by_sigterm
 
-PORT_DEFAULT = 9092
 STOP_TIMEOUT_S = 30.0
 
 

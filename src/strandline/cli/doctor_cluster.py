@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from strandline.cli.client import Cluster, admin_api, host_and_port, kafka_api
+from strandline.cli.client import Cluster, admin_api, host_and_port, kafka_api, servers_of
 from strandline.cli.cluster import health_of
 from strandline.cli.config_access import Target, read_entries
 from strandline.cli.conversation import Conversation, converse, is_plain
@@ -69,7 +69,7 @@ def protocol_findings(cluster: Cluster) -> Iterator[Finding]:
 
 def address_findings(cluster: Cluster, metadata: Any) -> Iterator[Finding]:
     """What clients are told to connect to must be reachable from where they are: here, for once."""
-    from_afar = not any(is_loopback(host_and_port(server.strip())[0]) for server in cluster.bootstrap.split(","))
+    from_afar = not any(is_loopback(host) for host, _ in servers_of(cluster.bootstrap))
     for broker in sorted(metadata.brokers.values(), key=lambda broker: int(broker.id)):
         told = f"broker {broker.id} tells clients to connect to {broker.host}:{broker.port}"
         reason = _why_unusable(cluster, broker)
