@@ -294,12 +294,15 @@ class Invariants:
         may_grow = (
             is_leader
             or was_leading
-            or truth.may_lose
             or self._is_only_copy(partition)
             or any(truth.appointed.get(each) == node_id for each in range(epoch + 1, partition.leader_epoch + 1))
         )
-        known_end = truth.end
-        news = self._check(node_id, truth, log, first, high_watermark, may_grow=may_grow)
+        end, known_end = high_watermark, truth.end
+        if truth.may_lose and not (is_leader and partition.leader_epoch == max(truth.leaders)):
+            # An unclean election took records away. Only the leader that it chose commits anew: any other may still
+            # remember its old high watermark.
+            end, may_grow = min(end, truth.end), False
+        news = self._check(node_id, truth, log, min(first, truth.end), end, may_grow=may_grow)
         on_committed = self.on_committed.get(partition.topic)
         for batch in news:
             self.stabilities.learn((topic_id, partition.index), truth.name, batch)
