@@ -209,9 +209,9 @@ TRAPS: dict[str, Trap] = {
         "it stays for delete.retention.ms after the first cleaning that met it; a replica that missed one begins again",
     ),
     "forgotten-sequence": Trap(
-        "compaction removes the last batch of a producer, and its next one is refused or taken twice",
+        "compaction removes the last batches of a producer, and its next one or a retry is refused or taken twice",
         "KAFKA-5413",
-        "the batch stays, without records, for as long as its producer is known",
+        "what may come again stays, without records, for as long as its producer is known",
     ),
     "torn-swap": Trap(
         "a crash between the old segments and the new one leaves both, neither, or half of each",

@@ -151,11 +151,7 @@ class CleaningRun:
             io_buffer_bytes=self._share.io_buffer_bytes,
             io_bytes_per_s=self._share.io_bytes_per_s,
             aborted_later=tuple(aborted),
-            active_producers=tuple(
-                (producer_id, entry.epoch, last)
-                for producer_id, entry in self.partition.producers.entries.items()
-                if (last := entry.recent[-1][1] if entry.recent else -1) < end_offset
-            ),
+            active_producers=tuple(self.partition.producers.batches_to_keep(below=end_offset)),
         )
 
     # What the worker makes

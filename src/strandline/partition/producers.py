@@ -366,6 +366,24 @@ class Producers:
         stable_offset = next(iter(self.open_transactions.values()), offset + 1)
         return AbortedTransaction(producer_id, first_offset, offset, stable_offset)
 
+    def batches_to_keep(self, *, below: int) -> list[tuple[int, ...]]:
+        """Return what must stay in the log below an offset: producer id, epoch, the last offset of each known batch.
+
+        A replica that copies the log, and a recovery that reads it, must know the batches that this one knows: each of
+        them may come again. Of batches without a sequence only the newest stays. -1 stands for a producer with markers
+        only.
+        """
+        kept: list[tuple[int, ...]] = []
+        for producer_id, entry in self.entries.items():
+            recent = entry.recent
+            newest = recent[-1][1] if recent else -1
+            offsets = [offset for last_sequence, offset, _ in recent[:-1] if last_sequence >= 0 and offset < below]
+            if newest < below:
+                offsets.append(newest)
+            if offsets:
+                kept.append((producer_id, entry.epoch, *offsets))
+        return kept
+
     def expire(self, *, before_ms: int) -> None:
         """Forget producers that appended nothing since `before_ms` and have no transaction open."""
         gone = []

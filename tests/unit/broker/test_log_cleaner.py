@@ -16,11 +16,13 @@ from strandline.broker.main import node_on, stop
 from strandline.broker.node import Node
 from strandline.broker.storage_worker import InlineWorkers
 from strandline.codec.columns import Record, decode_batch, encode_batch
+from strandline.codec.record_batch import HEADER
 from strandline.config import BrokerConfig
 from strandline.errors import RequestError, StrandlineError
 from strandline.log.cleanable import Cleaned
 from strandline.log.disk import RealDisk
 from strandline.partition.partition import Partition
+from strandline.partition.producers import Producers
 
 SMALL: dict[str, Any] = {"cleanup_policy": "compact", "internal_segment_bytes": "1000", "file_delete_delay_ms": "0"}
 NEVER = "3600000"
@@ -169,6 +171,27 @@ def test_where_it_has_come_is_known_after_a_restart(tmp_path: Path) -> None:
 
     run(tmp_path, clean)
     run(tmp_path, look)
+
+
+def test_a_copy_of_a_cleaned_log_knows_each_batch_that_may_come_again(tmp_path: Path) -> None:
+    """A producer without answers sends its last batches again, to a replica that has copied the log or read it anew."""
+
+    async def story(node: Node) -> None:
+        partition = await table(node)
+        for sequence in range(12):
+            record = Record(key=b"key 1", value=b"%d" % sequence, timestamp_ms=partition.runtime.now_ms())
+            batch = encode_batch([record], producer_id=7, producer_epoch=0, base_sequence=sequence)
+            partition.append(memoryview(bytearray(batch)), partition.runtime.now_ms())
+        put(partition, [1])
+        assert isinstance(await compacted(node, partition), Cleaned)
+        assert offsets(partition) == [12], "all records of the producer are superseded"
+        copy = Producers()
+        for batch in partition.log.batches():
+            copy.note_header(HEADER.unpack_from(batch), partition.runtime.now_ms())
+        assert copy.entries[7].batches == partition.producers.entries[7].batches
+        assert [copy.check(7, 0, sequence, sequence) for sequence in range(2, 12)] == list(range(2, 12))
+
+    run(tmp_path, story)
 
 
 def test_a_deleted_topic_leaves_no_note(tmp_path: Path) -> None:

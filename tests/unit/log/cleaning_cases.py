@@ -50,7 +50,7 @@ class SegmentedLog:
         self.tombstone_horizon = 0
         self.aborted: dict[int, list[AbortedTransaction]] = {0: []}
         self.open_since: dict[int, int] = {}
-        self.active_producers: tuple[tuple[int, int, int], ...] = ()
+        self.active_producers: tuple[tuple[int, ...], ...] = ()
         self.written: dict[int, Record] = {}
         """Every data record ever, by offset."""
         self.size = {0: 0}

@@ -167,6 +167,24 @@ def test_the_batch_of_an_active_producer_stays_without_its_records(log: Segmente
     assert [header.base_offset for header, _ in log.batches()] == [3]
 
 
+def test_each_batch_that_an_active_producer_may_send_again_stays(log: SegmentedLog) -> None:
+    for sequence, transactional in enumerate((False, False, True, False)):
+        log.put([record(b"a", b"1")], producer_id=4, base_sequence=sequence, transactional=transactional)
+        if transactional:
+            log.end_transaction(4, is_commit=False)
+    log.put([record(b"a", b"2")])
+    log.roll()
+    log.active_producers = ((4, 0, 1, 2, 4),)
+    log.clean()
+    headers = [header for header, _ in log.batches() if not header.is_control]
+    assert [(each.base_offset, each.base_sequence, each.record_count) for each in headers] == [
+        (1, 1, 0),
+        (2, 2, 0),
+        (4, 3, 0),
+        (5, -1, 1),
+    ]
+
+
 def test_aborted_records_go_and_do_not_count_as_a_keys_last(log: SegmentedLog) -> None:
     log.put([record(b"a", b"1")])
     log.put([record(b"a", b"2")], producer_id=7, base_sequence=0, transactional=True)
@@ -415,7 +433,7 @@ def test_values_travel_as_json(log: SegmentedLog) -> None:
     log.put([record(b"a", b"1")], producer_id=7, base_sequence=0, transactional=True)
     log.put([record(b"b", b"1")])
     log.roll()
-    log.active_producers = ((7, 0, 0),)
+    log.active_producers = ((7, 0, 0), (8, 2, -1), (9, 0, 0, 1))
     log.end_transaction(7, is_commit=False)
     job = log.job()
     assert CleaningJob.from_dict(json.loads(json.dumps(job.to_dict()))) == job

@@ -353,6 +353,30 @@ def test_the_log_teaches_the_same_as_the_appends() -> None:
     assert learnt.entries[ID].batches == told.entries[ID].batches
 
 
+def test_a_cleaned_log_keeps_what_may_come_again() -> None:
+    producers = Producers()
+    for number in range(BATCHES_KEPT + 2):
+        sent(producers, 2 * number, 2, offset=2 * number)
+    every = [2 * number + 1 for number in range(2, BATCHES_KEPT + 2)]
+    assert producers.batches_to_keep(below=100) == [(ID, 0, *every)]
+    assert producers.batches_to_keep(below=every[4]) == [(ID, 0, *every[:4])], "the newest lies above"
+    assert producers.batches_to_keep(below=every[0]) == []
+    sent(producers, 0, 1, offset=50, epoch=1)
+    assert producers.batches_to_keep(below=100) == [(ID, 1, 50)], "what an older epoch sent does not come again"
+
+
+def test_of_batches_without_a_sequence_a_cleaned_log_keeps_the_newest() -> None:
+    """A coordinator's, for a producer's transaction: none of them is a duplicate of another."""
+    producers = Producers()
+    for offset in range(3):
+        producers.note(ID, 0, -1, offset, 0, 1000, NOW_MS)
+    assert producers.batches_to_keep(below=100) == [(ID, 0, 2)]
+    assert producers.batches_to_keep(below=2) == []
+    marker = encode_marker(9, 0, is_commit=True, coordinator_epoch=0, timestamp_ms=1000)
+    producers.note_marker(HEADER.unpack_from(marker), marker, NOW_MS)
+    assert producers.batches_to_keep(below=100) == [(ID, 0, 2), (9, 0, -1)]
+
+
 def test_batches_without_a_producer_teach_nothing() -> None:
     producers = Producers()
     fields: HeaderFields = HEADER.unpack_from(encode_batch([Record(timestamp_ms=1, value=b"v")]))

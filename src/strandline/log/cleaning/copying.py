@@ -51,10 +51,13 @@ class GroupCopier:
         self._runs = array("q", (0,)) * (2 * RUNS_AT_FIRST)
         self._path: Path = job.directory
         self._markers_kept = {
-            (producer_id, epoch) for producer_id, epoch, last_offset in job.active_producers if last_offset < 0
+            (producer_id, epoch) for producer_id, epoch, *last_offsets in job.active_producers if -1 in last_offsets
         }
         self._kept_empty = {
-            last_offset: producer_id for producer_id, _, last_offset in job.active_producers if last_offset >= 0
+            last_offset: producer_id
+            for producer_id, _, *last_offsets in job.active_producers
+            for last_offset in last_offsets
+            if last_offset >= 0
         }
         # Where the round ends, the last offset must still be found: the end of a log may be nothing but this batch.
         self._kept_empty.setdefault(job.end_offset - 1, -1)

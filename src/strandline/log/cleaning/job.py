@@ -56,9 +56,9 @@ class CleaningJob:
     """Transactions with records below `end_offset` that a marker at or behind it aborted: their entries stand beside
     segments that are not read, or only in the owner's memory. Without them an aborted record would count as its key's
     last, and the committed one before it would be lost."""
-    active_producers: tuple[tuple[int, int, int], ...]
-    """Producer id, epoch and last data offset (-1 if it has none, only a marker). The batch of that offset stays, empty
-    if need be, so that the producer's sequence is not forgotten."""
+    active_producers: tuple[tuple[int, ...], ...]
+    """Producer id, epoch, and the last offset of each batch that it may send again (-1 if it has none, only a marker).
+    These batches stay, empty if need be: what is not in the log is not known to the next replica that copies it."""
 
     def to_dict(self) -> dict[str, Any]:
         return {name: _plain(getattr(self, name)) for name in self.__slots__}
@@ -69,7 +69,7 @@ class CleaningJob:
         known["directory"] = Path(known["directory"])
         known["segments"] = tuple(SourceSegment(*each) for each in known["segments"])
         known["aborted_later"] = tuple(AbortedTransaction(*each) for each in known["aborted_later"])
-        known["active_producers"] = tuple((each[0], each[1], each[2]) for each in known["active_producers"])
+        known["active_producers"] = tuple(tuple(each) for each in known["active_producers"])
         return cls(**known)
 
 
