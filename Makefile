@@ -84,7 +84,7 @@ run: setup ## a node for development on 127.0.0.1:9092
 generate: setup ## message classes, Java classes and docs tables from their sources
 	$(BIN)/python tools/generate_messages.py
 	$(BIN)/python tools/compile_local_files.py
-	$(BIN)/python -m strandline.config_docs > docs/configuration.md
+	$(BIN)/python -m strandline.config.docs > docs/configuration.md
 	$(BIN)/python -m strandline.broker.metrics_docs
 	$(BIN)/python -m tests.differential.page > docs/differences.md
 

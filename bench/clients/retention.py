@@ -19,7 +19,7 @@ from bench.wire import Connection
 from strandline.broker.main import node_on, spare_the_collector, stop
 from strandline.broker.node import Node
 from strandline.codec.columns import Record, encode_batch
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 
 TOPIC = "many"
 HOUR_MS = 3_600_000

@@ -28,7 +28,10 @@ from strandline.codec.fetch import parse_fetch
 from strandline.codec.message import Message, decode, encode
 from strandline.codec.produce import parse_produce
 from strandline.codec.wire import uvarint
-from strandline.config import BrokerConfig, parse_listeners
+from strandline.config.node_config import BrokerConfig, parse_listeners
+from strandline.config.properties import parse_properties
+from strandline.config.resource_settings import parse_match
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import (
     BatchTooLarge,
     CorruptBatch,
@@ -50,10 +53,7 @@ from strandline.log.leader_epochs import LeaderEpochs
 from strandline.observability.otlp import OtlpReader
 from strandline.partition.producers import Producers
 from strandline.partition.reencoding import OpensLater, opened_now
-from strandline.properties import parse_properties
 from strandline.quorum.quorum_state import MetaProperties, QuorumState
-from strandline.resource_settings import parse_match
-from strandline.topic_config import TopicConfig
 
 BATCH_ERRORS = (CorruptBatch, InvalidBatch, BatchTooLarge, UnsupportedCompression)
 PLAIN_CHECK = load_plain(Path(columns.__file__).with_name("_check.py"))

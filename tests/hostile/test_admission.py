@@ -12,7 +12,7 @@ from tests.hostile.test_connections import peer_is_served
 
 from strandline.broker.admission import Admission, parse_overrides
 from strandline.broker.descriptors import SET_ASIDE, share_out
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import InvalidConfig
 
 

@@ -19,6 +19,7 @@ from tests.unit.log.test_swapping import DyingDisk, Killed
 
 from strandline.codec.columns import decode_batch
 from strandline.codec.record_batch import HAS_DELETE_HORIZON, parse_header
+from strandline.config.topic_config import TopicConfig
 from strandline.log.aborted import aborted_transactions
 from strandline.log.cleaning.clean import clean
 from strandline.log.cleaning.job import CleanedGroup, CleaningJob, SourceSegment
@@ -29,7 +30,6 @@ from strandline.log.partition_log import PartitionLog
 from strandline.log.swapping import replace_segments
 from strandline.log.transaction_index import AbortedTransaction
 from strandline.partition.producers import Producers
-from strandline.topic_config import TopicConfig
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

@@ -12,6 +12,7 @@ from tests.unit.log.engine import append, batch_of
 
 from strandline.codec.columns import decode_batch
 from strandline.codec.record_batch import is_marker, parse_header
+from strandline.config.topic_config import TopicConfig
 from strandline.ids import TopicPartition
 from strandline.log.aborted import aborted_transactions
 from strandline.log.disk import RealDisk
@@ -21,7 +22,6 @@ from strandline.log.opening import open_log
 from strandline.log.partition_log import PartitionLog
 from strandline.log.time_lookup import find_time
 from strandline.partition.producers import Producers
-from strandline.topic_config import TopicConfig
 
 pytestmark = pytest.mark.java
 

@@ -37,8 +37,8 @@ from strandline.codec.messages import incremental_alter_configs_request as incre
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from strandline.config.topic_config import TOPIC_SETTINGS
 from strandline.testing.embedded_broker import BrokerFailed, EmbeddedBroker
-from strandline.topic_config import TOPIC_SETTINGS
 
 TIMEOUT_S = 30.0
 HOUR_MS = 3_600_000

@@ -12,7 +12,7 @@ import strandline
 from strandline.codec.messages import incremental_alter_configs_request as incremental
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
-from strandline.kafka_settings import OTHER_SETTINGS, REFUSED
+from strandline.config.kafka_settings import OTHER_SETTINGS, REFUSED
 
 DESCRIBED = ((TOPIC, EXISTING), (BROKER, "1"), (GROUP, "another-group"), (METRICS, "another-subscription"))
 OURS_ALONE = {"flush.mode", "strandline.validate.records"}

@@ -9,13 +9,13 @@ import pytest
 
 from strandline.codec.columns import Record, decode_batch, encode_batch
 from strandline.codec.record_batch import HEADER_SIZE, parse_header
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import CorruptLog, DiskFailed
 from strandline.ids import TopicPartition
 from strandline.log import partition_log
 from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
 from strandline.testing.sim_disk import CAPACITY_BYTES, SimDisk
-from strandline.topic_config import TopicConfig
 
 DATA = Path("data")
 NAME = TopicPartition("orders", 0)

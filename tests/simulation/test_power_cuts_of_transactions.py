@@ -11,6 +11,7 @@ import pytest
 from strandline.codec.columns import Record, encode_batch
 from strandline.codec.record_batch import HEADER, is_marker, parse_header
 from strandline.codec.transaction_marker import encode_marker, parse_marker
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import DiskFailed
 from strandline.ids import TopicPartition
 from strandline.log.aborted import aborted_transactions
@@ -19,7 +20,6 @@ from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
 from strandline.partition.producers import Producers
 from strandline.testing.sim_disk import CAPACITY_BYTES, SimDisk
-from strandline.topic_config import TopicConfig
 
 DATA = Path("data")
 NAME = TopicPartition("orders", 0)

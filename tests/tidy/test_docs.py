@@ -12,7 +12,7 @@ import pytest
 
 from strandline.broker.routes import CONTROLLER, Route, routes
 from strandline.cli import command_names
-from strandline.config_docs import configuration_page
+from strandline.config.docs import configuration_page
 
 ROOT = Path(__file__).parents[2]
 ROUTES = [*routes().values(), *(route for route in routes(CONTROLLER).values() if route.listeners == (CONTROLLER,))]

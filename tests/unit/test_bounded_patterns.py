@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from strandline.bounded_patterns import MATCHED_CHARACTERS_MAX, bounded_pattern, matches
 from strandline.errors import InvalidConfig
+from strandline.runtime.bounded_patterns import MATCHED_CHARACTERS_MAX, bounded_pattern, matches
 
 SOUND = [".*", "kafka-.*", "(java|librdkafka).*", r"3\.[0-9]+\.\d{1,2}", "^a$", "", "b[a-f]{3}c", "x(?:y|z)", "a?b"]
 ENDLESS = [

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from strandline.config import BrokerConfig
-from strandline.config_entries import (
+from strandline.config.entries import (
     ConfigEntry,
     broker_entries,
     default_broker_entries,
@@ -11,7 +10,8 @@ from strandline.config_entries import (
     logger_entries,
     topic_entries,
 )
-from strandline.node_settings import NODE_SETTINGS, REFUSED_SETTINGS
+from strandline.config.node_config import BrokerConfig
+from strandline.config.node_settings import NODE_SETTINGS, REFUSED_SETTINGS
 
 CONFIG = BrokerConfig.load("message.max.bytes=1000\nlog.retention.hours=1\nlog.preallocate=TRUE").with_dynamic(
     {"message.max.bytes": "+2000", "of.a.plugin": "secret"}, {"message.max.bytes": "3000", "log.retention.ms": "5"}

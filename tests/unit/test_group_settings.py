@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.broker.group_driver import group_config
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.coordinators.group_config import ConsumerSettings, GroupConfig, MigrationPolicy
 from strandline.errors import InvalidConfig
 

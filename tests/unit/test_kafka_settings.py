@@ -12,10 +12,10 @@ from tests.hostile.peer import Peer, raw_request
 from strandline.codec.message import decode_exact, encode
 from strandline.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from strandline.codec.messages.describe_configs_response import DescribeConfigsResponse
-from strandline.config import BrokerConfig
-from strandline.kafka_settings import NO_EFFECT, OTHER_SETTINGS, REFUSED, OtherSetting
-from strandline.settings import settings_of, text_of
-from strandline.topic_config import TopicConfig
+from strandline.config.kafka_settings import NO_EFFECT, OTHER_SETTINGS, REFUSED, OtherSetting
+from strandline.config.node_config import BrokerConfig
+from strandline.config.settings import settings_of, text_of
+from strandline.config.topic_config import TopicConfig
 
 DESCRIBE_CONFIGS = 32
 VERSION = 3

@@ -11,8 +11,8 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from strandline.config.settings import INT_MAX
 from strandline.errors import InvalidConfig
-from strandline.settings import INT_MAX
 
 _MAPPED: Final = "::ffff:"
 

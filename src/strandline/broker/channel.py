@@ -26,7 +26,7 @@ from strandline.codec.answers import response_class
 from strandline.codec.message import Message, decode, encode
 from strandline.errors import Disconnected, MalformedMessage, TimedOut
 from strandline.observability.log_lines import fields
-from strandline.runtime import Runtime, TimerHandle
+from strandline.runtime.runtime import Runtime, TimerHandle
 
 log = logging.getLogger("strandline.broker")
 

@@ -14,7 +14,7 @@ from strandline.broker.cleaning_run import GivenUp
 from strandline.errors import ErrorCode, RequestError, StrandlineError
 from strandline.log.cleanable import HIGH_WATERMARK, RECOVERY_POINT, Cleaned
 from strandline.partition.partition import Partition
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from strandline.broker.log_cleaner import LogCleaner

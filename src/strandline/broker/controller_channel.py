@@ -29,7 +29,7 @@ from strandline.errors import Disconnected, ErrorCode, PeerError, RequestError, 
 from strandline.handlers.context import EncodedResponse
 from strandline.handlers.local_context import LocalContext
 from strandline.observability.response_errors import carries_error
-from strandline.runtime import Runtime, TimerHandle
+from strandline.runtime.runtime import Runtime, TimerHandle
 
 if TYPE_CHECKING:
     from strandline.broker.routes import Route

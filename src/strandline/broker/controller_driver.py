@@ -25,7 +25,7 @@ from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.controller import Controller
 from strandline.quorum.heartbeats import FENCE
 from strandline.quorum.partition_changes import RECOVERING
-from strandline.runtime import Runtime, TimerHandle
+from strandline.runtime.runtime import Runtime, TimerHandle
 
 log = logging.getLogger("strandline.controller")
 

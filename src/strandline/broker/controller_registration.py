@@ -25,7 +25,7 @@ from strandline.codec.messages.controller_registration_request import (
 )
 from strandline.codec.messages.controller_registration_response import ControllerRegistrationResponse
 from strandline.handlers.context import ControllerChannel
-from strandline.runtime import Runtime, TimerHandle
+from strandline.runtime.runtime import Runtime, TimerHandle
 
 log = logging.getLogger("strandline.node")
 

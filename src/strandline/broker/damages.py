@@ -24,7 +24,7 @@ from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node
-    from strandline.runtime import TimerHandle
+    from strandline.runtime.runtime import TimerHandle
 
 RETRY_S: Final = 0.2
 RETRY_S_MAX: Final = 30.0

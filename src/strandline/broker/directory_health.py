@@ -17,7 +17,7 @@ from typing import Final
 
 from strandline.log.disk import Disk
 from strandline.log.log_directory import LogDirectory
-from strandline.runtime import Runtime, TimerHandle
+from strandline.runtime.runtime import Runtime, TimerHandle
 
 PROBE_S: Final = 2.0
 """Between two attempts to write."""

@@ -10,7 +10,7 @@ from typing import Final
 from strandline.errors import StrandlineError
 from strandline.log.segment import Segment
 from strandline.log.segment_times import read_newest_ms
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 SEGMENTS_PER_TRIP: Final = 64
 

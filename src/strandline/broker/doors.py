@@ -9,8 +9,8 @@ from strandline.broker.deadlines import Deadlines
 from strandline.broker.dispatch import Dispatcher
 from strandline.broker.listener import Listener
 from strandline.broker.routes import BROKER, CONTROLLER, Route, routes
-from strandline.config import BrokerConfig
-from strandline.config import Listener as ListenerConfig
+from strandline.config.node_config import BrokerConfig
+from strandline.config.node_config import Listener as ListenerConfig
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from strandline.broker.admission import parse_overrides
 from strandline.broker.descriptors import descriptors_max, share_out
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
+from strandline.config.node_settings import NODE_SETTINGS, refusal_of_change
 from strandline.errors import InvalidConfig
-from strandline.node_settings import NODE_SETTINGS, refusal_of_change
 from strandline.quorum.cluster_image import RESOURCE_BROKER
 
 if TYPE_CHECKING:

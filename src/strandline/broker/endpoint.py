@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from strandline.broker.http_server import OK, PLAIN, UNAVAILABLE, HttpServer, Page, listening_socket
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import InvalidConfig
 from strandline.observability.log_lines import fields
 

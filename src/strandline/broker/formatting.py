@@ -22,7 +22,7 @@ from strandline.quorum.image_parts import RESERVED_DIRECTORY_IDS
 from strandline.quorum.quorum_state import MetaProperties, parse_uuid
 
 if TYPE_CHECKING:
-    from strandline.config import BrokerConfig
+    from strandline.config.node_config import BrokerConfig
 
 KRAFT_VERSION_OF_RECORDS = 1
 """`kraft.version` of a quorum whose voters stand in records, with the ids of their directories."""

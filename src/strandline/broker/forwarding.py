@@ -31,7 +31,7 @@ from strandline.handlers.context import ControllerChannel, EncodedResponse
 from strandline.handlers.k58_envelope import ANONYMOUS, HEADER, lost_office
 from strandline.handlers.local_alterations import LocalPart
 from strandline.handlers.refusals import refusal
-from strandline.runtime import TimerHandle
+from strandline.runtime.runtime import TimerHandle
 
 log = logging.getLogger("strandline.broker")
 

@@ -15,7 +15,7 @@ from strandline.broker.group_log import GroupLog
 from strandline.broker.group_topics import TopicsOfNode, overrides_of_node
 from strandline.broker.hosted_shard import HostedShard, InternalPartition, OnCommitted
 from strandline.broker.hosted_shards import HostedShards, leads
-from strandline.broker_settings import BrokerSettings
+from strandline.config.broker_settings import BrokerSettings
 from strandline.coordinators.events import TopicDeleted, TopicsChanged, TransactionEnded
 from strandline.coordinators.group_config import ConsumerSettings, GroupConfig, MigrationPolicy, Overrides, no_overrides
 from strandline.coordinators.group_history import GroupHistory
@@ -25,7 +25,7 @@ from strandline.coordinators.plain_commit import PlainCommit
 from strandline.coordinators.replay import replay
 from strandline.coordinators.topics import FixedTopics, Topics
 from strandline.handlers.auto_creation import create_missing
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

@@ -13,7 +13,7 @@ from typing import Final
 from strandline.coordinators.events import Tell
 from strandline.coordinators.group_history import GroupHistory
 from strandline.observability.log_lines import fields
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 log = logging.getLogger("strandline.groups")
 

@@ -34,7 +34,7 @@ from strandline.coordinators.events import (
     TransactionEnded,
 )
 from strandline.errors import BatchTooLarge, DiskFailed, ErrorCode, NotLeader, StrandlineError
-from strandline.runtime import Runtime, TimerHandle
+from strandline.runtime.runtime import Runtime, TimerHandle
 
 log = logging.getLogger("strandline.groups")
 

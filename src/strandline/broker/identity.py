@@ -14,7 +14,7 @@ from strandline.errors import InvalidConfig
 from strandline.quorum.quorum_state import MetaProperties, uuid_text
 
 if TYPE_CHECKING:
-    from strandline.config import BrokerConfig
+    from strandline.config.node_config import BrokerConfig
     from strandline.log.log_directory import LogDirectory
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from strandline.codec.messages.no_op_record import NoOpRecord
-from strandline.runtime import Runtime, TimerHandle
+from strandline.runtime.runtime import Runtime, TimerHandle
 
 if TYPE_CHECKING:
     from strandline.broker.metadata_fold import Done

@@ -23,7 +23,7 @@ from strandline.handlers.context import ControllerChannel
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
 from strandline.replication.in_sync import Proposal
-from strandline.runtime import Runtime, TimerHandle
+from strandline.runtime.runtime import Runtime, TimerHandle
 
 ALTER_PARTITION_VERSION: Final = 3
 LOOK_S: Final = 1.0

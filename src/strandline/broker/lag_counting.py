@@ -16,7 +16,7 @@ from strandline.partition.counting import Counted, count_unread, unread_if_plain
 from strandline.partition.look_up import LookUp, at_hand
 from strandline.partition.partition import Partition
 from strandline.partition.turnstile import Turnstile
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 log = logging.getLogger("strandline.groups")
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from strandline.coordinators.group_shard import GroupShard
     from strandline.partition.partition import Partition
     from strandline.quorum.cluster_image import Topic
-    from strandline.runtime import TimerHandle
+    from strandline.runtime.runtime import TimerHandle
 
 log = logging.getLogger("strandline.groups")
 

@@ -35,10 +35,10 @@ from strandline.codec.messages.broker_registration_response import BrokerRegistr
 from strandline.errors import ErrorCode
 from strandline.handlers.context import ControllerChannel
 from strandline.observability.log_lines import fields
-from strandline.runtime import Runtime, TimerHandle
+from strandline.runtime.runtime import Runtime, TimerHandle
 
 if TYPE_CHECKING:
-    from strandline.config import BrokerConfig
+    from strandline.config.node_config import BrokerConfig
 
 log = logging.getLogger("strandline.node")
 

@@ -14,7 +14,7 @@ from strandline.broker.dispatch import Dispatcher
 from strandline.broker.transport import Listening, Network, Transport
 from strandline.errors import InvalidConfig
 from strandline.observability.log_lines import fields
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 log = logging.getLogger("strandline.broker")
 

@@ -30,7 +30,7 @@ from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node
-    from strandline.runtime import TimerHandle
+    from strandline.runtime.runtime import TimerHandle
 
 SET_ASIDE_S: Final = 60.0
 SET_ASIDE_S_MAX: Final = 3600.0

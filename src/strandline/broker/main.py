@@ -13,11 +13,11 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from strandline.cluster_checks import is_loopback
-from strandline.config import BrokerConfig
+from strandline.config.cluster_checks import is_loopback
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import StrandlineError
 from strandline.observability import log_lines
-from strandline.runtime import LoopRuntime
+from strandline.runtime.runtime import LoopRuntime
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

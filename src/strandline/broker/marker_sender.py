@@ -30,7 +30,7 @@ from strandline.coordinators.transactions.events import MarkersWritten, SendMark
 from strandline.errors import ErrorCode, named
 from strandline.handlers.marker_writing import CLIENT_ID_BEGIN, Marker, write_marker
 from strandline.ids import TopicPartition
-from strandline.runtime import TimerHandle
+from strandline.runtime.runtime import TimerHandle
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

@@ -27,7 +27,7 @@ from strandline.log.partition_log import PartitionLog
 from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.prepared_records import PreparedRecords, add_folds
 from strandline.quorum.snapshot_format import decode_control_record
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 FOLD_S_MAX: Final = 0.005
 """What folding may take of one turn of the loop, save that what was made of one batch is linked as a whole."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from strandline.log.partition_log import PartitionLog
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 LATE_S: Final = 0.5
 """A sound disk takes a batch in a small part of it, and a leadership that moves is seldom asked for again sooner."""

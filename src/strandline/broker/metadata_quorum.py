@@ -40,6 +40,7 @@ from strandline.broker.voters_known import voters_known
 from strandline.codec.message import Message
 from strandline.codec.messages.fetch_response import FetchResponse
 from strandline.codec.messages.voters_record import VotersRecord
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import CorruptLog, ErrorCode, NotLeader, RequestError, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.flusher import Flusher
@@ -64,8 +65,7 @@ from strandline.quorum.raft_fetch import FetchAnswer, ReplicaFetch
 from strandline.quorum.raft_messages import fetched_partition
 from strandline.quorum.raft_voters import Peer, ReplicaKey, VoterSet
 from strandline.quorum.topic_names import CLUSTER_METADATA
-from strandline.runtime import Runtime
-from strandline.topic_config import TopicConfig
+from strandline.runtime.runtime import Runtime
 
 __all__ = ["NAME", "Done", "MetadataQuorum", "QuorumSettings"]
 

@@ -18,8 +18,8 @@ from strandline.broker.hangups import Hangups
 from strandline.broker.look_ups import LookUps
 from strandline.broker.socket_transport import RECEIVE_BUFFER_BYTES, ReceiveBuffer, SocketTransport
 from strandline.broker.transport import Accept, OutgoingReceiver, Piece
-from strandline.config import BrokerConfig
-from strandline.runtime import LoopRuntime
+from strandline.config.node_config import BrokerConfig
+from strandline.runtime.runtime import LoopRuntime
 
 log = logging.getLogger("strandline.broker")
 

@@ -25,8 +25,8 @@ from strandline.broker.replicas import Replicas
 from strandline.broker.routes import TELEMETRY_APIS
 from strandline.broker.transport import Network
 from strandline.broker.watchdog import Watchdog
-from strandline.cluster_checks import EVERY_INTERFACE
-from strandline.config import BrokerConfig, Listener
+from strandline.config.cluster_checks import EVERY_INTERFACE
+from strandline.config.node_config import BrokerConfig, Listener
 from strandline.errors import DamagedRecords, StrandlineError
 from strandline.handlers.k00_produce import ProduceWait
 from strandline.ids import TopicPartition
@@ -41,7 +41,7 @@ from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.controller import Controller
 from strandline.quorum.producer_ids import ProducerIds
 from strandline.quorum.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from strandline.runtime import Runtime, TimerHandle
+from strandline.runtime.runtime import Runtime, TimerHandle
 
 if TYPE_CHECKING:
     from strandline.broker.group_driver import GroupDriver

@@ -28,7 +28,7 @@ from strandline.log.partition_log import PartitionLog
 from strandline.quorum.raft_log import EpochEnd, SnapshotId
 from strandline.quorum.raft_voters import VoterSet
 from strandline.quorum.snapshot_format import KRAFT_VERSION, KRAFT_VOTERS, LEADER_CHANGE, control_record
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from strandline.ids import TopicPartition

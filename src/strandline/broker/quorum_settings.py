@@ -9,7 +9,7 @@ from uuid import UUID
 from strandline.quorum.raft import RaftTiming
 
 if TYPE_CHECKING:
-    from strandline.config import BrokerConfig
+    from strandline.config.node_config import BrokerConfig
 
 HOUR_MS = 3_600_000
 MIB = 1024 * 1024

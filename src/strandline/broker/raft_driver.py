@@ -24,7 +24,7 @@ from strandline.quorum.quorum_state import QuorumState
 from strandline.quorum.raft import Raft
 from strandline.quorum.raft_effects import Effect, Flush, Save, Send
 from strandline.quorum.raft_voters import Peer
-from strandline.runtime import Runtime, TimerHandle
+from strandline.runtime.runtime import Runtime, TimerHandle
 
 log = logging.getLogger("strandline.metadata")
 

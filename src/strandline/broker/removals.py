@@ -20,7 +20,7 @@ from typing import Final
 from strandline.log.disk import Disk
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment import Segment
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 TREES_PER_JOB: Final = 8
 """Directories removed, or segments unlinked, in one trip to the thread."""

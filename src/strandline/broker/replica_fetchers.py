@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from strandline.broker.channel import Channel
 from strandline.codec.fetch import BEGINS_AGAIN, FetchedPartition, encode_follower_fetch, parse_fetch_answer
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, MalformedMessage, StrandlineError, TimedOut
 from strandline.observability.log_lines import fields
 from strandline.partition.following import (
@@ -35,7 +35,7 @@ from strandline.partition.following import (
 from strandline.partition.partition import Partition
 from strandline.partition.trimming import follow_start
 from strandline.replication.follower import SESSION_ERRORS, Follower, Key, Position
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 FETCH_API_KEY: Final = 1
 FETCH_VERSION: Final = 18

@@ -27,13 +27,13 @@ from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
+from strandline.config.settings import LONG_MAX
 from strandline.errors import DamagedRecords, DiskFull, ErrorCode, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.partition_log import PartitionLog
 from strandline.partition.partition import Partition
 from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, PartitionImage, Topic
 from strandline.quorum.topic_names import is_internal
-from strandline.settings import LONG_MAX
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

@@ -27,7 +27,7 @@ from strandline.partition.trimming import trim
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node
-    from strandline.runtime import TimerHandle
+    from strandline.runtime.runtime import TimerHandle
 
 FIRST_LOOK_S: Final = 30.0
 """After the start, unless the interval is shorter: a node that begins has other things to do."""

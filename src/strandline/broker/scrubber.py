@@ -34,7 +34,7 @@ from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node
-    from strandline.runtime import TimerHandle
+    from strandline.runtime.runtime import TimerHandle
 
 FILE_NAME: Final = "scrub-checkpoint"
 """When each log was last read through, in milliseconds; in the form of Kafka's checkpoints."""

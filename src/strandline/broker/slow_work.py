@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from strandline.runtime import Runtime
+    from strandline.runtime.runtime import Runtime
 
 SHARE_S_MAX: Final = 0.001
 PAUSE_S: Final = 0.005

@@ -16,7 +16,7 @@ from strandline.errors import CorruptLog, StrandlineError
 from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.raft_log import SnapshotId
 from strandline.quorum.snapshot_format import SnapshotReader
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 SHARE_S_MAX: Final = 0.005
 """What loading may take of one turn of the loop."""

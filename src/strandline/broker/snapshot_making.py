@@ -20,7 +20,7 @@ from strandline.codec.messages.voters_record import VotersRecord
 from strandline.errors import CorruptLog
 from strandline.quorum.raft_log import SnapshotId
 from strandline.quorum.snapshot_format import RECORDS_PER_BATCH, SnapshotWriter
-from strandline.runtime import Runtime, TimerHandle
+from strandline.runtime.runtime import Runtime, TimerHandle
 
 if TYPE_CHECKING:
     from strandline.broker.metadata_quorum import QuorumSettings

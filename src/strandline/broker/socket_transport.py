@@ -19,7 +19,7 @@ from strandline.broker.connection import release
 from strandline.broker.hangups import Hangups
 from strandline.broker.transport import Piece, Receiver
 from strandline.log.log_slice import LogSlice
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 RECEIVE_BUFFER_BYTES: Final = 2 * 1024 * 1024
 RECEIVE_BYTES_UNDER_PRESSURE: Final = 16 * 1024

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 from strandline.errors import ErrorCode, WorldError
 from strandline.log import worker_jobs
 from strandline.log.disk import Disk, RealDisk
-from strandline.runtime import LoopRuntime, Runtime, TimerHandle
+from strandline.runtime.runtime import LoopRuntime, Runtime, TimerHandle
 
 IDLE_S: Final = 10.0
 """How long a worker stays that has nothing to do."""

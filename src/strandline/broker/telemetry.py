@@ -18,7 +18,7 @@ from strandline.errors import BatchTooLarge, ErrorCode, PeerError, StrandlineErr
 from strandline.observability.client_series import ClientSeries
 from strandline.observability.client_telemetry import ClientTelemetry
 from strandline.observability.otlp import OtlpReader, Point
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 log = logging.getLogger("strandline.telemetry")
 

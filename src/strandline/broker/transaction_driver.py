@@ -17,8 +17,8 @@ from strandline.broker.hosted_shard import HostedShard, InternalPartition
 from strandline.broker.hosted_shards import HostedShards, leads
 from strandline.broker.marker_sender import MarkerSender, WaitingMarker
 from strandline.broker.transaction_verification import OnVerified, Place, TransactionVerification
-from strandline.broker_settings import BrokerSettings
 from strandline.codec.columns import Columns
+from strandline.config.broker_settings import BrokerSettings
 from strandline.coordinators.events import Record, Tell
 from strandline.coordinators.partitioning import TRANSACTION_STATE_TOPIC, partition_of_transactional_id
 from strandline.coordinators.transactions.events import (
@@ -33,7 +33,7 @@ from strandline.coordinators.transactions.transaction_shard import TransactionSh
 from strandline.errors import ErrorCode, error_code, named
 from strandline.observability.log_lines import fields
 from strandline.quorum.cluster_image import TRANSACTION_VERSION
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

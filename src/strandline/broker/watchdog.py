@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from strandline.observability.log_lines import fields
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 log = logging.getLogger("strandline.node")
 

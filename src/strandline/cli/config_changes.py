@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strandline.cli.plain_words import duration, size
-from strandline.topic_config import TOPIC_SETTINGS
+from strandline.config.topic_config import TOPIC_SETTINGS
 
 
 @dataclass(frozen=True)

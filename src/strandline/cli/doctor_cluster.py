@@ -17,8 +17,8 @@ from strandline.cli.doctor_machine import is_this_machine
 from strandline.cli.failures import CommandFailed
 from strandline.cli.findings import Finding, note, ok, problem, warning
 from strandline.cli.plain_words import count, duration
-from strandline.cluster_checks import EVERY_INTERFACE, is_loopback
-from strandline.properties import parse_properties
+from strandline.config.cluster_checks import EVERY_INTERFACE, is_loopback
+from strandline.config.properties import parse_properties
 
 REACH_TIMEOUT_S = 2.0
 CLOCK_AHEAD_MS = 2_000

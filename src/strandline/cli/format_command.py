@@ -20,7 +20,7 @@ from strandline.broker.formatting import (
 from strandline.cli.failures import CommandFailed, UsageFailed
 from strandline.cli.options import AsJson, key_values
 from strandline.cli.output import Output
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import CorruptLog, InvalidConfig
 from strandline.log.disk import RealDisk
 from strandline.quorum.new_topics import random_uuid as random_id

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.config import BROKER_SETTINGS
-from strandline.kafka_settings import OTHER_SETTINGS
-from strandline.settings import Setting, text_of
-from strandline.topic_config import TOPIC_SETTINGS
+from strandline.config.kafka_settings import OTHER_SETTINGS
+from strandline.config.node_config import BROKER_SETTINGS
+from strandline.config.settings import Setting, text_of
+from strandline.config.topic_config import TOPIC_SETTINGS
 
 _UPDATE_WORDS = {
     "read-only": "only in server.properties or with -X, and a restart",

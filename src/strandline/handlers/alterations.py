@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from strandline import loggers
 from strandline.codec.message import Message, encode
 from strandline.errors import ErrorCode, PeerError, RequestError, error_code, error_message
 from strandline.handlers.context import RequestContext
 from strandline.handlers.shares import Outcomes, decide, joined_response
 from strandline.quorum.cluster_image import RESOURCE_BROKER_LOGGER
 from strandline.quorum.config_changes import ConfigAlteration, Operation, broker_id_of
+from strandline.runtime import loggers
 
 
 def alter(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from strandline.codec.message import Message
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import StrandlineError
 from strandline.log.log_directory import LogDirectory
 from strandline.log.log_slice import LogSlice
@@ -21,7 +21,7 @@ from strandline.partition.reencoding import Reencoder
 from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.controller import Controller
 from strandline.quorum.producer_ids import ProducerIds
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from strandline.handlers.k00_produce import ProduceWait

@@ -22,7 +22,7 @@ from strandline.log.segment import ColdRead, Segment
 from strandline.log.verified import PIECE_BYTES, check_ahead
 from strandline.partition.fetch_session import FetchEntry, FetchSession
 from strandline.partition.partition import Partition
-from strandline.runtime import TimerHandle
+from strandline.runtime.runtime import TimerHandle
 
 API_KEY: Final = 1
 READ_COMMITTED: Final = 1

@@ -30,7 +30,7 @@ from strandline.partition.fetch_session import FetchEntry
 from strandline.partition.follower_session import FollowerEntry, FollowerSession
 from strandline.partition.partition import Partition
 from strandline.partition.reading import ANY_EPOCH
-from strandline.runtime import TimerHandle
+from strandline.runtime.runtime import TimerHandle
 
 HIGH_WATERMARK_INTERVAL_S: Final = 0.005
 """The least time between two answers of one session that tell nothing but the high watermark."""

@@ -28,7 +28,7 @@ from strandline.coordinators.transactions.events import CommitBatch
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 from strandline.ids import sink_key
-from strandline.runtime import TimerHandle
+from strandline.runtime.runtime import TimerHandle
 
 API_KEY = 20_000
 VERSIONS = (0, 0)

@@ -21,7 +21,7 @@ from strandline.handlers.context import Node, RequestContext
 from strandline.handlers.shares import gradually
 from strandline.partition.trimming import delete_records
 from strandline.quorum.topic_names import is_internal
-from strandline.runtime import TimerHandle
+from strandline.runtime.runtime import TimerHandle
 
 API_KEY = 21
 VERSIONS = (0, 2)

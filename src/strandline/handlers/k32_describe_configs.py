@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from strandline import loggers
 from strandline.codec.message import encode
 from strandline.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from strandline.codec.messages.describe_configs_response import (
@@ -18,7 +17,7 @@ from strandline.codec.messages.describe_configs_response import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from strandline.config_entries import (
+from strandline.config.entries import (
     ConfigEntry,
     broker_entries,
     client_metrics_entries,
@@ -39,6 +38,7 @@ from strandline.quorum.cluster_image import (
 )
 from strandline.quorum.config_changes import broker_id_of
 from strandline.quorum.topic_names import check_topic_name
+from strandline.runtime import loggers
 
 API_KEY = 32
 VERSIONS = (1, 4)

@@ -21,7 +21,7 @@ from strandline.handlers.quorum_member import member_of
 from strandline.log.log_slice import LogSlice
 from strandline.quorum.raft_fetch import FetchAnswer, ReplicaFetch
 from strandline.quorum.raft_messages import fetch_response, replica_fetch
-from strandline.runtime import TimerHandle
+from strandline.runtime.runtime import TimerHandle
 
 API_KEY = 1
 VERSIONS = (4, 18)

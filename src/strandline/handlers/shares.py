@@ -16,7 +16,7 @@ from strandline.codec.primitives import write_uvarint
 from strandline.handlers.context import EncodedResponse, Node
 from strandline.quorum.controller_state import Decisions
 from strandline.quorum.prepared_records import PreparedRecords
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 TURN_S_MAX: Final = 0.005
 """What one request may take of one turn of the loop."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
+from strandline.config.settings import LONG_MAX
 from strandline.log.retention import newest_ms
-from strandline.settings import LONG_MAX
 
 if TYPE_CHECKING:
     from strandline.log.cleaning.job import CleaningResult

@@ -17,6 +17,7 @@ from strandline.codec.record_batch import (
     BatchHeader,
     HeaderFields,
 )
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import Closed, CorruptLog, DiskFailed, StrandlineError
 from strandline.log import leader_epochs as epoch_file
 from strandline.log.checkpoints import NOTHING_NOTED, EndNotes
@@ -33,7 +34,6 @@ from strandline.log.record_counts import RecordCounts
 from strandline.log.rolling import is_due_to_roll, sync_cuts
 from strandline.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
 from strandline.log.snapshots import Snapshots
-from strandline.topic_config import TopicConfig
 
 if TYPE_CHECKING:
     from strandline.log.partition_log import PartitionLog

@@ -22,6 +22,7 @@ from typing import Any, Final, Self
 from strandline.codec.columns import Record, _scan, encode_batch, encode_record, records_of
 from strandline.codec.columns.batch import Header
 from strandline.codec.record_batch import HEADER, PREFIX, PREFIX_SIZE
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import Closed, OffsetOutOfRange, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.disk import RealDisk
@@ -29,8 +30,7 @@ from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
 from strandline.log.time_lookup import find_time
-from strandline.runtime import LoopRuntime
-from strandline.topic_config import TopicConfig
+from strandline.runtime.runtime import LoopRuntime
 
 READ_BYTES: Final = 1024 * 1024
 """What a scan reads at a time."""

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import CorruptLog
 from strandline.ids import TopicPartition
 from strandline.log import checkpoints
@@ -32,7 +33,6 @@ from strandline.log.open_files import OpenFiles
 from strandline.log.opening import open_log
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment import LOG_SUFFIX, file_stem
-from strandline.topic_config import TopicConfig
 
 log = logging.getLogger("strandline.log")
 

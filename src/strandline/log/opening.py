@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import CorruptLog
 from strandline.log import leader_epochs as epoch_file
 from strandline.log.checkpoints import NOTHING_NOTED, EndNotes
@@ -27,7 +28,6 @@ from strandline.log.soundness import OFFSET_LIMIT
 from strandline.log.swap_recovery import finish_swaps, is_unfinished
 from strandline.log.transaction_index import ENTRY_SIZE
 from strandline.log.verified import check_tail, distrust, ends_with_gap, trust
-from strandline.topic_config import TopicConfig
 
 BLANK_CHUNK_BYTES: Final = 64 * 1024
 

@@ -10,10 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from strandline.config.topic_config import TopicConfig
 from strandline.log.disk import Disk
 from strandline.log.open_files import OpenFiles
 from strandline.log.opening import open_log
-from strandline.topic_config import TopicConfig
 
 CONFIG = ("cleanup_policy", "index_interval_bytes", "preallocate", "segment_bytes")
 """The settings that recovery depends on."""

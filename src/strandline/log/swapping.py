@@ -41,7 +41,7 @@ from strandline.log.segment import (
 )
 from strandline.log.swap_recovery import SWAP_SUFFIX, in_order, originals
 from strandline.log.transaction_index import TransactionIndex
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from strandline.log.partition_log import PartitionLog

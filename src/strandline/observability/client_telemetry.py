@@ -15,10 +15,10 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from strandline.bounded_patterns import matches
+from strandline.config.resource_settings import parse_match
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
 from strandline.ids import ZERO_UUID
-from strandline.resource_settings import parse_match
+from strandline.runtime.bounded_patterns import matches
 
 CLIENT_INSTANCES_MAX: Final = 16_384
 """Kafka's figure; the one not heard of for longest is forgotten."""

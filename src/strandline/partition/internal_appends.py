@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from strandline.codec.record_batch import HEADER, TRANSACTIONAL, HeaderFields, stamp_append_time
 from strandline.codec.transaction_marker import encode_marker
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import ErrorCode, NotLeader, RequestError
 from strandline.log.counted import count_marker
 from strandline.log.learning import learn_marker, learn_markers
@@ -13,7 +14,6 @@ from strandline.partition.reading import ReadablePartition
 from strandline.partition.transactions import check_epoch, check_marker, check_verified
 from strandline.partition.verification import ONGOING, VerificationGuard
 from strandline.partition.waiting import CommitListener
-from strandline.topic_config import TopicConfig
 
 OnCommitted = Callable[[Exception | None], None]
 

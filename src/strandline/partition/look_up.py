@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from strandline.log.time_lookup import OPENS, FoundTime, Part
 from strandline.partition.turnstile import Turnstile
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 T = TypeVar("T")
 FoundCallback = Callable[[FoundTime | None, BaseException | None], object]

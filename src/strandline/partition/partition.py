@@ -25,6 +25,7 @@ from strandline.codec.record_batch import (
     check_batch,
     stamp_append_time,
 )
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import (
     COMES_AGAIN,
     BatchTooLarge,
@@ -46,7 +47,6 @@ from strandline.partition.turnstile import Turnstile
 from strandline.partition.verification import ONGOING, VerificationGuard
 from strandline.partition.waiting import AdvanceListener, AppendListener, CommitListener
 from strandline.replication.in_sync import UNKNOWN_OFFSET, InSyncReplicas, IsEligible, Proposal
-from strandline.topic_config import TopicConfig
 
 _NOT_PLAIN: Final = CONTROL | TRANSACTIONAL
 NO_LEADER: Final = -1

@@ -16,7 +16,7 @@ from strandline.log.time_lookup import Search, search_latest_time, search_time
 from strandline.partition.look_up import FoundCallback, LookUp
 from strandline.partition.producers import Producers
 from strandline.partition.turnstile import Turnstile
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 ANY_EPOCH: Final = -1
 """What a client says that does not know, or does not care, which epoch the leader has."""

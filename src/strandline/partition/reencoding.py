@@ -34,10 +34,10 @@ from strandline.codec.record_batch import (
     Buffer,
     HeaderFields,
 )
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import BatchTooLarge, CorruptBatch, ErrorCode, InvalidBatch, InvalidRecords, RequestError
 from strandline.partition.turnstile import Turnstile
-from strandline.runtime import Runtime
-from strandline.topic_config import TopicConfig
+from strandline.runtime.runtime import Runtime
 
 ON_LOOP_BYTES_MAX: Final = 64 * 1024
 """A records section, compressed or not, that is opened on the loop: a few milliseconds at the worst. A compressed one

@@ -14,9 +14,12 @@ from enum import IntEnum
 from typing import Final
 
 from strandline.codec.messages.config_record import ConfigRecord
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
+from strandline.config.node_settings import NODE_SETTINGS, refusal_of_change
+from strandline.config.resource_settings import check_client_metrics, check_group
+from strandline.config.settings import text_of
+from strandline.config.topic_config import TOPIC_SETTINGS
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
-from strandline.node_settings import NODE_SETTINGS, refusal_of_change
 from strandline.quorum.cluster_image import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
@@ -26,9 +29,6 @@ from strandline.quorum.cluster_image import (
     ClusterImage,
 )
 from strandline.quorum.topic_names import check_topic_name
-from strandline.resource_settings import check_client_metrics, check_group
-from strandline.settings import text_of
-from strandline.topic_config import TOPIC_SETTINGS
 
 CONFIGS_PER_RESOURCE_MAX: Final = 500
 CONFIGURED_RESOURCES_MAX: Final = 10_000

@@ -40,7 +40,7 @@ from strandline.codec.messages.broker_registration_request import BrokerRegistra
 from strandline.codec.messages.clear_elr_record import ClearElrRecord
 from strandline.codec.messages.controller_registration_request import ControllerRegistrationRequest
 from strandline.codec.messages.producer_ids_record import ProducerIdsRecord
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
 from strandline.quorum.broker_presence import BrokerPresence, Knocked, Watched
 from strandline.quorum.broker_registry import BrokerRegistry

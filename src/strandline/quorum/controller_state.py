@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
 from strandline.quorum.broker_presence import BrokerPresence
 from strandline.quorum.broker_sessions import BrokerSessions

@@ -18,7 +18,7 @@ from typing import Any, Final
 from strandline.codec.messages.clear_elr_record import ClearElrRecord
 from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.feature_level_record import FeatureLevelRecord
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
 from strandline.quorum.cluster_image import (
     ELIGIBLE_LEADER_REPLICAS,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.topic_record import TopicRecord
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
 from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, UNASSIGNED_DIRECTORY, ClusterImage
 from strandline.quorum.placement import place_replicas

@@ -15,9 +15,9 @@ import json
 import uuid
 from typing import Any
 
+from strandline.config.properties import format_properties, parse_properties
 from strandline.errors import CorruptLog
 from strandline.ids import ZERO_UUID
-from strandline.properties import format_properties, parse_properties
 
 META_PROPERTIES_VERSION = "1"
 

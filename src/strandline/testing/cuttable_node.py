@@ -16,8 +16,8 @@ from collections.abc import Collection
 
 from strandline.broker import main as broker
 from strandline.broker.network import SocketNetwork
-from strandline.config import BrokerConfig
-from strandline.runtime import LoopRuntime
+from strandline.config.node_config import BrokerConfig
+from strandline.runtime.runtime import LoopRuntime
 from strandline.testing.bound_child import follow_parent
 from strandline.testing.cut_network import Address, CutNetwork
 

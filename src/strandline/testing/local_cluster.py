@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from strandline.broker.formatting import format_directory
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import InvalidConfig
 from strandline.log.disk import RealDisk
 from strandline.quorum.quorum_state import uuid_text

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from strandline.broker.node import Node
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import StrandlineError
 from strandline.quorum.quorum_state import MetaProperties, uuid_text
 from strandline.testing.sim_disk import SimDisk

@@ -7,8 +7,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from strandline.config.settings import LONG_MAX
 from strandline.ids import TopicPartition
-from strandline.settings import LONG_MAX
 from strandline.testing.sim_group import CLASSIC, CONSUMER, GroupOptions
 from strandline.testing.sim_member import Manners
 from strandline.testing.sim_nemesis import NemesisOptions

@@ -22,8 +22,8 @@ from strandline.codec.record_batch import HEADER, PREFIX_SIZE
 from strandline.testing.sim_record_truth import RecordTruth
 
 if TYPE_CHECKING:
+    from strandline.config.topic_config import TopicConfig
     from strandline.log.partition_log import PartitionLog
-    from strandline.topic_config import TopicConfig
 
 READ_BYTES: Final = 1 << 20
 

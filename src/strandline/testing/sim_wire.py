@@ -13,7 +13,7 @@ from typing import Any
 from strandline.broker.transport import Network, OutgoingTransport
 from strandline.codec.message import Message, decode, encode
 from strandline.codec.messages.request_header import RequestHeader
-from strandline.runtime import Runtime
+from strandline.runtime.runtime import Runtime
 
 _LENGTH = Struct(">i")
 _LENGTH_AND_ID = Struct(">ii")

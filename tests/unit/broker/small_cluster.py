@@ -22,7 +22,7 @@ from strandline.broker.listener import Listener
 from strandline.broker.producer_id_blocks import producer_id_blocks
 from strandline.broker.routes import BROKER, CONTROLLER, routes
 from strandline.codec.message import Message
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
 from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.controller import Controller

@@ -13,7 +13,7 @@ from tests.unit.log.engine import batch_of
 
 from strandline.broker.main import node_on, stop
 from strandline.broker.node import Node
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.log.checkpoints import CLEAN_SHUTDOWN
 from strandline.log.disk import RealDisk, RealFile
 from strandline.log.log_directory import LogDirectory

@@ -12,7 +12,7 @@ from tests.unit.log.manual_runtime import ManualRuntime
 
 from strandline.broker.controller_driver import LOOK_S, ControllerDriver
 from strandline.codec.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.quorum.cluster_image import ClusterImage
 from strandline.quorum.controller import Controller
 from strandline.quorum.controller_state import CHANGES_PER_STEP

@@ -14,12 +14,12 @@ from strandline.broker import replicas
 from strandline.broker.main import node_on, stop
 from strandline.broker.node import Node
 from strandline.codec.messages.config_record import ConfigRecord
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
+from strandline.config.settings import READ_ONLY, settings_of
 from strandline.errors import RequestError
 from strandline.partition.partition import Partition
 from strandline.quorum.config_changes import ConfigAlteration, ConfigOperation
 from strandline.quorum.new_topics import NewTopic
-from strandline.settings import READ_ONLY, settings_of
 
 TOPIC, BROKER = 2, 4
 STATIC = {"listeners": "PLAINTEXT://127.0.0.1:0", "http.listener": "off"}

@@ -16,7 +16,7 @@ from strandline.broker.formatting import (
     standalone,
 )
 from strandline.broker.metadata_snapshots import MetadataSnapshots
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import InvalidConfig
 from strandline.log.disk import RealDisk
 from strandline.quorum.quorum_state import MetaProperties, uuid_text

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from tests.unit.broker.small_cluster import CLIENT_PORT, CONTROLLER_PORT, SmallCluster
 
-from strandline import loggers
 from strandline.broker import forwarding
 from strandline.broker.channel import Channel
 from strandline.broker.controller_channel import ControllerChannel
@@ -37,6 +36,7 @@ from strandline.codec.messages.update_features_request import UpdateFeaturesRequ
 from strandline.errors import ErrorCode
 from strandline.handlers.k58_envelope import ANONYMOUS
 from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_TOPIC
+from strandline.runtime import loggers
 
 
 def new_topic(name: str, **fields: Any) -> CreateTopicsRequest:

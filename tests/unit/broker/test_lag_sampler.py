@@ -16,7 +16,7 @@ from strandline.broker import lag_sampler
 from strandline.broker.lag_judging import Judged, judged
 from strandline.broker.main import node_on, stop
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.coordinators.classic_group import ClassicGroup
 from strandline.coordinators.group_shard import GroupShard
 from strandline.handlers import k20002_group_lag

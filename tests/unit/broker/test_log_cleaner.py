@@ -17,7 +17,7 @@ from strandline.broker.node import Node
 from strandline.broker.storage_worker import InlineWorkers
 from strandline.codec.columns import Record, decode_batch, encode_batch
 from strandline.codec.record_batch import HEADER
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import RequestError, StrandlineError
 from strandline.log.cleanable import Cleaned
 from strandline.log.disk import RealDisk

@@ -23,7 +23,7 @@ from strandline.codec.columns import Record, encode_batch
 from strandline.codec.message import decode_exact
 from strandline.codec.messages.describe_storage_request import DescribeStorageRequest
 from strandline.codec.messages.describe_storage_response import DescribeStorageResponse
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode
 from strandline.handlers.absent_partitions import led_partition
 from strandline.handlers.context import EncodedResponse

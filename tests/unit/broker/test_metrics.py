@@ -19,7 +19,7 @@ from strandline.broker.endpoint import Endpoint, parse_listener, reasons_not_rea
 from strandline.broker.http_server import listening_socket
 from strandline.broker.main import node_on, stop
 from strandline.broker.metrics import SECTIONS, Family, families, page
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import DiskFailed, InvalidConfig
 from strandline.observability.request_meter import BUCKETS, RequestMeter, cumulative
 from strandline.observability.response_errors import count_errors

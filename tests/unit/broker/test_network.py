@@ -14,7 +14,7 @@ import pytest
 
 from strandline.broker.channel import Channel
 from strandline.broker.network import SocketNetwork, SocketOptions
-from strandline.runtime import LoopRuntime
+from strandline.runtime.runtime import LoopRuntime
 
 WITHIN_S = 30.0
 

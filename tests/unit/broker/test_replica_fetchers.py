@@ -23,13 +23,13 @@ from strandline.broker.replica_fetchers import FETCH_VERSION, ReplicaFetchers
 from strandline.codec.current_leader import NO_TAGS, diverging_section, horizon_section
 from strandline.codec.fetch import BEGINS_AGAIN, PartitionData, PartitionFetch, encode_fetch_response, parse_fetch
 from strandline.codec.record_batch import LEADER_FIELDS, check_batch
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import Disconnected, DiskFailed, ErrorCode
 from strandline.log.flusher import Flusher
 from strandline.partition.following import learn_high_watermark
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
-from strandline.topic_config import TopicConfig
 
 TOPIC_ID = uuid.UUID(int=1)
 LEADER = 1

@@ -29,7 +29,7 @@ from strandline.codec.messages.partition_change_record import PartitionChangeRec
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
 from strandline.codec.messages.topic_record import TopicRecord
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import CorruptLog, ErrorCode
 from strandline.ids import TopicPartition
 from strandline.log.disk import Disk

@@ -22,7 +22,7 @@ from strandline.broker.storage_worker import InlineWorkers, JobFailed, ProcessWo
 from strandline.codec.columns import Record
 from strandline.log.cleaning.job import CleaningJob, SourceSegment
 from strandline.log.disk import RealDisk
-from strandline.runtime import LoopRuntime
+from strandline.runtime.runtime import LoopRuntime
 
 WAIT_S = 60.0
 
@@ -195,7 +195,7 @@ def test_a_worker_dies_with_its_parent(tmp_path: Path, sign: int) -> None:
     script = (
         "import asyncio, json, sys\n"
         "from strandline.broker.storage_worker import ProcessWorkers\n"
-        "from strandline.runtime import LoopRuntime\n"
+        "from strandline.runtime.runtime import LoopRuntime\n"
         "async def main():\n"
         "    workers = ProcessWorkers(LoopRuntime(asyncio.get_running_loop()))\n"
         "    workers.run('clean', json.loads(sys.argv[1]), print, print)\n"

@@ -12,7 +12,7 @@ from tests.unit.observability.otlp_messages import metric, metrics_data, part
 from strandline.broker.telemetry import INFLATED_FACTOR_MAX, WAITING_BYTES_MAX, Telemetry
 from strandline.codec.compression import compress
 from strandline.errors import ErrorCode
-from strandline.runtime import LoopRuntime
+from strandline.runtime.runtime import LoopRuntime
 
 TELEMETRY_MAX_BYTES = 1024 * 1024
 ME = uuid.UUID(int=9)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from tests.unit.coordinators.world import MemoryPartition, TurnedClock
 
 from strandline.broker.transaction_driver import TransactionDriver
-from strandline.broker_settings import BrokerSettings
 from strandline.codec.columns import decode_batch, encode_record
+from strandline.config.broker_settings import BrokerSettings
 from strandline.coordinators.transactions.events import MarkersWritten, SendMarkers
 from strandline.coordinators.transactions.transaction import Transaction, TransactionStatus
 from strandline.coordinators.transactions.transaction_records import decode_transaction, transaction_record

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from strandline.broker.watchdog import Watchdog
-from strandline.runtime import LoopRuntime
+from strandline.runtime.runtime import LoopRuntime
 
 STALL_S = 0.15
 

@@ -20,7 +20,7 @@ from strandline.broker.producer_id_blocks import producer_id_blocks
 from strandline.broker.routes import CONTROLLER
 from strandline.broker.routes import routes as controller_routes
 from strandline.codec.message import Message, decode_exact, encode
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import CorruptLog, ErrorCode, RequestError, StrandlineError
 from strandline.handlers.context import EncodedResponse
 from strandline.log.time_lookup import FoundTime

@@ -10,7 +10,6 @@ import pytest
 from tests.scenarios.config_cases import APPEND, BROKER, CASES, DELETE, GROUP, LOGGER, METRICS, SET, TOPIC
 from tests.unit.handlers.node_of_one import Context, NodeOfOne, ask
 
-from strandline import loggers
 from strandline.codec.messages import alter_configs_request as legacy
 from strandline.codec.messages import incremental_alter_configs_request as incremental
 from strandline.codec.messages.alter_configs_response import AlterConfigsResponse
@@ -30,6 +29,7 @@ from strandline.handlers import (
     k74_list_config_resources,
 )
 from strandline.quorum.config_changes import CONFIGS_PER_RESOURCE_MAX, CONFIGURED_RESOURCES_MAX
+from strandline.runtime import loggers
 
 Outcome = tuple[int, str, int]
 Change = tuple[str, int, str | None]

@@ -9,12 +9,12 @@ from tests.unit.log.engine import NOON_MS, append, batch_of
 from tests.unit.log.test_log_directory import ORDERS, a_directory
 from tests.unit.log.test_producer_snapshots import newest, send, snapshots
 
+from strandline.config.topic_config import TopicConfig
 from strandline.log import checkpoints
 from strandline.log.counted import count_marker
 from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
 from strandline.partition.producers import Producers
-from strandline.topic_config import TopicConfig
 
 
 def open_orders(directory: LogDirectory) -> tuple[PartitionLog, Producers]:

@@ -10,7 +10,7 @@ from tests.unit.log.faulty_disk import FaultyDisk
 from tests.unit.log.manual_runtime import ManualRuntime
 
 from strandline.log.flusher import Flusher
-from strandline.runtime import LoopRuntime
+from strandline.runtime.runtime import LoopRuntime
 
 
 def test_one_sync_covers_all_that_a_turn_appends(tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from tests.unit.log.engine import NOON_MS, UnsyncedDisk, abandon, fill, offsets_in
 from tests.unit.log.faulty_disk import FaultyDisk
 
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import CorruptLog
 from strandline.ids import TopicPartition
 from strandline.log import checkpoints
 from strandline.log.disk import Disk
 from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
-from strandline.topic_config import TopicConfig
 
 ORDERS = TopicPartition("orders", 0)
 SMALL = TopicConfig(segment_bytes=500)

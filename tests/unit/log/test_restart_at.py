@@ -9,11 +9,11 @@ import pytest
 from tests.unit.log.engine import NOON_MS, UnsyncedDisk, abandon, crash, fill, offsets_in, open_log
 from tests.unit.log.faulty_disk import FaultyDisk
 
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import DiskFailed
 from strandline.ids import TopicPartition
 from strandline.log import checkpoints
 from strandline.log.log_directory import LogDirectory
-from strandline.topic_config import TopicConfig
 
 NAME = TopicPartition("orders", 0)
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.log.engine import NOON_MS, append, batch_of, open_log
 
+from strandline.config.topic_config import TopicConfig
 from strandline.log.disk import RealDisk
 from strandline.log.open_files import OpenFiles
 from strandline.log.partition_log import PartitionLog
 from strandline.log.retention import KEEP, Judgement, judge, newest_ms, outlook
 from strandline.log.segment import Segment
 from strandline.log.segment_times import HEADERS_MAX, read_newest_ms
-from strandline.topic_config import TopicConfig
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

@@ -11,12 +11,12 @@ from tests.unit.log.engine import NOON_MS, batch_of, open_log
 from tests.unit.log.manual_runtime import ManualRuntime
 
 from strandline.codec.fetch import FetchRequest, PartitionFetch
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import ErrorCode, RequestError
 from strandline.log.flusher import Flusher
 from strandline.partition.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, SESSION_IDLE_S, FetchSession, FetchSessions
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
-from strandline.topic_config import TopicConfig
 
 SEED = 20_241_112
 

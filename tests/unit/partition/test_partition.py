@@ -17,6 +17,7 @@ from tests.unit.log.manual_runtime import ManualRuntime
 
 from strandline.codec.columns import Record, decode_batch, encode_batch
 from strandline.codec.record_batch import check_batch, parse_header
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import (
     BatchTooLarge,
     BehindRefused,
@@ -34,7 +35,6 @@ from strandline.log.flusher import Flusher
 from strandline.log.time_lookup import FoundTime
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
-from strandline.topic_config import TopicConfig
 
 EPOCH_AT = 51
 SEQUENCE_AT = 53

@@ -16,11 +16,11 @@ from tests.unit.log.engine import NOON_MS, abandon, batch_of, open_log, records_
 from tests.unit.log.faulty_disk import FaultyDisk
 from tests.unit.log.manual_runtime import ManualRuntime
 
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import ErrorCode, StrandlineError, error_code
 from strandline.log.flusher import Flusher
 from strandline.partition.partition import Partition
 from strandline.partition.producers import ProducerLimit, Producers
-from strandline.topic_config import TopicConfig
 
 SETTINGS = {"flush_mode": "async", "segment_bytes": 2_000}
 CLIENTS = 3

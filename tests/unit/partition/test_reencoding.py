@@ -17,6 +17,7 @@ from tests.unit.log.manual_runtime import ManualRuntime
 from strandline.codec.columns import Record, decode_batch, encode_batch
 from strandline.codec.compression import compress
 from strandline.codec.record_batch import HEADER_SIZE, BatchHeader, check_batch, parse_header
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import BatchTooLarge, InvalidBatch, InvalidRecords, RequestError
 from strandline.partition.reencoding import (
     HELD_BYTES_MAX,
@@ -27,7 +28,6 @@ from strandline.partition.reencoding import (
     Reencoder,
     opened_now,
 )
-from strandline.topic_config import TopicConfig
 
 CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 NUMBERS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}

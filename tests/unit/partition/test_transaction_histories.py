@@ -19,12 +19,12 @@ from tests.unit.log.manual_runtime import ManualRuntime
 from strandline.codec.columns import Record, encode_batch
 from strandline.codec.record_batch import HEADER, LEADER_FIELDS, PREFIX_SIZE
 from strandline.codec.transaction_marker import encode_marker
+from strandline.config.topic_config import TopicConfig
 from strandline.log.flusher import Flusher
 from strandline.log.partition_log import PartitionLog
 from strandline.partition import following
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
-from strandline.topic_config import TopicConfig
 
 IDS = (11, 12, 13, 14)
 SETTINGS = {"flush_mode": "ack", "segment_bytes": 700, "index_interval_bytes": 150}

@@ -13,13 +13,13 @@ from tests.unit.log.faulty_disk import FaultyDisk
 from tests.unit.log.manual_runtime import ManualRuntime
 from tests.unit.partition.test_transactions import transactional
 
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import DiskFailed
 from strandline.log.flusher import Flusher
 from strandline.log.leader_epochs import FILE_NAME, LeaderEpochs
 from strandline.partition import following
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
-from strandline.topic_config import TopicConfig
 
 SETTINGS = {"flush_mode": "async", "segment_bytes": 1500, "index_interval_bytes": 100}
 BATCHES = 36

@@ -20,7 +20,7 @@ from tests.unit.quorum.model_broker import CLUSTER_ID, Log, Process, Where, in_s
 from tests.unit.quorum.model_invariants import Invariants, Violation
 
 from strandline.codec.messages.alter_partition_request import AlterPartitionRequest
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
 from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage
 from strandline.quorum.config_changes import ConfigAlteration, ConfigOperation, Operation

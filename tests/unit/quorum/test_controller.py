@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
 from strandline.quorum.cluster_image import ClusterImage, fold
 from strandline.quorum.controller import PARTITIONS_PER_REQUEST_MAX, Controller, TopicRef

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.codec.messages.register_broker_record import RegisterBrokerRecord
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
 from strandline.quorum.cluster_image import fold
 from strandline.quorum.new_topics import internal_topic

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline.config import BrokerConfig
+from strandline.config.node_config import BrokerConfig
+from strandline.config.properties import parse_properties
 from strandline.errors import InvalidConfig
-from strandline.properties import parse_properties
 from strandline.testing.local_cluster import LAYOUT, lay_out
 
 

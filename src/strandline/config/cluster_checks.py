@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from strandline.errors import InvalidConfig
 
 if TYPE_CHECKING:
-    from strandline.config import BrokerConfig
+    from strandline.config.node_config import BrokerConfig
 
 PORT_MAX = 65_535
 EVERY_INTERFACE = ("0.0.0.0", "::")

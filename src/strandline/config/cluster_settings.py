@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from strandline.settings import (
+from strandline.config.settings import (
     Synonym,
     at_least,
     between,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from strandline.group_settings import GroupSettings
-from strandline.settings import CLUSTER_WIDE, at_least, boolean, integer, short
+from strandline.config.group_settings import GroupSettings
+from strandline.config.settings import CLUSTER_WIDE, at_least, boolean, integer, short
 
 MIB = 1024 * 1024
 

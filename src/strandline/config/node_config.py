@@ -4,7 +4,7 @@ The node's own settings stand in `broker_settings`; those of topics in `topic_co
 defaults under the broker's names (`log.segment.bytes` for `segment.bytes`), kept in `topic_defaults`.
 Later sources win: default, `server.properties`, `STRANDLINE_...` variables, `-X key=value`; over all of these stand the
 dynamic settings that the metadata log holds, first those for every broker, then those for this one (`with_dynamic`).
-`python -m strandline.config_docs` prints `docs/configuration.md`.
+`python -m strandline.config.docs` prints `docs/configuration.md`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from strandline.broker_settings import BrokerSettings
-from strandline.cluster_checks import check_cluster
-from strandline.errors import InvalidConfig
-from strandline.group_settings import check_groups
-from strandline.node_settings import (
+from strandline.config.broker_settings import BrokerSettings
+from strandline.config.cluster_checks import check_cluster
+from strandline.config.group_settings import check_groups
+from strandline.config.node_settings import (
     BROKER_SETTINGS,
     NODE_SETTINGS,
     check_refused,
@@ -26,10 +25,11 @@ from strandline.node_settings import (
     from_environment,
     is_refused,
 )
-from strandline.properties import parse_properties
-from strandline.settings import ConfigSource, Synonym, Value, settings_of
-from strandline.storage_settings import check_storage
-from strandline.topic_config import TOPIC_SETTINGS, TopicConfig, other_topic_settings
+from strandline.config.properties import parse_properties
+from strandline.config.settings import ConfigSource, Synonym, Value, settings_of
+from strandline.config.storage_settings import check_storage
+from strandline.config.topic_config import TOPIC_SETTINGS, TopicConfig, other_topic_settings
+from strandline.errors import InvalidConfig
 
 __all__ = ["BROKER_SETTINGS", "BrokerConfig", "Listener", "TopicConfig", "TopicConfigEntry"]
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from strandline.io_threads import IoThreads
+from strandline.runtime.io_threads import IoThreads
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from strandline.settings import (
+from strandline.config.settings import (
     CLUSTER_WIDE,
     INT_MAX,
     PER_BROKER,
@@ -17,7 +17,7 @@ from strandline.settings import (
     text,
     words,
 )
-from strandline.storage_settings import StorageSettings
+from strandline.config.storage_settings import StorageSettings
 
 MIB = 1024 * 1024
 

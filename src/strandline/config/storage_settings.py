@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 import sys
 
+from strandline.config.settings import CLUSTER_WIDE, at_least, boolean, double, integer, long
+from strandline.config.transaction_settings import TransactionSettings
 from strandline.errors import InvalidConfig
-from strandline.settings import CLUSTER_WIDE, at_least, boolean, double, integer, long
-from strandline.transaction_settings import TransactionSettings
 
 KIB = 1024
 MIB = 1024 * 1024

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from strandline.cluster_settings import ClusterSettings
+from strandline.config.cluster_settings import ClusterSettings
+from strandline.config.settings import CLUSTER_WIDE, INT_MAX, at_least, integer, long, of_form, one_of, text, words
 from strandline.errors import InvalidConfig
-from strandline.settings import CLUSTER_WIDE, INT_MAX, at_least, integer, long, of_form, one_of, text, words
 
 MIB = 1024 * 1024
 

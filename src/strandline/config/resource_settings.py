@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from strandline.bounded_patterns import bounded_pattern
+from strandline.config.settings import Allowed, Setting, Synonym, Value, at_least, one_of
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
-from strandline.settings import Allowed, Setting, Synonym, Value, at_least, one_of
+from strandline.runtime.bounded_patterns import bounded_pattern
 
 INTERVAL_MS_MIN: Final = 100
 INTERVAL_MS_MAX: Final = 3_600_000

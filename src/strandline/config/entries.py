@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from strandline.config import BrokerConfig
-from strandline.node_settings import NODE_SETTINGS, NodeSetting
-from strandline.resource_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
-from strandline.settings import CONFIG_TYPES, ConfigSource, Setting, Synonym, text_of
-from strandline.topic_config import TOPIC_SETTINGS, other_topic_settings
+from strandline.config.node_config import BrokerConfig
+from strandline.config.node_settings import NODE_SETTINGS, NodeSetting
+from strandline.config.resource_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from strandline.config.settings import CONFIG_TYPES, ConfigSource, Setting, Synonym, text_of
+from strandline.config.topic_config import TOPIC_SETTINGS, other_topic_settings
 
 UNKNOWN_TYPE = 0
 

@@ -12,10 +12,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from strandline.broker_settings import BrokerSettings
-from strandline.errors import InvalidConfig
-from strandline.kafka_settings import NO_EFFECT, OTHER_SETTINGS, OtherSetting
-from strandline.settings import (
+from strandline.config.broker_settings import BrokerSettings
+from strandline.config.kafka_settings import NO_EFFECT, OTHER_SETTINGS, OtherSetting
+from strandline.config.settings import (
     CLUSTER_WIDE,
     CONFIG_TYPES,
     PER_BROKER,
@@ -26,7 +25,8 @@ from strandline.settings import (
     settings_of,
     text_of,
 )
-from strandline.topic_config import TOPIC_SETTINGS
+from strandline.config.topic_config import TOPIC_SETTINGS
+from strandline.errors import InvalidConfig
 
 BROKER_SETTINGS: Final[dict[str, tuple[str, Setting]]] = {
     setting.name: (attribute, setting) for attribute, setting in settings_of(BrokerSettings)

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from strandline.errors import InvalidConfig
-from strandline.settings import (
+from strandline.config.settings import (
     CLUSTER_WIDE,
     INT_MAX,
     LONG_MAX,
@@ -31,9 +30,10 @@ from strandline.settings import (
     text_of,
     words,
 )
+from strandline.errors import InvalidConfig
 
 if TYPE_CHECKING:
-    from strandline.kafka_settings import OtherSetting
+    from strandline.config.kafka_settings import OtherSetting
 
 HOUR_MS = 60 * 60 * 1000
 DAY_MS = 24 * HOUR_MS
@@ -350,7 +350,7 @@ TOPIC_SETTINGS: dict[str, tuple[str, Setting]] = {
 @cache
 def other_topic_settings() -> dict[str, OtherSetting]:
     """Settings of topics in Kafka that are only names here: without effect, or refused where they ask for more."""
-    from strandline.kafka_settings import OTHER_SETTINGS
+    from strandline.config.kafka_settings import OTHER_SETTINGS
 
     return {other.name: other for other in OTHER_SETTINGS if other.is_topic}
 
