@@ -21,9 +21,9 @@ from bench.clients.turn import finish, task, wait_for_sign
 from strandline.codec.record_batch import CRC_START, HEADER, HEADER_SIZE, PREFIX_SIZE, check_batch
 from strandline.config.topic_config import TopicConfig
 from strandline.log.disk import RealDisk
-from strandline.log.open_files import OpenFiles
-from strandline.log.opening import open_log
+from strandline.log.log_loader import open_log
 from strandline.log.partition_log import PartitionLog
+from strandline.log.segment.open_files import OpenFiles
 
 BATCH_BYTES = 16 * 1024
 RECORDS = 16

@@ -22,7 +22,7 @@ from strandline.codec.messages.topic_record import TopicRecord
 from strandline.codec.messages.transaction_log_key import TransactionLogKey
 from strandline.codec.messages.transaction_log_value import TransactionLogValue
 from strandline.codec.transaction_marker import encode_marker
-from strandline.log.digest import Digest
+from strandline.log.segment.digest import Digest
 
 BASE = "00000000000000000100"
 TIME_MS = 1_794_717_420_597

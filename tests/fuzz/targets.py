@@ -48,8 +48,8 @@ from strandline.errors import (
 )
 from strandline.handlers.k58_envelope import ANONYMOUS, check_principal, unwrap
 from strandline.log.checkpoints import parse_offsets
-from strandline.log.index import OffsetIndex, TimeIndex
 from strandline.log.leader_epochs import LeaderEpochs
+from strandline.log.segment.index import OffsetIndex, TimeIndex
 from strandline.observability.otlp import OtlpReader
 from strandline.partition.producers import Producers
 from strandline.partition.reencoding import OpensLater, opened_now

@@ -27,7 +27,7 @@ from strandline.codec.record_batch import PREFIX, PREFIX_SIZE, parse_header
 from strandline.log.cleaning.clean import clean
 from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup, CleaningJob, SourceSegment
 from strandline.log.disk import RealDisk
-from strandline.log.transaction_index import AbortedTransaction
+from strandline.log.segment.transaction_index import AbortedTransaction
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

@@ -20,15 +20,15 @@ from tests.unit.log.test_swapping import DyingDisk, Killed
 from strandline.codec.columns import decode_batch
 from strandline.codec.record_batch import HAS_DELETE_HORIZON, parse_header
 from strandline.config.topic_config import TopicConfig
-from strandline.log.aborted import aborted_transactions
 from strandline.log.cleaning.clean import clean
 from strandline.log.cleaning.job import CleanedGroup, CleaningJob, SourceSegment
 from strandline.log.disk import RealDisk
-from strandline.log.open_files import OpenFiles
-from strandline.log.opening import open_log
+from strandline.log.log_loader import open_log
+from strandline.log.maintenance.segment_replacement import replace_segments
 from strandline.log.partition_log import PartitionLog
-from strandline.log.swapping import replace_segments
-from strandline.log.transaction_index import AbortedTransaction
+from strandline.log.segment.aborted_transactions import aborted_transactions
+from strandline.log.segment.open_files import OpenFiles
+from strandline.log.segment.transaction_index import AbortedTransaction
 from strandline.partition.producers import Producers
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]

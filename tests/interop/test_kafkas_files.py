@@ -14,13 +14,13 @@ from strandline.codec.columns import decode_batch
 from strandline.codec.record_batch import is_marker, parse_header
 from strandline.config.topic_config import TopicConfig
 from strandline.ids import TopicPartition
-from strandline.log.aborted import aborted_transactions
 from strandline.log.disk import RealDisk
 from strandline.log.log_directory import LogDirectory
-from strandline.log.open_files import OpenFiles
-from strandline.log.opening import open_log
+from strandline.log.log_loader import open_log
 from strandline.log.partition_log import PartitionLog
-from strandline.log.time_lookup import find_time
+from strandline.log.segment.aborted_transactions import aborted_transactions
+from strandline.log.segment.open_files import OpenFiles
+from strandline.log.segment.time_lookup import find_time
 from strandline.partition.producers import Producers
 
 pytestmark = pytest.mark.java

@@ -14,10 +14,10 @@ from strandline.codec.transaction_marker import encode_marker, parse_marker
 from strandline.config.topic_config import TopicConfig
 from strandline.errors import DiskFailed
 from strandline.ids import TopicPartition
-from strandline.log.aborted import aborted_transactions
-from strandline.log.learning import learn_marker
 from strandline.log.log_directory import LogDirectory
+from strandline.log.log_replay import learn_marker
 from strandline.log.partition_log import PartitionLog
+from strandline.log.segment.aborted_transactions import aborted_transactions
 from strandline.partition.producers import Producers
 from strandline.testing.sim_disk import CAPACITY_BYTES, SimDisk
 

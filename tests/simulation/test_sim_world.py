@@ -13,7 +13,7 @@ from tests.simulation.stage import stage
 
 from strandline.errors import DiskFailed
 from strandline.ids import TopicPartition
-from strandline.log.log_slice import LogSlice
+from strandline.log.segment.log_slice import LogSlice
 from strandline.testing.sim_cluster import SimCluster, SimNode
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_loop import SimLoop

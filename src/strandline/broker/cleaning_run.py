@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from strandline.broker.storage_worker import Job, JobFailed
 from strandline.errors import StrandlineError
 from strandline.ids import TopicPartition
-from strandline.log.cleanable import Cleanable, Cleaned
 from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup, CleaningJob, CleaningResult, SourceSegment
-from strandline.log.segment import Segment
-from strandline.log.swapping import SwapRefused, replace_segments
-from strandline.log.transaction_index import AbortedTransaction
-from strandline.log.worker_jobs import CLEAN
+from strandline.log.maintenance.cleanable import Cleanable, Cleaned
+from strandline.log.maintenance.segment_replacement import SwapRefused, replace_segments
+from strandline.log.maintenance.worker_jobs import CLEAN
+from strandline.log.segment.segment import Segment
+from strandline.log.segment.transaction_index import AbortedTransaction
 from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:

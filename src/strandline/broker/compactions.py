@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.broker.cleaning_run import GivenUp
 from strandline.errors import ErrorCode, RequestError, StrandlineError
-from strandline.log.cleanable import HIGH_WATERMARK, RECOVERY_POINT, Cleaned
+from strandline.log.maintenance.cleanable import HIGH_WATERMARK, RECOVERY_POINT, Cleaned
 from strandline.partition.partition import Partition
 from strandline.runtime.runtime import Runtime
 

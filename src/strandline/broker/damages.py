@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.repairs import SegmentRepair, resign, retained
 from strandline.errors import StrandlineError
-from strandline.log.mending import rebuild_indexes
-from strandline.log.scrubbing import Finding, ScrubbedSegment, job_params
-from strandline.log.segment import Segment
-from strandline.log.verified import check_at, damage_of, distrust
-from strandline.log.worker_jobs import SCRUB
+from strandline.log.maintenance.scrubbing import Finding, ScrubbedSegment, job_params
+from strandline.log.maintenance.segment_rebuild import rebuild_indexes
+from strandline.log.maintenance.worker_jobs import SCRUB
+from strandline.log.segment.read_verification import check_at, damage_of, distrust
+from strandline.log.segment.segment import Segment
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
 

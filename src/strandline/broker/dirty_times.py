@@ -8,8 +8,8 @@ from functools import partial
 from typing import Final
 
 from strandline.errors import StrandlineError
-from strandline.log.segment import Segment
-from strandline.log.segment_times import read_newest_ms
+from strandline.log.segment.segment import Segment
+from strandline.log.segment.segment_times import read_newest_ms
 from strandline.runtime.runtime import Runtime
 
 SEGMENTS_PER_TRIP: Final = 64

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from strandline.errors import StrandlineError
-from strandline.log.time_lookup import Part
+from strandline.log.segment.time_lookup import Part
 from strandline.partition.counting import Counted, count_unread, unread_if_plain
 from strandline.partition.look_up import LookUp, at_hand
 from strandline.partition.partition import Partition

@@ -26,7 +26,7 @@ from strandline.errors import StrandlineError
 from strandline.ids import ZERO_UUID
 from strandline.lag.samples import UNKNOWN, Sample, Window
 from strandline.log.partition_log import PartitionLog
-from strandline.log.segment import ColdRead
+from strandline.log.segment.segment import ColdRead
 from strandline.partition.counting import NOTHING, Counted
 from strandline.partition.standing import Standing, size_behind, stand, stand_in
 

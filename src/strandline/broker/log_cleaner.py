@@ -23,8 +23,8 @@ from strandline.broker.slow_work import slowly
 from strandline.broker.storage_worker import JobFailed
 from strandline.errors import StrandlineError
 from strandline.ids import TopicPartition
-from strandline.log.cleanable import RECOVERY_POINT, Cleanable, Cleaned, cleanable
 from strandline.log.cleaning.job import CannotClean
+from strandline.log.maintenance.cleanable import RECOVERY_POINT, Cleanable, Cleaned, cleanable
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline.broker.replica_logs import offline_reason
 from strandline.errors import CorruptLog, DiskFull, StrandlineError
 from strandline.ids import TopicPartition
-from strandline.log import worker_jobs
 from strandline.log.checkpoints import EndNotes
+from strandline.log.maintenance import worker_jobs
 from strandline.observability.log_lines import fields
 from strandline.quorum.cluster_image import Topic
 
@@ -120,7 +120,7 @@ class LogRecovery:
             )
 
     def _params(self, name: TopicPartition, topic: Topic) -> dict[str, Any]:
-        from strandline.log.recovery_job import CONFIG
+        from strandline.log.maintenance.recovery_job import CONFIG
 
         node = self._node
         config = node.config.topic_config_in_force(topic.config_overrides)

@@ -19,7 +19,7 @@ from typing import Final
 
 from strandline.log.disk import Disk
 from strandline.log.partition_log import PartitionLog
-from strandline.log.segment import Segment
+from strandline.log.segment.segment import Segment
 from strandline.runtime.runtime import Runtime
 
 TREES_PER_JOB: Final = 8

@@ -29,10 +29,10 @@ from strandline.codec.messages.resign_leadership_response import ResignLeadershi
 from strandline.codec.record_batch import PREFIX_SIZE, HeaderFields, check_run
 from strandline.errors import CorruptBatch, ErrorCode, StrandlineError, named
 from strandline.ids import TopicPartition
-from strandline.log.mending import Hole, MendedSegment
-from strandline.log.segment import Segment
-from strandline.log.swapping import replace_segments
-from strandline.log.verified import distrust
+from strandline.log.maintenance.segment_rebuild import Hole, MendedSegment
+from strandline.log.maintenance.segment_replacement import replace_segments
+from strandline.log.segment.read_verification import distrust
+from strandline.log.segment.segment import Segment
 from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.broker.slow_work import slowly
 from strandline.errors import StrandlineError
-from strandline.log import retention
-from strandline.log.segment import Segment
-from strandline.log.segment_times import read_newest_ms
+from strandline.log.maintenance import retention
+from strandline.log.segment.segment import Segment
+from strandline.log.segment.segment_times import read_newest_ms
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
 from strandline.partition.trimming import trim

@@ -11,7 +11,7 @@ Then, as the partition is:
     led, others in sync  the controller is asked to have another lead; then as above
     led, nobody else     it is told of, and never served; looked at again now and then, for a person may have mended it
 
-What is damaged is not served meanwhile, by anybody's leave (`log/verified`).
+What is damaged is not served meanwhile, by anybody's leave (`log/segment/read_verification`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from strandline.broker.storage_worker import Job, JobFailed
 from strandline.errors import CorruptLog, DamagedRecords
 from strandline.ids import TopicPartition
 from strandline.log import checkpoints
-from strandline.log.scrubbing import Finding, ScrubbedSegment, job_params
-from strandline.log.worker_jobs import SCRUB
+from strandline.log.maintenance.scrubbing import Finding, ScrubbedSegment, job_params
+from strandline.log.maintenance.worker_jobs import SCRUB
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
 

@@ -18,7 +18,7 @@ from typing import Final
 from strandline.broker.connection import release
 from strandline.broker.hangups import Hangups
 from strandline.broker.transport import Piece, Receiver
-from strandline.log.log_slice import LogSlice
+from strandline.log.segment.log_slice import LogSlice
 from strandline.runtime.runtime import Runtime
 
 RECEIVE_BUFFER_BYTES: Final = 2 * 1024 * 1024

@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from strandline.errors import ErrorCode, WorldError
-from strandline.log import worker_jobs
 from strandline.log.disk import Disk, RealDisk
+from strandline.log.maintenance import worker_jobs
 from strandline.runtime.runtime import LoopRuntime, Runtime, TimerHandle
 
 IDLE_S: Final = 10.0
@@ -277,7 +277,7 @@ def _spawn(kind: str) -> subprocess.Popen[bytes]:
     # Clients wait for a log that is recovered, and for nothing else that a worker does.
     niceness = 0 if kind == worker_jobs.RECOVER else NICENESS
     return subprocess.Popen(
-        [sys.executable, "-m", "strandline.log.worker", str(os.getpid()), str(niceness)],
+        [sys.executable, "-m", "strandline.log.maintenance.worker", str(os.getpid()), str(niceness)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from strandline.log.log_slice import LogSlice
+from strandline.log.segment.log_slice import LogSlice
 
 Piece = bytes | LogSlice
 """A part of an answer: bytes, or batches that go from file to socket without passing through here."""

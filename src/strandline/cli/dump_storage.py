@@ -1,6 +1,6 @@
 """The files that Strandline keeps beside a segment: counts of records, and digests of segments with gaps.
 
-`log/record_counts` and `log/digest` draw their bytes.
+`log/segment/record_counts` and `log/segment/digest` draw their bytes.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from strandline.codec.message import Message
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import StrandlineError
 from strandline.log.log_directory import LogDirectory
-from strandline.log.log_slice import LogSlice
+from strandline.log.segment.log_slice import LogSlice
 from strandline.partition.fetch_session import FetchSessions
 from strandline.partition.partition import Partition
 from strandline.partition.reencoding import Reencoder

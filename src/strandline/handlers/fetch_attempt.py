@@ -16,10 +16,10 @@ from strandline.codec.fetch import ENDPOINTS_FROM, FLEXIBLE_FROM, PartitionData,
 from strandline.errors import DamagedRecords, ErrorCode, StrandlineError, error_code
 from strandline.handlers.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
 from strandline.handlers.context import Exchange, Node
-from strandline.log.aborted import aborted_in, aborted_segments
-from strandline.log.log_slice import LogSlice
-from strandline.log.segment import ColdRead, Segment
-from strandline.log.verified import PIECE_BYTES, check_ahead
+from strandline.log.segment.aborted_transactions import aborted_in, aborted_segments
+from strandline.log.segment.log_slice import LogSlice
+from strandline.log.segment.read_verification import PIECE_BYTES, check_ahead
+from strandline.log.segment.segment import ColdRead, Segment
 from strandline.partition.fetch_session import FetchEntry, FetchSession
 from strandline.partition.partition import Partition
 from strandline.runtime.runtime import TimerHandle

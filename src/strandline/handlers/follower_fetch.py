@@ -24,8 +24,8 @@ from strandline.handlers.absent_partitions import leaders_section, why_absent
 from strandline.handlers.context import Exchange, Node
 from strandline.handlers.fetch_attempt import API_KEY, COLD_LOOKUPS_MAX, FetchAttempt, release
 from strandline.ids import TopicPartition
-from strandline.log.log_slice import LogSlice
-from strandline.log.segment import ColdRead
+from strandline.log.segment.log_slice import LogSlice
+from strandline.log.segment.segment import ColdRead
 from strandline.partition.fetch_session import FetchEntry
 from strandline.partition.follower_session import FollowerEntry, FollowerSession
 from strandline.partition.partition import Partition

@@ -21,7 +21,7 @@ from strandline.errors import ErrorCode, RequestError, StrandlineError, error_co
 from strandline.handlers.absent_partitions import led_partition
 from strandline.handlers.context import RequestContext
 from strandline.handlers.shares import gradually
-from strandline.log.time_lookup import FoundTime
+from strandline.log.segment.time_lookup import FoundTime
 from strandline.partition.look_up import FoundCallback
 from strandline.partition.partition import Partition
 

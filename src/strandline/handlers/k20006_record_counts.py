@@ -22,7 +22,7 @@ from strandline.errors import ErrorCode
 from strandline.handlers.absent_partitions import led_partition
 from strandline.handlers.context import RequestContext
 from strandline.handlers.shares import gradually
-from strandline.log.time_lookup import Part
+from strandline.log.segment.time_lookup import Part
 from strandline.partition.counting import Counted
 from strandline.partition.partition import Partition
 

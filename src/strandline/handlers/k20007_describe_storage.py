@@ -21,9 +21,9 @@ from strandline.errors import ErrorCode, RequestError, StrandlineError, error_co
 from strandline.handlers.context import Node, RequestContext
 from strandline.handlers.shares import gradually, joined_response
 from strandline.handlers.storage_facts import add_cleaning, add_deletion, add_scrubbing
-from strandline.log.retention import newest_ms
-from strandline.log.segment import Segment
-from strandline.log.segment_times import read_newest_ms
+from strandline.log.maintenance.retention import newest_ms
+from strandline.log.segment.segment import Segment
+from strandline.log.segment.segment_times import read_newest_ms
 from strandline.partition.partition import Partition
 from strandline.partition.standing import batch_time_ms
 

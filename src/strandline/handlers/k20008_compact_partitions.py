@@ -15,7 +15,7 @@ from strandline.codec.messages.compact_partitions_response import CompactedParti
 from strandline.errors import ErrorCode, StrandlineError, error_code, error_message
 from strandline.handlers.absent_partitions import why_absent
 from strandline.handlers.context import RequestContext
-from strandline.log.cleanable import Cleaned
+from strandline.log.maintenance.cleanable import Cleaned
 from strandline.partition.partition import Partition
 
 API_KEY = 20_008

@@ -6,7 +6,7 @@ from typing import Final
 
 from strandline.codec.messages.describe_storage_response import StoredDamage, StoredPartition
 from strandline.handlers.context import Node
-from strandline.log.retention import outlook
+from strandline.log.maintenance.retention import outlook
 from strandline.partition.partition import Partition
 
 FOR_EVER: Final = 2**60

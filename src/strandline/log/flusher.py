@@ -15,8 +15,8 @@ from strandline.runtime.runtime import Runtime
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from strandline.log.log_slice import FlushJob
     from strandline.log.partition_log import PartitionLog
+    from strandline.log.segment.log_slice import FlushJob
 
     Jobs = list[tuple[PartitionLog, FlushJob]]
 

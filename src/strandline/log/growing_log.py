@@ -21,23 +21,23 @@ from strandline.config.topic_config import TopicConfig
 from strandline.errors import Closed, CorruptLog, DiskFailed, StrandlineError
 from strandline.log import leader_epochs as epoch_file
 from strandline.log.checkpoints import NOTHING_NOTED, EndNotes
-from strandline.log.counted import count_run, save_counts
 from strandline.log.disk import Buffer, Disk
 from strandline.log.leader_epochs import LeaderEpochs
-from strandline.log.learning import learn_marker
-from strandline.log.leaving import Leaving
-from strandline.log.log_slice import FlushJob
+from strandline.log.log_replay import learn_marker
+from strandline.log.maintenance.segment_deletion import Leaving
 from strandline.log.observer import BatchObserver
-from strandline.log.open_files import OpenFiles
 from strandline.log.readable_log import ReadableLog
-from strandline.log.record_counts import RecordCounts
 from strandline.log.rolling import is_due_to_roll, sync_cuts
-from strandline.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
+from strandline.log.segment.log_slice import FlushJob
+from strandline.log.segment.open_files import OpenFiles
+from strandline.log.segment.record_counts import RecordCounts
+from strandline.log.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
+from strandline.log.segment.segment_counts import count_run, save_counts
 from strandline.log.snapshots import Snapshots
 
 if TYPE_CHECKING:
+    from strandline.log.maintenance.segment_replacement import Swap
     from strandline.log.partition_log import PartitionLog
-    from strandline.log.swapping import Swap
 
 _RECORD_COUNT = itemgetter(12)
 

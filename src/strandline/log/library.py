@@ -29,7 +29,7 @@ from strandline.log.disk import RealDisk
 from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
-from strandline.log.time_lookup import find_time
+from strandline.log.segment.time_lookup import find_time
 from strandline.runtime.runtime import LoopRuntime
 
 READ_BYTES: Final = 1024 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from strandline.codec.record_batch import Buffer, HeaderFields
-from strandline.log.transaction_index import AbortedTransaction
+from strandline.log.segment.transaction_index import AbortedTransaction
 
 
 class BatchObserver(Protocol):

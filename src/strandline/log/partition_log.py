@@ -14,13 +14,13 @@ from pathlib import Path
 
 from strandline.errors import Closed, CorruptLog, DiskFailed, OffsetOutOfRange, StrandlineError
 from strandline.log import leader_epochs as epoch_file
-from strandline.log.counted import count_hole
 from strandline.log.growing_log import GrowingLog
 from strandline.log.leader_epochs import LeaderEpochs
-from strandline.log.learning import relearn
-from strandline.log.leaving import Leaving
+from strandline.log.log_replay import relearn
+from strandline.log.maintenance.segment_deletion import Leaving
 from strandline.log.rolling import sync_cuts
-from strandline.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_stem
+from strandline.log.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_stem
+from strandline.log.segment.segment_counts import count_hole
 
 
 class PartitionLog(GrowingLog):

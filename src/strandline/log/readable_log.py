@@ -8,9 +8,9 @@ from pathlib import Path
 
 from strandline.codec.record_batch import HEADER_SIZE, PREFIX_SIZE
 from strandline.errors import DamagedRecords, DiskFailed, OffsetOutOfRange, StrandlineError
-from strandline.log.log_slice import LogSlice, slice_size
-from strandline.log.segment import Segment
-from strandline.log.verified import sound_end
+from strandline.log.segment.log_slice import LogSlice, slice_size
+from strandline.log.segment.read_verification import sound_end
+from strandline.log.segment.segment import Segment
 
 
 class ReadableLog:

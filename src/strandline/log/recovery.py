@@ -29,9 +29,9 @@ from strandline.codec.record_batch import (
 )
 from strandline.errors import CorruptLog
 from strandline.log.disk import Buffer, File
-from strandline.log.record_counts import CountsBuilder, records_in
 from strandline.log.rolling import RELATIVE_OFFSET_MAX
-from strandline.log.segment import Segment
+from strandline.log.segment.record_counts import CountsBuilder, records_in
+from strandline.log.segment.segment import Segment
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 BATCH_BYTES_MAX: Final = 1 << 30

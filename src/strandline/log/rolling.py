@@ -8,8 +8,8 @@ from crc32c import crc32c
 
 from strandline.config.topic_config import TopicConfig
 from strandline.errors import DiskFailed
-from strandline.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
-from strandline.log.segment import Segment
+from strandline.log.segment.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from strandline.log.segment.segment import Segment
 
 if TYPE_CHECKING:
     from strandline.log.growing_log import GrowingLog

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from strandline.log.counting import LogChanged, count_between, is_plain
-from strandline.log.time_lookup import Part
+from strandline.log.segment.counting import LogChanged, count_between, is_plain
+from strandline.log.segment.time_lookup import Part
 
 if TYPE_CHECKING:
     from strandline.partition.reading import ReadablePartition

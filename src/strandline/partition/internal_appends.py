@@ -8,8 +8,8 @@ from strandline.codec.record_batch import HEADER, TRANSACTIONAL, HeaderFields, s
 from strandline.codec.transaction_marker import encode_marker
 from strandline.config.topic_config import TopicConfig
 from strandline.errors import ErrorCode, NotLeader, RequestError
-from strandline.log.counted import count_marker
-from strandline.log.learning import learn_marker, learn_markers
+from strandline.log.log_replay import learn_marker, learn_markers
+from strandline.log.segment.segment_counts import count_marker
 from strandline.partition.reading import ReadablePartition
 from strandline.partition.transactions import check_epoch, check_marker, check_verified
 from strandline.partition.verification import ONGOING, VerificationGuard

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from strandline.log.time_lookup import OPENS, FoundTime, Part
+from strandline.log.segment.time_lookup import OPENS, FoundTime, Part
 from strandline.partition.turnstile import Turnstile
 from strandline.runtime.runtime import Runtime
 

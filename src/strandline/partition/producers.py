@@ -28,7 +28,7 @@ from strandline.codec.producer_snapshot import NOT_SAID, decode_snapshot, encode
 from strandline.codec.record_batch import HEADER, TRANSACTIONAL, Buffer, HeaderFields, is_intact
 from strandline.codec.transaction_marker import parse_marker
 from strandline.errors import BehindRefused, InvalidProducerEpoch, OutOfOrderSequence, TooManyProducers
-from strandline.log.transaction_index import AbortedTransaction
+from strandline.log.segment.transaction_index import AbortedTransaction
 from strandline.partition.verification import Verifications
 
 BATCHES_KEPT: Final = 10

@@ -9,10 +9,10 @@ import uuid
 from typing import Final
 
 from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError
-from strandline.log.aborted import aborted_transactions
-from strandline.log.log_slice import LogSlice
 from strandline.log.partition_log import PartitionLog
-from strandline.log.time_lookup import Search, search_latest_time, search_time
+from strandline.log.segment.aborted_transactions import aborted_transactions
+from strandline.log.segment.log_slice import LogSlice
+from strandline.log.segment.time_lookup import Search, search_latest_time, search_time
 from strandline.partition.look_up import FoundCallback, LookUp
 from strandline.partition.producers import Producers
 from strandline.partition.turnstile import Turnstile

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from strandline.codec.record_batch import HEADER, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader
 from strandline.log.partition_log import PartitionLog
-from strandline.log.segment import ColdRead, Segment
+from strandline.log.segment.segment import ColdRead, Segment
 
 
 class Standing(NamedTuple):

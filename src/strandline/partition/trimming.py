@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError
-from strandline.log.segment import Segment
+from strandline.log.segment.segment import Segment
 from strandline.partition.partition import Partition
 
 UP_TO_HIGH_WATERMARK: Final = -1

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from strandline.codec.columns import decode_batch
 from strandline.codec.record_batch import parse_header
 from strandline.codec.transaction_marker import parse_marker
-from strandline.log.aborted import aborted_transactions
-from strandline.log.time_lookup import run_to_end
+from strandline.log.segment.aborted_transactions import aborted_transactions
+from strandline.log.segment.time_lookup import run_to_end
 from strandline.partition.counting import Counted, count_unread
 from strandline.partition.partition import Partition
 

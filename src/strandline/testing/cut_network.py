@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from strandline.broker.transport import Accept, Listening, Network, OutgoingReceiver, OutgoingTransport, Piece
-from strandline.log.log_slice import LogSlice
+from strandline.log.segment.log_slice import LogSlice
 
 Address = tuple[str, int]
 

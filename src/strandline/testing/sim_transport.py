@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from strandline.broker.transport import OutgoingReceiver, Piece, Receiver
-from strandline.log.log_slice import LogSlice
+from strandline.log.segment.log_slice import LogSlice
 from strandline.testing.sim_flips import flipped
 from strandline.testing.sim_runtime import SimRuntime
 

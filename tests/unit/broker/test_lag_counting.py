@@ -16,7 +16,7 @@ from strandline.broker.main import stop
 from strandline.codec.messages.record_counts_request import PartitionPositions, RecordCountsRequest, TopicPositions
 from strandline.codec.messages.record_counts_response import PartitionCounts
 from strandline.handlers import k20006_record_counts
-from strandline.log import counting
+from strandline.log.segment import counting
 from strandline.partition.counting import Counted
 from strandline.partition.partition import Partition
 

@@ -23,7 +23,7 @@ from strandline.handlers import k20002_group_lag
 from strandline.lag.figures import unread
 from strandline.lag.samples import Sample
 from strandline.lag.verdict import Verdict
-from strandline.log.segment import Segment
+from strandline.log.segment.segment import Segment
 from strandline.quorum.new_topics import NewTopic
 from strandline.quorum.topic_commands import TopicRef
 

@@ -19,8 +19,8 @@ from strandline.codec.columns import Record, decode_batch, encode_batch
 from strandline.codec.record_batch import HEADER
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import RequestError, StrandlineError
-from strandline.log.cleanable import Cleaned
 from strandline.log.disk import RealDisk
+from strandline.log.maintenance.cleanable import Cleaned
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
 

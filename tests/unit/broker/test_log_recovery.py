@@ -29,9 +29,9 @@ from strandline.handlers.absent_partitions import led_partition
 from strandline.handlers.context import EncodedResponse
 from strandline.handlers.k20007_describe_storage import handle
 from strandline.ids import TopicPartition
-from strandline.log import worker_jobs
 from strandline.log.checkpoints import CLEAN_SHUTDOWN
 from strandline.log.disk import RealDisk
+from strandline.log.maintenance import worker_jobs
 from strandline.partition.producers import ProducerLimit
 from strandline.quorum.topic_commands import TopicRef
 

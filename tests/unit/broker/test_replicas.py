@@ -36,7 +36,7 @@ from strandline.log.disk import Disk
 from strandline.log.flusher import Flusher
 from strandline.log.log_directory import PARTITION_METADATA, LogDirectory
 from strandline.log.partition_log import PartitionLog
-from strandline.log.segment import Segment
+from strandline.log.segment.segment import Segment
 from strandline.partition.partition import Partition
 from strandline.partition.reencoding import Reencoder
 from strandline.quorum.cluster_image import ClusterImage

@@ -13,7 +13,7 @@ from tests.unit.log.manual_runtime import ManualRuntime
 
 from strandline.broker.removals import SEGMENTS_PER_JOB, Removals, SegmentRemovals
 from strandline.errors import DiskFailed
-from strandline.log.leaving import Leaving
+from strandline.log.maintenance.segment_deletion import Leaving
 from strandline.log.partition_log import PartitionLog
 
 Written = Callable[[BaseException | None], object]

@@ -15,7 +15,7 @@ import pytest
 from strandline.broker.hangups import Hangups
 from strandline.broker.socket_transport import COPY_BYTES_MAX, ReceiveBuffer, SocketTransport
 from strandline.log.disk import RealDisk
-from strandline.log.log_slice import LogSlice
+from strandline.log.segment.log_slice import LogSlice
 from strandline.runtime.runtime import LoopRuntime
 
 SEED = 61_616

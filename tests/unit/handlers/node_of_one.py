@@ -23,7 +23,7 @@ from strandline.codec.message import Message, decode_exact, encode
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import CorruptLog, ErrorCode, RequestError, StrandlineError
 from strandline.handlers.context import EncodedResponse
-from strandline.log.time_lookup import FoundTime
+from strandline.log.segment.time_lookup import FoundTime
 from strandline.partition.look_up import FoundCallback
 from strandline.quorum.broker_presence import OWN_LINK, OwnLink
 from strandline.quorum.cluster_image import ClusterImage

@@ -10,12 +10,12 @@ from typing import Any
 from strandline.codec.columns import Compression, Record, decode_batch, encode_batch
 from strandline.codec.record_batch import HEADER, check_batch, parse_header
 from strandline.config.topic_config import TopicConfig
-from strandline.log import opening
+from strandline.log import log_loader as opening
 from strandline.log.disk import Disk, RealDisk, RealFile
-from strandline.log.index import OffsetIndex, TimeIndex
 from strandline.log.observer import BatchObserver
-from strandline.log.open_files import OpenFiles
 from strandline.log.partition_log import PartitionLog
+from strandline.log.segment.index import OffsetIndex, TimeIndex
+from strandline.log.segment.open_files import OpenFiles
 
 NOON_MS = 1_700_000_000_000
 """When the tests take place."""

@@ -12,7 +12,7 @@ from strandline.codec.columns import Compression, Record, encode_batch
 from strandline.codec.record_batch import check_batch, parse_header
 from strandline.errors import Closed, CorruptLog, OffsetOutOfRange
 from strandline.log.partition_log import PartitionLog
-from strandline.log.segment import TAIL_BATCHES_MAX, ColdRead
+from strandline.log.segment.segment import TAIL_BATCHES_MAX, ColdRead
 
 SHAPES = [
     pytest.param({}, id="one-segment"),

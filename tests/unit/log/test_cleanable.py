@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 from tests.unit.log.engine import NOON_MS, append, batch_of, open_log
 
-from strandline.log.cleanable import ACTIVE, HIGH_WATERMARK, LAG, RECOVERY_POINT, TRANSACTION, Cleanable, cleanable
+from strandline.log.maintenance.cleanable import (
+    ACTIVE,
+    HIGH_WATERMARK,
+    LAG,
+    RECOVERY_POINT,
+    TRANSACTION,
+    Cleanable,
+    cleanable,
+)
 from strandline.log.partition_log import PartitionLog
 
 HOUR_MS = 3_600_000

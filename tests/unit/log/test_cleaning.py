@@ -17,8 +17,8 @@ from strandline.codec.record_batch import HAS_DELETE_HORIZON, HEADER_SIZE
 from strandline.codec.transaction_marker import parse_marker
 from strandline.log.cleaning.clean import clean
 from strandline.log.cleaning.job import CannotClean, CleanedGroup, CleaningJob, CleaningResult, CleaningStopped
-from strandline.log.record_counts import RecordCounts
-from strandline.log.transaction_index import AbortedTransaction
+from strandline.log.segment.record_counts import RecordCounts
+from strandline.log.segment.transaction_index import AbortedTransaction
 from strandline.testing.sim_disk import SimDisk
 
 

@@ -20,8 +20,8 @@ from tests.unit.log.engine import (
 from strandline.codec.record_batch import parse_header
 from strandline.errors import Closed, OffsetOutOfRange
 from strandline.log.partition_log import PartitionLog
-from strandline.log.time_lookup import find_time, run_to_end, search_latest_time
-from strandline.log.verified import damage_of
+from strandline.log.segment.read_verification import damage_of
+from strandline.log.segment.time_lookup import find_time, run_to_end, search_latest_time
 
 CONFIG = {"segment_bytes": 1500, "index_interval_bytes": 200}
 

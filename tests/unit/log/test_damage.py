@@ -10,7 +10,7 @@ from tests.unit.log.engine import fill, open_log, split
 from tests.unit.log.faulty_disk import FaultyDisk
 
 from strandline.errors import CorruptLog
-from strandline.log.open_files import OpenFiles
+from strandline.log.segment.open_files import OpenFiles
 
 SEED = 20_241_106
 CONFIG = {"segment_bytes": 2000, "index_interval_bytes": 200}

@@ -24,9 +24,9 @@ from tests.unit.log.manual_runtime import ManualRuntime
 from strandline.codec.record_batch import parse_header
 from strandline.errors import DiskFailed, ErrorCode, StrandlineError, error_code
 from strandline.log.flusher import Flusher
-from strandline.log.open_files import OpenFiles
 from strandline.log.partition_log import PartitionLog
-from strandline.log.time_lookup import find_time
+from strandline.log.segment.open_files import OpenFiles
+from strandline.log.segment.time_lookup import find_time
 
 
 @pytest.fixture

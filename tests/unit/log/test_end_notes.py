@@ -11,9 +11,9 @@ from tests.unit.log.test_producer_snapshots import newest, send, snapshots
 
 from strandline.config.topic_config import TopicConfig
 from strandline.log import checkpoints
-from strandline.log.counted import count_marker
 from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
+from strandline.log.segment.segment_counts import count_marker
 from strandline.partition.producers import Producers
 
 

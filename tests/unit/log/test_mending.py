@@ -10,7 +10,7 @@ from tests.unit.log.test_verified import CONFIG, END, a_log, flip, reopen
 
 from strandline.codec.record_batch import check_run, parse_header
 from strandline.log.cleaning.job import CleanedGroup
-from strandline.log.mending import Hole, MendedSegment, rebuild_indexes
+from strandline.log.maintenance.segment_rebuild import Hole, MendedSegment, rebuild_indexes
 from strandline.log.partition_log import PartitionLog
 from strandline.partition.producers import Producers
 

@@ -11,8 +11,8 @@ from tests.unit.log.engine import fill, offsets_in, open_log, read_bytes
 from tests.unit.log.faulty_disk import FaultyDisk
 
 from strandline.codec.record_batch import parse_header
-from strandline.log.open_files import OpenFiles
 from strandline.log.partition_log import PartitionLog
+from strandline.log.segment.open_files import OpenFiles
 
 SEED = 20_241_109
 FILES_MAX = 16

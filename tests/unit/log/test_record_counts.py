@@ -22,13 +22,13 @@ from strandline.codec.columns import Compression, Record, decode_batch, encode_b
 from strandline.codec.record_batch import HEADER, check_run, parse_header
 from strandline.codec.transaction_marker import encode_marker, parse_marker
 from strandline.errors import Closed, CorruptLog
-from strandline.log import counting, record_counts
-from strandline.log.counted import count_marker, load_counts
-from strandline.log.counting import LogChanged, count_between, is_plain
 from strandline.log.disk import RealFile
-from strandline.log.learning import learn_marker
-from strandline.log.record_counts import COUNTS_SUFFIX, CountsBuilder, RecordCounts
-from strandline.log.time_lookup import OPENS, Part, Step, run_to_end
+from strandline.log.log_replay import learn_marker
+from strandline.log.segment import counting, record_counts
+from strandline.log.segment.counting import LogChanged, count_between, is_plain
+from strandline.log.segment.record_counts import COUNTS_SUFFIX, CountsBuilder, RecordCounts
+from strandline.log.segment.segment_counts import count_marker, load_counts
+from strandline.log.segment.time_lookup import OPENS, Part, Step, run_to_end
 from strandline.partition.counting import Counted, count_unread
 from strandline.partition.look_up import at_hand
 from strandline.partition.producers import Producers

@@ -21,7 +21,7 @@ from tests.unit.log.engine import (
 from strandline.codec.record_batch import parse_header
 from strandline.errors import CorruptLog
 from strandline.log.partition_log import PartitionLog
-from strandline.log.time_lookup import find_time
+from strandline.log.segment.time_lookup import find_time
 from strandline.partition.producers import Producers
 
 SEED = 20_241_107

@@ -11,11 +11,11 @@ from tests.unit.log.engine import NOON_MS, append, batch_of, open_log
 
 from strandline.config.topic_config import TopicConfig
 from strandline.log.disk import RealDisk
-from strandline.log.open_files import OpenFiles
+from strandline.log.maintenance.retention import KEEP, Judgement, judge, newest_ms, outlook
 from strandline.log.partition_log import PartitionLog
-from strandline.log.retention import KEEP, Judgement, judge, newest_ms, outlook
-from strandline.log.segment import Segment
-from strandline.log.segment_times import HEADERS_MAX, read_newest_ms
+from strandline.log.segment.open_files import OpenFiles
+from strandline.log.segment.segment import Segment
+from strandline.log.segment.segment_times import HEADERS_MAX, read_newest_ms
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -199,7 +199,7 @@ def test_a_segment_too_long_to_read_is_no_younger_than_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert HEADERS_MAX > 2
-    monkeypatch.setattr("strandline.log.segment_times.HEADERS_MAX", 2)
+    monkeypatch.setattr("strandline.log.segment.segment_times.HEADERS_MAX", 2)
     segment = sealed(tmp_path, [NOON_MS, NOON_MS + 5, NOON_MS + 70, NOON_MS + 3])
     segment.path.with_suffix(".timeindex").unlink()
     assert read_newest_ms(segment) == segment.path.stat().st_mtime_ns // 1_000_000

@@ -13,9 +13,9 @@ from tests.unit.log.test_verified import CONFIG, END, a_log, flip, gap
 
 from strandline.codec.record_batch import parse_header
 from strandline.errors import CorruptLog, DamagedRecords
-from strandline.log.digest import DIGEST_SUFFIX, Digest
 from strandline.log.leader_epochs import FILE_NAME, LeaderEpochs
-from strandline.log.scrubbing import Finding, ScrubbedSegment, job_params, scrub
+from strandline.log.maintenance.scrubbing import Finding, ScrubbedSegment, job_params, scrub
+from strandline.log.segment.digest import DIGEST_SUFFIX, Digest
 from strandline.partition.producers import Producers
 
 SEED = 20_261_117

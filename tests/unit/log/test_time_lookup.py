@@ -16,8 +16,8 @@ from tests.unit.log.faulty_disk import FaultyDisk
 from strandline.codec.columns import Compression
 from strandline.errors import StrandlineError
 from strandline.log.partition_log import PartitionLog
-from strandline.log.segment import WALK_CHUNK_BYTES
-from strandline.log.time_lookup import (
+from strandline.log.segment.segment import WALK_CHUNK_BYTES
+from strandline.log.segment.time_lookup import (
     CHUNKS_PER_TURN_MAX,
     OPENED_BYTES_MAX,
     OPENS,

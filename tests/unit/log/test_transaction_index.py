@@ -15,11 +15,11 @@ from strandline.codec.columns import Record, encode_batch
 from strandline.codec.record_batch import HEADER
 from strandline.codec.transaction_marker import MARKER_SIZE, TransactionMarker, encode_marker, parse_marker
 from strandline.errors import CorruptLog, DiskFailed
-from strandline.log.aborted import aborted_segments, aborted_transactions
-from strandline.log.learning import learn_marker
+from strandline.log.log_replay import learn_marker
 from strandline.log.partition_log import PartitionLog
-from strandline.log.segment import ColdRead
-from strandline.log.transaction_index import ENTRY_SIZE, AbortedTransaction, TransactionIndex
+from strandline.log.segment.aborted_transactions import aborted_segments, aborted_transactions
+from strandline.log.segment.segment import ColdRead
+from strandline.log.segment.transaction_index import ENTRY_SIZE, AbortedTransaction, TransactionIndex
 from strandline.partition.producers import Producers
 
 SEED = 20_261_115

@@ -12,10 +12,10 @@ from tests.unit.log.engine import NOON_MS, append, batch_of, fill, index_entries
 
 from strandline.codec.record_batch import BatchHeader, parse_header
 from strandline.errors import CorruptLog, DamagedRecords
-from strandline.log.index import OffsetIndex
 from strandline.log.partition_log import PartitionLog
-from strandline.log.segment import ColdRead
-from strandline.log.verified import PIECE_BYTES, damage_of
+from strandline.log.segment.index import OffsetIndex
+from strandline.log.segment.read_verification import PIECE_BYTES, damage_of
+from strandline.log.segment.segment import ColdRead
 from strandline.partition.producers import Producers
 
 SEED = 20_261_116

@@ -11,7 +11,7 @@ from tests.unit.log.manual_runtime import ManualRuntime
 from strandline.codec.columns import Compression
 from strandline.errors import CorruptLog
 from strandline.log.partition_log import PartitionLog
-from strandline.log.time_lookup import OPENS, FoundTime, Search, search_time
+from strandline.log.segment.time_lookup import OPENS, FoundTime, Search, search_time
 from strandline.partition.look_up import LookUp
 from strandline.partition.turnstile import Turnstile
 

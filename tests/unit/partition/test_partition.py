@@ -32,7 +32,7 @@ from strandline.errors import (
     error_code,
 )
 from strandline.log.flusher import Flusher
-from strandline.log.time_lookup import FoundTime
+from strandline.log.segment.time_lookup import FoundTime
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
 

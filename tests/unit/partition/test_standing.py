@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.log.engine import NOON_MS, UnsyncedDisk, UnsyncedFile, append, batch_of, open_log
 
-from strandline.log.segment import ColdRead
+from strandline.log.segment.segment import ColdRead
 from strandline.partition.standing import Standing, size_behind, stand, stand_in
 
 SIZE = len(batch_of([b"x" * 100] * 3))

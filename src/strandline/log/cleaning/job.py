@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from strandline.errors import WorldError
-from strandline.log.transaction_index import AbortedTransaction
+from strandline.log.segment.transaction_index import AbortedTransaction
 
 CLEANED_SUFFIX: Final = ".cleaned"
 """Behind the names of files that are written, and count for nothing until they are swapped in."""

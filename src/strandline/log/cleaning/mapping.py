@@ -13,8 +13,8 @@ from strandline.log.cleaning.job import CannotClean, CleaningJob, SourceSegment
 from strandline.log.cleaning.reading import Pace, SegmentReader, open_batch, whole_batch
 from strandline.log.cleaning.transactions import PassedTransactions
 from strandline.log.disk import Disk
-from strandline.log.segment import LOG_SUFFIX, file_stem
-from strandline.log.transaction_index import AbortedTransaction
+from strandline.log.segment.segment import LOG_SUFFIX, file_stem
+from strandline.log.segment.transaction_index import AbortedTransaction
 
 SLOTS_MIN: Final = 16
 

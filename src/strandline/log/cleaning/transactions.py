@@ -15,8 +15,8 @@ from strandline.codec.transaction_marker import TransactionMarker
 from strandline.errors import CorruptLog
 from strandline.log.cleaning.job import CannotClean, CleaningJob
 from strandline.log.disk import Disk
-from strandline.log.segment import TRANSACTION_INDEX_SUFFIX, file_stem
-from strandline.log.transaction_index import AbortedTransaction, TransactionIndex
+from strandline.log.segment.segment import TRANSACTION_INDEX_SUFFIX, file_stem
+from strandline.log.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 
 def aborted_transactions(job: CleaningJob, disk: Disk) -> list[AbortedTransaction]:

@@ -11,7 +11,7 @@ from collections import deque
 from typing import Final
 
 from strandline.log.disk import Disk, File
-from strandline.log.segment import Segment
+from strandline.log.segment.segment import Segment
 
 OPEN_FILES_MAX_DEFAULT: Final = 1000
 STEPS_MAX: Final = 64

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from strandline.codec.record_batch import PREFIX_SIZE, HeaderFields
 from strandline.errors import CorruptLog
-from strandline.log.record_counts import COUNTS_SUFFIX, RecordCounts, records_in
+from strandline.log.segment.record_counts import COUNTS_SUFFIX, RecordCounts, records_in
 
 if TYPE_CHECKING:
-    from strandline.log.segment import Segment
+    from strandline.log.segment.segment import Segment
 
 log = logging.getLogger("strandline.log")
 

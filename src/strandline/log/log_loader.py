@@ -17,17 +17,17 @@ from strandline.log import leader_epochs as epoch_file
 from strandline.log.checkpoints import NOTHING_NOTED, EndNotes
 from strandline.log.disk import Disk
 from strandline.log.leader_epochs import LeaderEpochs
-from strandline.log.learning import learn, relearn
+from strandline.log.log_replay import learn, relearn
+from strandline.log.maintenance.replacement_recovery import finish_swaps, is_unfinished
 from strandline.log.observer import BatchObserver
-from strandline.log.open_files import OpenFiles
 from strandline.log.partition_log import PartitionLog
-from strandline.log.record_counts import COUNTS_SUFFIX, RecordCounts
 from strandline.log.recovery import recover_segment
-from strandline.log.segment import DELETED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
-from strandline.log.soundness import OFFSET_LIMIT
-from strandline.log.swap_recovery import finish_swaps, is_unfinished
-from strandline.log.transaction_index import ENTRY_SIZE
-from strandline.log.verified import check_tail, distrust, ends_with_gap, trust
+from strandline.log.segment.batch_validation import OFFSET_LIMIT
+from strandline.log.segment.open_files import OpenFiles
+from strandline.log.segment.read_verification import check_tail, distrust, ends_with_gap, trust
+from strandline.log.segment.record_counts import COUNTS_SUFFIX, RecordCounts
+from strandline.log.segment.segment import DELETED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
+from strandline.log.segment.transaction_index import ENTRY_SIZE
 
 BLANK_CHUNK_BYTES: Final = 64 * 1024
 

@@ -23,7 +23,7 @@ from strandline.codec.columns.shares import RecordScan
 from strandline.codec.compression import Buffer
 from strandline.codec.record_batch import COMPRESSION_MASK, BatchHeader
 from strandline.errors import BatchTooLarge, CorruptBatch, UnsupportedCompression
-from strandline.log.segment import WALK_CHUNK_BYTES, ColdRead, Segment
+from strandline.log.segment.segment import WALK_CHUNK_BYTES, ColdRead, Segment
 
 ON_LOOP_BYTES_MAX: Final = 64 * 1024
 """A compressed batch, before and after, that is opened where the search runs."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from strandline.log.partition_log import PartitionLog
-from strandline.log.segment import Segment
+from strandline.log.segment.segment import Segment
 
 Because = Literal["time", "size"]
 

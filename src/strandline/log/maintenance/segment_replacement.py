@@ -30,8 +30,9 @@ from strandline.errors import CorruptLog, DiskFailed, WorldError
 from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup
 from strandline.log.disk import File
 from strandline.log.fault_points import fault_point
-from strandline.log.index import OffsetIndex
-from strandline.log.segment import (
+from strandline.log.maintenance.replacement_recovery import SWAP_SUFFIX, in_order, originals
+from strandline.log.segment.index import OffsetIndex
+from strandline.log.segment.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -39,8 +40,7 @@ from strandline.log.segment import (
     Segment,
     file_stem,
 )
-from strandline.log.swap_recovery import SWAP_SUFFIX, in_order, originals
-from strandline.log.transaction_index import TransactionIndex
+from strandline.log.segment.transaction_index import TransactionIndex
 from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:

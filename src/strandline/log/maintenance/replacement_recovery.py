@@ -21,8 +21,8 @@ from strandline.codec.record_batch import HEADER, HEADER_SIZE, PREFIX_SIZE
 from strandline.errors import CorruptLog
 from strandline.log.cleaning.job import CLEANED_SUFFIX
 from strandline.log.disk import Disk
-from strandline.log.index import OffsetIndex
-from strandline.log.segment import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, file_stem
+from strandline.log.segment.index import OffsetIndex
+from strandline.log.segment.segment import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, file_stem
 
 SWAP_SUFFIX: Final = ".swap"
 

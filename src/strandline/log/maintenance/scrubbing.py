@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from strandline.log.digest import DIGEST_SUFFIX, Digest
 from strandline.log.disk import Disk, File
-from strandline.log.index import OffsetIndex
 from strandline.log.leader_epochs import LeaderEpochs
-from strandline.log.segment import INDEX_SUFFIX, LOG_SUFFIX, file_stem
-from strandline.log.soundness import ANY_OFFSET, LOOSE, OFFSET_LIMIT, check_batches
+from strandline.log.segment.batch_validation import ANY_OFFSET, LOOSE, OFFSET_LIMIT, check_batches
+from strandline.log.segment.digest import DIGEST_SUFFIX, Digest
+from strandline.log.segment.index import OffsetIndex
+from strandline.log.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, file_stem
 
 PIECE_BYTES: Final = 1024 * 1024
 FINDINGS_MAX: Final = 100

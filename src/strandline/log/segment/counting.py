@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Final
 from strandline.codec.columns.shares import RecordScan
 from strandline.codec.record_batch import HEADER_SIZE, BatchHeader
 from strandline.errors import BatchTooLarge, WorldError
-from strandline.log.aborted import AbortedRanges, aborted_segments
-from strandline.log.counted import load_counts, write_counts
-from strandline.log.record_counts import Count, CountsBuilder, RecordCounts, records_in
-from strandline.log.segment import WALK_CHUNK_BYTES, ColdRead, Segment
-from strandline.log.time_lookup import OPENED_RECORDS_MAX, OPENS, RECORDS_PER_TURN_MAX, Part, opened, read_part
+from strandline.log.segment.aborted_transactions import AbortedRanges, aborted_segments
+from strandline.log.segment.record_counts import Count, CountsBuilder, RecordCounts, records_in
+from strandline.log.segment.segment import WALK_CHUNK_BYTES, ColdRead, Segment
+from strandline.log.segment.segment_counts import load_counts, write_counts
+from strandline.log.segment.time_lookup import OPENED_RECORDS_MAX, OPENS, RECORDS_PER_TURN_MAX, Part, opened, read_part
 
 if TYPE_CHECKING:
     from strandline.log.partition_log import PartitionLog

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.codec.record_batch import HEADER, HEADER_SIZE, PREFIX_SIZE, BatchHeader, HeaderFields
 from strandline.errors import CorruptLog
-from strandline.log.counted import cut_counts, resume_counts, save_counts
-from strandline.log.digest import DIGEST_SUFFIX
 from strandline.log.disk import Buffer, Disk, File
-from strandline.log.index import OffsetIndex, TimeIndex
-from strandline.log.record_counts import COUNTS_SUFFIX, CountsBuilder, RecordCounts
-from strandline.log.transaction_index import AbortedTransaction, TransactionIndex
-from strandline.log.verified import ColdRead as ColdRead
-from strandline.log.verified import Unverified, locate_checked
+from strandline.log.segment.digest import DIGEST_SUFFIX
+from strandline.log.segment.index import OffsetIndex, TimeIndex
+from strandline.log.segment.read_verification import ColdRead as ColdRead
+from strandline.log.segment.read_verification import Unverified, locate_checked
+from strandline.log.segment.record_counts import COUNTS_SUFFIX, CountsBuilder, RecordCounts
+from strandline.log.segment.segment_counts import cut_counts, resume_counts, save_counts
+from strandline.log.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 if TYPE_CHECKING:
-    from strandline.log.open_files import OpenFiles
+    from strandline.log.segment.open_files import OpenFiles
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from strandline.log.segment import Segment
+from strandline.log.segment.segment import Segment
 
 
 class Leaving:

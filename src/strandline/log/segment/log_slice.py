@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from strandline.log.disk import Disk, File
-from strandline.log.segment import Segment
+from strandline.log.segment.segment import Segment
 
 
 class LogSlice:

@@ -1,4 +1,4 @@
-"""A process that does the long computations of a broker: `python -m strandline.log.worker PARENT NICENESS`.
+"""A process that does the long computations of a broker: `python -m strandline.log.maintenance.worker PARENT NICENESS`.
 
 One line of JSON each way. In:   {"job": 1, "kind": "clean", "params": {...}}   {"stop": 1}
                            out:  {"job": 1, "report": {...}}, any number of them, then one of
@@ -21,7 +21,7 @@ import threading
 from typing import Any, BinaryIO, Final
 
 from strandline.log.disk import RealDisk
-from strandline.log.worker_jobs import run
+from strandline.log.maintenance.worker_jobs import run
 
 _PR_SET_PDEATHSIG: Final = 1
 

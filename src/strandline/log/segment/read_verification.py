@@ -17,12 +17,12 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from strandline.errors import DamagedRecords
-from strandline.log.digest import DIGEST_SUFFIX, Digest, checksum_of
-from strandline.log.soundness import ANY_OFFSET, LOOSE, OFFSET_LIMIT, Checked, check_batches
+from strandline.log.segment.batch_validation import ANY_OFFSET, LOOSE, OFFSET_LIMIT, Checked, check_batches
+from strandline.log.segment.digest import DIGEST_SUFFIX, Digest, checksum_of
 
 if TYPE_CHECKING:
     from strandline.log.partition_log import PartitionLog
-    from strandline.log.segment import Segment
+    from strandline.log.segment.segment import Segment
 
 PIECE_BYTES: Final = 128 * 1024
 PIECE_BATCHES_MAX: Final = 1000

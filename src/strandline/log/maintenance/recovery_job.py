@@ -12,8 +12,8 @@ from typing import Any
 
 from strandline.config.topic_config import TopicConfig
 from strandline.log.disk import Disk
-from strandline.log.open_files import OpenFiles
-from strandline.log.opening import open_log
+from strandline.log.log_loader import open_log
+from strandline.log.segment.open_files import OpenFiles
 
 CONFIG = ("cleanup_policy", "index_interval_bytes", "preallocate", "segment_bytes")
 """The settings that recovery depends on."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from strandline.codec.record_batch import BatchHeader, HeaderFields, is_marker
 from strandline.log.disk import Buffer
-from strandline.log.segment import Segment
+from strandline.log.segment.segment import Segment
 
 if TYPE_CHECKING:
     from strandline.log.growing_log import GrowingLog

@@ -23,9 +23,9 @@ def load(kind: str) -> None:
     if kind == CLEAN:
         import strandline.log.cleaning.clean
     elif kind == SCRUB:
-        import strandline.log.scrubbing
+        import strandline.log.maintenance.scrubbing
     elif kind == RECOVER:
-        import strandline.log.recovery_job  # noqa: F401
+        import strandline.log.maintenance.recovery_job  # noqa: F401
 
 
 def run(
@@ -47,11 +47,11 @@ def run(
             job, disk, on_group=lambda group: report(group.to_dict()), is_stopped=is_stopped, sleep=sleep
         ).to_dict()
     if kind == SCRUB:
-        from strandline.log.scrubbing import scrub
+        from strandline.log.maintenance.scrubbing import scrub
 
         return scrub(params, disk=disk, report=report, is_stopped=is_stopped, sleep=sleep)
     if kind == RECOVER:
-        from strandline.log.recovery_job import recover
+        from strandline.log.maintenance.recovery_job import recover
 
         return recover(params, disk=disk)
     raise ValueError(f"a worker knows no job {kind!r}")

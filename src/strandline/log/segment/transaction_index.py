@@ -19,7 +19,7 @@ from bisect import bisect_left
 from typing import Final, NamedTuple
 
 from strandline.errors import CorruptLog
-from strandline.log.index import forget_unwritten
+from strandline.log.segment.index import forget_unwritten
 
 VERSION: Final = 0
 _ENTRY = struct.Struct(">hqqqq")

@@ -9,10 +9,10 @@ from strandline.codec.record_batch import CONTROL, TRANSACTIONAL, BatchHeader
 from strandline.errors import DiskFailed
 
 if TYPE_CHECKING:
-    from strandline.log.log_slice import LogSlice
     from strandline.log.partition_log import PartitionLog
-    from strandline.log.segment import Segment
-    from strandline.log.transaction_index import TransactionIndex
+    from strandline.log.segment.log_slice import LogSlice
+    from strandline.log.segment.segment import Segment
+    from strandline.log.segment.transaction_index import TransactionIndex
 
 
 def aborted_transactions(

@@ -13,12 +13,12 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from strandline.config.settings import LONG_MAX
-from strandline.log.retention import newest_ms
+from strandline.log.maintenance.retention import newest_ms
 
 if TYPE_CHECKING:
     from strandline.log.cleaning.job import CleaningResult
     from strandline.log.partition_log import PartitionLog
-    from strandline.log.segment import Segment
+    from strandline.log.segment.segment import Segment
 
 ACTIVE, TRANSACTION, HIGH_WATERMARK, RECOVERY_POINT, LAG = (
     "active",
