@@ -15,7 +15,7 @@ from strandline.log.segment.time_lookup import Part
 from strandline.partition.counting import Counted, count_unread, unread_if_plain
 from strandline.partition.look_up import LookUp, at_hand
 from strandline.partition.partition import Partition
-from strandline.partition.turnstile import Turnstile
+from strandline.partition.serial_gate import Turnstile
 from strandline.runtime.runtime import Runtime
 
 log = logging.getLogger("strandline.groups")

@@ -19,7 +19,7 @@ from strandline.codec.messages.record_counts_request import PartitionPositions, 
 from strandline.codec.messages.record_counts_response import RecordCountsResponse
 from strandline.codec.record_batch import HEADER, HEADER_SIZE, BatchHeader
 from strandline.partition.counting import Counted
-from strandline.partition.standing import batch_time_ms
+from strandline.partition.position_lookup import batch_time_ms
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

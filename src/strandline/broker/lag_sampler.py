@@ -28,7 +28,7 @@ from strandline.lag.samples import UNKNOWN, Sample, Window
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.segment import ColdRead
 from strandline.partition.counting import NOTHING, Counted
-from strandline.partition.standing import Standing, size_behind, stand, stand_in
+from strandline.partition.position_lookup import Standing, size_behind, stand, stand_in
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

@@ -25,7 +25,7 @@ from strandline.log.maintenance.retention import newest_ms
 from strandline.log.segment.segment import Segment
 from strandline.log.segment.segment_times import read_newest_ms
 from strandline.partition.partition import Partition
-from strandline.partition.standing import batch_time_ms
+from strandline.partition.position_lookup import batch_time_ms
 
 API_KEY = 20_007
 VERSIONS = (0, 0)

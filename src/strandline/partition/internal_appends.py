@@ -10,10 +10,10 @@ from strandline.config.topic_config import TopicConfig
 from strandline.errors import ErrorCode, NotLeader, RequestError
 from strandline.log.log_replay import learn_marker, learn_markers
 from strandline.log.segment.segment_counts import count_marker
+from strandline.partition.delayed_operations import CommitListener
 from strandline.partition.reading import ReadablePartition
 from strandline.partition.transactions import check_epoch, check_marker, check_verified
 from strandline.partition.verification import ONGOING, VerificationGuard
-from strandline.partition.waiting import CommitListener
 
 OnCommitted = Callable[[Exception | None], None]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from strandline.log.segment.time_lookup import OPENS, FoundTime, Part
-from strandline.partition.turnstile import Turnstile
+from strandline.partition.serial_gate import Turnstile
 from strandline.runtime.runtime import Runtime
 
 T = TypeVar("T")

@@ -39,13 +39,13 @@ from strandline.errors import (
 )
 from strandline.log.flusher import Flusher
 from strandline.log.partition_log import PartitionLog
+from strandline.partition.delayed_operations import AdvanceListener, AppendListener, CommitListener
 from strandline.partition.internal_appends import InternalAppends, InternalCommit
 from strandline.partition.producers import Producers
 from strandline.partition.reencoding import opened_now
+from strandline.partition.serial_gate import Turnstile
 from strandline.partition.transactions import check_beginning, check_outside, refuse_kind
-from strandline.partition.turnstile import Turnstile
 from strandline.partition.verification import ONGOING, VerificationGuard
-from strandline.partition.waiting import AdvanceListener, AppendListener, CommitListener
 from strandline.replication.in_sync import UNKNOWN_OFFSET, InSyncReplicas, IsEligible, Proposal
 
 _NOT_PLAIN: Final = CONTROL | TRANSACTIONAL

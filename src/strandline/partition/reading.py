@@ -15,7 +15,7 @@ from strandline.log.segment.log_slice import LogSlice
 from strandline.log.segment.time_lookup import Search, search_latest_time, search_time
 from strandline.partition.look_up import FoundCallback, LookUp
 from strandline.partition.producers import Producers
-from strandline.partition.turnstile import Turnstile
+from strandline.partition.serial_gate import Turnstile
 from strandline.runtime.runtime import Runtime
 
 ANY_EPOCH: Final = -1

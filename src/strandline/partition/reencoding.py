@@ -36,7 +36,7 @@ from strandline.codec.record_batch import (
 )
 from strandline.config.topic_config import TopicConfig
 from strandline.errors import BatchTooLarge, CorruptBatch, ErrorCode, InvalidBatch, InvalidRecords, RequestError
-from strandline.partition.turnstile import Turnstile
+from strandline.partition.serial_gate import Turnstile
 from strandline.runtime.runtime import Runtime
 
 ON_LOOP_BYTES_MAX: Final = 64 * 1024

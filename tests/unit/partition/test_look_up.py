@@ -13,7 +13,7 @@ from strandline.errors import CorruptLog
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.time_lookup import OPENS, FoundTime, Search, search_time
 from strandline.partition.look_up import LookUp
-from strandline.partition.turnstile import Turnstile
+from strandline.partition.serial_gate import Turnstile
 
 COUNT = 4_000
 

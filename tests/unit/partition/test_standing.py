@@ -8,7 +8,7 @@ import pytest
 from tests.unit.log.engine import NOON_MS, UnsyncedDisk, UnsyncedFile, append, batch_of, open_log
 
 from strandline.log.segment.segment import ColdRead
-from strandline.partition.standing import Standing, size_behind, stand, stand_in
+from strandline.partition.position_lookup import Standing, size_behind, stand, stand_in
 
 SIZE = len(batch_of([b"x" * 100] * 3))
 
