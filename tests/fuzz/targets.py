@@ -53,7 +53,7 @@ from strandline.log.segment.index import OffsetIndex, TimeIndex
 from strandline.observability.otlp import OtlpReader
 from strandline.partition.producers import Producers
 from strandline.partition.reencoding import OpensLater, opened_now
-from strandline.quorum.quorum_state import MetaProperties, QuorumState
+from strandline.quorum.raft.state_files import MetaProperties, QuorumState
 
 BATCH_ERRORS = (CorruptBatch, InvalidBatch, BatchTooLarge, UnsupportedCompression)
 PLAIN_CHECK = load_plain(Path(columns.__file__).with_name("_check.py"))

@@ -26,7 +26,7 @@ from strandline.codec.messages.describe_cluster_request import DescribeClusterRe
 from strandline.codec.messages.envelope_request import EnvelopeRequest
 from strandline.codec.messages.metadata_request import MetadataRequest
 from strandline.handlers.k58_envelope import ANONYMOUS
-from strandline.quorum.producer_ids import ProducerIds
+from strandline.quorum.controller.producer_ids import ProducerIds
 from strandline.runtime.runtime import LoopRuntime
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]

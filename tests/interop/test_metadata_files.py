@@ -19,8 +19,8 @@ from strandline.codec.messages.topic_record import TopicRecord
 from strandline.log.disk import RealDisk
 from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
-from strandline.quorum.quorum_state import uuid_text
-from strandline.quorum.raft_voters import Voter, VoterSet
+from strandline.quorum.raft.state_files import uuid_text
+from strandline.quorum.raft.voters import Voter, VoterSet
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 

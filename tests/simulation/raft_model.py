@@ -15,12 +15,12 @@ from uuid import UUID
 
 from strandline.codec.messages.fetch_request import FetchRequest
 from strandline.codec.messages.vote_request import VoteRequest
-from strandline.quorum import raft_elections as elections
-from strandline.quorum.quorum_state import QuorumState
-from strandline.quorum.raft import Raft, RaftTiming
-from strandline.quorum.raft_effects import Flush, HighWatermark, Inconsistent, Save, Send
-from strandline.quorum.raft_messages import fetch_response, replica_fetch
-from strandline.quorum.raft_voters import ReplicaKey, Voter, VoterSet
+from strandline.quorum.raft import elections
+from strandline.quorum.raft.effects import Flush, HighWatermark, Inconsistent, Save, Send
+from strandline.quorum.raft.messages import fetch_response, replica_fetch
+from strandline.quorum.raft.raft import Raft, RaftTiming
+from strandline.quorum.raft.state_files import QuorumState
+from strandline.quorum.raft.voters import ReplicaKey, Voter, VoterSet
 from strandline.testing.raft_simulation_log import Kept, SimulatedLog
 from strandline.testing.raft_simulation_oracle import Oracle, Violation
 

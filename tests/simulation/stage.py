@@ -16,7 +16,7 @@ from typing import Any
 
 from strandline.codec.message import Message
 from strandline.ids import TopicPartition
-from strandline.quorum.cluster_image import PartitionImage
+from strandline.quorum.image.cluster_image import PartitionImage
 from strandline.testing.sim_client import SimClient
 from strandline.testing.sim_cluster import SimNode
 from strandline.testing.sim_nemesis import NemesisOptions

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from strandline.quorum.raft_messages import vote_request
-from strandline.quorum.raft_voters import ReplicaKey
+from strandline.quorum.raft.messages import vote_request
+from strandline.quorum.raft.voters import ReplicaKey
 from strandline.testing.raft_simulation_node import SimulatedReplica
 from strandline.testing.raft_simulation_world import RaftWorld
 

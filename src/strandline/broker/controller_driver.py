@@ -21,10 +21,10 @@ from typing import Any, Final
 from strandline.codec.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.observability.log_lines import fields
-from strandline.quorum.cluster_image import ClusterImage
-from strandline.quorum.controller import Controller
-from strandline.quorum.heartbeats import FENCE
-from strandline.quorum.partition_changes import RECOVERING
+from strandline.quorum.controller.controller import Controller
+from strandline.quorum.controller.heartbeats import FENCE
+from strandline.quorum.controller.partition_changes import RECOVERING
+from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.runtime.runtime import Runtime, TimerHandle
 
 log = logging.getLogger("strandline.controller")

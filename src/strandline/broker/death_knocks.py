@@ -1,4 +1,4 @@
-"""Knocks at the doors of brokers that the active controller no longer hears: `quorum/broker_presence`, with sockets.
+"""Knocks at the doors of brokers that the active controller no longer hears: `quorum/controller/broker_liveness`, with sockets.
 
 A knock is a connection that is closed as soon as it is there. Nothing is sent: that the kernel accepts it says that a
 process listens, and more cannot be told apart from a process that is slow.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.broker.transport import OutgoingTransport
 from strandline.observability.log_lines import fields
-from strandline.quorum.broker_presence import Knocked, Watched
+from strandline.quorum.controller.broker_liveness import Knocked, Watched
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

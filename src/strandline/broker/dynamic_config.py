@@ -17,7 +17,7 @@ from strandline.broker.descriptors import descriptors_max, share_out
 from strandline.config.node_config import BrokerConfig
 from strandline.config.node_settings import NODE_SETTINGS, refusal_of_change
 from strandline.errors import InvalidConfig
-from strandline.quorum.cluster_image import RESOURCE_BROKER
+from strandline.quorum.image.cluster_image import RESOURCE_BROKER
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

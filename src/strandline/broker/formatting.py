@@ -18,8 +18,8 @@ from strandline.codec.messages.voters_record import VotersRecord
 from strandline.errors import CorruptLog, InvalidConfig
 from strandline.log.disk import Disk
 from strandline.log.log_directory import META_PROPERTIES
-from strandline.quorum.image_parts import RESERVED_DIRECTORY_IDS
-from strandline.quorum.quorum_state import MetaProperties, parse_uuid
+from strandline.quorum.image.parts import RESERVED_DIRECTORY_IDS
+from strandline.quorum.raft.state_files import MetaProperties, parse_uuid
 
 if TYPE_CHECKING:
     from strandline.config.node_config import BrokerConfig

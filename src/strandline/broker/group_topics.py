@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from strandline.coordinators.topics import TopicFacts
-from strandline.quorum.cluster_image import RESOURCE_GROUP, BrokerImage, Topic
+from strandline.quorum.image.cluster_image import RESOURCE_GROUP, BrokerImage, Topic
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

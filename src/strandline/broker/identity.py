@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from strandline.errors import InvalidConfig
-from strandline.quorum.quorum_state import MetaProperties, uuid_text
+from strandline.quorum.raft.state_files import MetaProperties, uuid_text
 
 if TYPE_CHECKING:
     from strandline.config.node_config import BrokerConfig

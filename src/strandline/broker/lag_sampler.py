@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from strandline.broker.node import Node
     from strandline.coordinators.group_shard import GroupShard
     from strandline.partition.partition import Partition
-    from strandline.quorum.cluster_image import Topic
+    from strandline.quorum.image.cluster_image import Topic
     from strandline.runtime.runtime import TimerHandle
 
 log = logging.getLogger("strandline.groups")

@@ -19,7 +19,7 @@ from strandline.ids import TopicPartition
 from strandline.log.checkpoints import EndNotes
 from strandline.log.maintenance import worker_jobs
 from strandline.observability.log_lines import fields
-from strandline.quorum.cluster_image import Topic
+from strandline.quorum.image.cluster_image import Topic
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

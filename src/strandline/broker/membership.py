@@ -19,7 +19,7 @@ from strandline.broker.controller_driver import ControllerDriver
 from strandline.broker.controller_registration import ControllerRegistration, registration_request
 from strandline.broker.lifecycle import Identity, Lifecycle, Timing
 from strandline.broker.metadata_quorum import MetadataQuorum, QuorumSettings
-from strandline.quorum.features import SUPPORTED_FEATURES
+from strandline.quorum.controller.features import SUPPORTED_FEATURES
 
 if TYPE_CHECKING:
     from strandline.broker.death_knocks import DeathKnocks

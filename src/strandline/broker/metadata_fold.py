@@ -5,7 +5,7 @@ them from the log. Only what is committed is read: what is not may still be cut 
 
 A batch is folded as a whole, whatever its size, because what one command decided is never to be seen in half: a topic
 with some of its partitions would be shown to clients. What takes long of it is done before, in shares, where no reader
-of the image sees it: its records are decoded, and its partitions are made (`quorum/prepared_records`).
+of the image sees it: its records are decoded, and its partitions are made (`quorum/controller/prepared_records`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from strandline.codec.messages.voters_record import VotersRecord
 from strandline.codec.record_batch import PREFIX, PREFIX_SIZE
 from strandline.errors import CorruptLog, StrandlineError
 from strandline.log.partition_log import PartitionLog
-from strandline.quorum.cluster_image import ClusterImage
-from strandline.quorum.prepared_records import PreparedRecords, add_folds
-from strandline.quorum.snapshot_format import decode_control_record
+from strandline.quorum.controller.prepared_records import PreparedRecords, add_folds
+from strandline.quorum.image.cluster_image import ClusterImage
+from strandline.quorum.image.snapshot_format import decode_control_record
 from strandline.runtime.runtime import Runtime
 
 FOLD_S_MAX: Final = 0.005

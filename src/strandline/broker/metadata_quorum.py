@@ -46,10 +46,10 @@ from strandline.ids import TopicPartition
 from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
 from strandline.observability.log_lines import fields
-from strandline.quorum.cluster_image import ClusterImage
-from strandline.quorum.prepared_records import encoded
-from strandline.quorum.raft import Raft
-from strandline.quorum.raft_effects import (
+from strandline.quorum.controller.prepared_records import encoded
+from strandline.quorum.controller.topic_names import CLUSTER_METADATA
+from strandline.quorum.image.cluster_image import ClusterImage
+from strandline.quorum.raft.effects import (
     Effect,
     HighWatermark,
     Inconsistent,
@@ -61,10 +61,10 @@ from strandline.quorum.raft_effects import (
     Truncated,
     WrongCluster,
 )
-from strandline.quorum.raft_fetch import FetchAnswer, ReplicaFetch
-from strandline.quorum.raft_messages import fetched_partition
-from strandline.quorum.raft_voters import Peer, ReplicaKey, VoterSet
-from strandline.quorum.topic_names import CLUSTER_METADATA
+from strandline.quorum.raft.fetch import FetchAnswer, ReplicaFetch
+from strandline.quorum.raft.messages import fetched_partition
+from strandline.quorum.raft.raft import Raft
+from strandline.quorum.raft.voters import Peer, ReplicaKey, VoterSet
 from strandline.runtime.runtime import Runtime
 
 __all__ = ["NAME", "Done", "MetadataQuorum", "QuorumSettings"]

@@ -16,8 +16,8 @@ from typing import Final
 from strandline.codec.messages.voters_record import VotersRecord
 from strandline.errors import CorruptLog
 from strandline.log.disk import Disk, File
-from strandline.quorum.raft_log import SnapshotId
-from strandline.quorum.snapshot_format import BOOTSTRAP, bootstrap_snapshot, header_timestamp_ms
+from strandline.quorum.image.snapshot_format import BOOTSTRAP, bootstrap_snapshot, header_timestamp_ms
+from strandline.quorum.raft.raft_log import SnapshotId
 
 SUFFIX: Final = ".checkpoint"
 PARTIAL_SUFFIX: Final = ".checkpoint.part"

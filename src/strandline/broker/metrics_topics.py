@@ -8,7 +8,7 @@ from typing import Final
 from strandline.broker.metrics_scrape import Scrape
 from strandline.observability.exposition import Metric, Sample
 from strandline.partition.partition import Partition
-from strandline.quorum.cluster_image import PartitionImage
+from strandline.quorum.image.cluster_image import PartitionImage
 
 
 def _each(read: Callable[[Partition], float]) -> Callable[[Scrape], Iterator[Sample]]:

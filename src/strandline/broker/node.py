@@ -37,10 +37,10 @@ from strandline.observability.process import GcPauses
 from strandline.partition.fetch_session import FetchSessions
 from strandline.partition.partition import Partition
 from strandline.partition.reencoding import Reencoder
-from strandline.quorum.cluster_image import ClusterImage
-from strandline.quorum.controller import Controller
-from strandline.quorum.producer_ids import ProducerIds
-from strandline.quorum.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from strandline.quorum.controller.controller import Controller
+from strandline.quorum.controller.producer_ids import ProducerIds
+from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.runtime.runtime import Runtime, TimerHandle
 
 if TYPE_CHECKING:

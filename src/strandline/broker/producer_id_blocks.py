@@ -1,4 +1,4 @@
-"""Blocks of producer ids, asked of the active controller for `quorum/producer_ids`."""
+"""Blocks of producer ids, asked of the active controller for `quorum/controller/producer_ids`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from strandline.codec.messages.allocate_producer_ids_request import AllocateProd
 from strandline.codec.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.context import ControllerChannel
-from strandline.quorum.producer_ids import OnBlock
+from strandline.quorum.controller.producer_ids import OnBlock
 
 TIMEOUT_S: Final = 5.0
 """A producer that waits for longer asks again by itself."""

@@ -25,9 +25,9 @@ from strandline.codec.record_batch import (
 from strandline.errors import CorruptBatch, DiskFailed, PeerError
 from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
-from strandline.quorum.raft_log import EpochEnd, SnapshotId
-from strandline.quorum.raft_voters import VoterSet
-from strandline.quorum.snapshot_format import KRAFT_VERSION, KRAFT_VOTERS, LEADER_CHANGE, control_record
+from strandline.quorum.image.snapshot_format import KRAFT_VERSION, KRAFT_VOTERS, LEADER_CHANGE, control_record
+from strandline.quorum.raft.raft_log import EpochEnd, SnapshotId
+from strandline.quorum.raft.voters import VoterSet
 from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:

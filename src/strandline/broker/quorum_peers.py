@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from strandline.codec.message import Message
 from strandline.codec.messages.fetch_request import FetchRequest
 from strandline.codec.messages.fetch_snapshot_request import FetchSnapshotRequest
-from strandline.quorum.raft_effects import Send
-from strandline.quorum.raft_voters import Peer
+from strandline.quorum.raft.effects import Send
+from strandline.quorum.raft.voters import Peer
 
 log = logging.getLogger("strandline.metadata")
 

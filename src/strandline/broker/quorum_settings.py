@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from strandline.quorum.raft import RaftTiming
+from strandline.quorum.raft.raft import RaftTiming
 
 if TYPE_CHECKING:
     from strandline.config.node_config import BrokerConfig

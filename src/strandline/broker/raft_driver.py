@@ -20,10 +20,10 @@ from strandline.errors import DiskFailed, StrandlineError
 from strandline.log.flusher import Flusher
 from strandline.log.partition_log import PartitionLog
 from strandline.observability.log_lines import fields
-from strandline.quorum.quorum_state import QuorumState
-from strandline.quorum.raft import Raft
-from strandline.quorum.raft_effects import Effect, Flush, Save, Send
-from strandline.quorum.raft_voters import Peer
+from strandline.quorum.raft.effects import Effect, Flush, Save, Send
+from strandline.quorum.raft.raft import Raft
+from strandline.quorum.raft.state_files import QuorumState
+from strandline.quorum.raft.voters import Peer
 from strandline.runtime.runtime import Runtime, TimerHandle
 
 log = logging.getLogger("strandline.metadata")

@@ -15,9 +15,9 @@ from strandline.log.partition_log import PartitionLog
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
 from strandline.partition.producers import ProducerLimit, Producers
-from strandline.quorum.cluster_image import PartitionImage, Topic
-from strandline.quorum.quorum_state import uuid_text
-from strandline.quorum.topic_names import is_internal
+from strandline.quorum.controller.topic_names import is_internal
+from strandline.quorum.image.cluster_image import PartitionImage, Topic
+from strandline.quorum.raft.state_files import uuid_text
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

@@ -32,8 +32,8 @@ from strandline.errors import DamagedRecords, DiskFull, ErrorCode, StrandlineErr
 from strandline.ids import TopicPartition
 from strandline.log.partition_log import PartitionLog
 from strandline.partition.partition import Partition
-from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, PartitionImage, Topic
-from strandline.quorum.topic_names import is_internal
+from strandline.quorum.controller.topic_names import is_internal
+from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, PartitionImage, Topic
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

@@ -13,9 +13,9 @@ from typing import Any, Final
 from strandline.broker.metadata_snapshots import MetadataSnapshots, PartialSnapshot
 from strandline.codec.messages.voters_record import VotersRecord
 from strandline.errors import CorruptLog, StrandlineError
-from strandline.quorum.cluster_image import ClusterImage
-from strandline.quorum.raft_log import SnapshotId
-from strandline.quorum.snapshot_format import SnapshotReader
+from strandline.quorum.image.cluster_image import ClusterImage
+from strandline.quorum.image.snapshot_format import SnapshotReader
+from strandline.quorum.raft.raft_log import SnapshotId
 from strandline.runtime.runtime import Runtime
 
 SHARE_S_MAX: Final = 0.005

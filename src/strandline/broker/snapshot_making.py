@@ -18,8 +18,8 @@ from strandline.broker.metadata_snapshots import PartialSnapshot
 from strandline.broker.quorum_log import QuorumLog
 from strandline.codec.messages.voters_record import VotersRecord
 from strandline.errors import CorruptLog
-from strandline.quorum.raft_log import SnapshotId
-from strandline.quorum.snapshot_format import RECORDS_PER_BATCH, SnapshotWriter
+from strandline.quorum.image.snapshot_format import RECORDS_PER_BATCH, SnapshotWriter
+from strandline.quorum.raft.raft_log import SnapshotId
 from strandline.runtime.runtime import Runtime, TimerHandle
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from strandline.coordinators.transactions.transaction_config import TransactionC
 from strandline.coordinators.transactions.transaction_shard import TransactionShard
 from strandline.errors import ErrorCode, error_code, named
 from strandline.observability.log_lines import fields
-from strandline.quorum.cluster_image import TRANSACTION_VERSION
+from strandline.quorum.image.cluster_image import TRANSACTION_VERSION
 from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:

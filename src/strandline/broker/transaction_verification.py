@@ -28,8 +28,8 @@ from strandline.coordinators.call import Call
 from strandline.coordinators.transactions.events import AddPartitions
 from strandline.errors import ErrorCode, named
 from strandline.ids import TopicPartition
-from strandline.quorum.cluster_image import PartitionImage
-from strandline.quorum.topic_names import TRANSACTION_STATE
+from strandline.quorum.controller.topic_names import TRANSACTION_STATE
+from strandline.quorum.image.cluster_image import PartitionImage
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

@@ -17,8 +17,8 @@ from strandline.broker.metadata_snapshots import MetadataSnapshots
 from strandline.codec.columns import decode_batch
 from strandline.codec.messages.voters_record import VotersRecord
 from strandline.log.partition_log import PartitionLog
-from strandline.quorum.raft_voters import Voter, VoterSet
-from strandline.quorum.snapshot_format import BOOTSTRAP, SnapshotReader, decode_control_record
+from strandline.quorum.image.snapshot_format import BOOTSTRAP, SnapshotReader, decode_control_record
+from strandline.quorum.raft.voters import Voter, VoterSet
 
 if TYPE_CHECKING:
     from strandline.broker.quorum_settings import QuorumSettings

@@ -23,8 +23,8 @@ from strandline.cli.output import Output
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import CorruptLog, InvalidConfig
 from strandline.log.disk import RealDisk
-from strandline.quorum.new_topics import random_uuid as random_id
-from strandline.quorum.quorum_state import parse_uuid, uuid_text
+from strandline.quorum.controller.new_topics import random_uuid as random_id
+from strandline.quorum.raft.state_files import parse_uuid, uuid_text
 
 NEW = "new"
 

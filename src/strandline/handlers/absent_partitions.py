@@ -11,7 +11,7 @@ from strandline.errors import ErrorCode
 from strandline.handlers.broker_endpoints import endpoint_of
 from strandline.handlers.context import Node
 from strandline.partition.partition import Partition
-from strandline.quorum.cluster_image import PartitionImage
+from strandline.quorum.image.cluster_image import PartitionImage
 
 ASK_ANOTHER: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
 """With these codes an answer says who leads, so that a client need not ask for the metadata first (KIP-951)."""

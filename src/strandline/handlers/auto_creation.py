@@ -14,8 +14,8 @@ from strandline.codec.messages.create_topics_request import CreatableTopic, Crea
 from strandline.codec.messages.create_topics_response import CreateTopicsResponse
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.context import Node
-from strandline.quorum.new_topics import NewTopic, internal_topic
-from strandline.quorum.topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
+from strandline.quorum.controller.new_topics import NewTopic, internal_topic
+from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
 
 VERSION: Final = 4
 """The last whose answer does not list the settings of every topic; nobody here would read them."""

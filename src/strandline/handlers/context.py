@@ -18,9 +18,9 @@ from strandline.log.segment.log_slice import LogSlice
 from strandline.partition.fetch_session import FetchSessions
 from strandline.partition.partition import Partition
 from strandline.partition.reencoding import Reencoder
-from strandline.quorum.cluster_image import ClusterImage
-from strandline.quorum.controller import Controller
-from strandline.quorum.producer_ids import ProducerIds
+from strandline.quorum.controller.controller import Controller
+from strandline.quorum.controller.producer_ids import ProducerIds
+from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from strandline.handlers.broker_endpoints import endpoint_of
 from strandline.handlers.context import EncodedResponse, RequestContext
 from strandline.handlers.shares import gradually, joined
 from strandline.ids import ZERO_UUID
-from strandline.quorum.cluster_image import ClusterImage, PartitionImage, Topic
-from strandline.quorum.topic_names import CLUSTER_METADATA, is_internal, why_invalid
+from strandline.quorum.controller.topic_names import CLUSTER_METADATA, is_internal, why_invalid
+from strandline.quorum.image.cluster_image import ClusterImage, PartitionImage, Topic
 
 API_KEY = 3
 VERSIONS = (0, 13)

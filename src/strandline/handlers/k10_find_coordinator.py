@@ -21,7 +21,7 @@ from strandline.handlers.auto_creation import coordinators_topic, create_missing
 from strandline.handlers.broker_endpoints import endpoint_of
 from strandline.handlers.context import Node, RequestContext
 from strandline.handlers.shares import gradually, joined_response
-from strandline.quorum.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 API_KEY = 10
 VERSIONS = (0, 6)

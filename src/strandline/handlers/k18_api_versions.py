@@ -1,7 +1,7 @@
 """ApiVersions (18), versions 0-4: what this node speaks, told from the table that dispatches, of the listener
 that is asked.
 
-Honoured: every version; features that are supported (`quorum/features`) and finalised in the metadata log.
+Honoured: every version; features that are supported (`quorum/controller/features`) and finalised in the metadata log.
 Traps: the table advertises Produce from version 0 although 0-2 are refused, because librdkafka will not talk to a
 broker that does not (KAFKA-18659). A version above ours is answered in the format of version 0, with
 UNSUPPORTED_VERSION and the list, so that the client can ask again.
@@ -21,7 +21,7 @@ from strandline.codec.messages.api_versions_response import (
 )
 from strandline.errors import ErrorCode
 from strandline.handlers.context import ApiRange, RequestContext
-from strandline.quorum.features import SUPPORTED_FEATURES
+from strandline.quorum.controller.features import SUPPORTED_FEATURES
 
 API_KEY = 18
 VERSIONS = (0, 4)

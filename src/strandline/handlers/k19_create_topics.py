@@ -18,9 +18,9 @@ from strandline.codec.messages.create_topics_response import (
 from strandline.errors import RequestError, error_code, error_message
 from strandline.handlers.context import RequestContext
 from strandline.handlers.shares import Outcomes, answered, decide, joined, joined_response
-from strandline.quorum.controller import too_many_topics
-from strandline.quorum.controller_state import Decisions
-from strandline.quorum.new_topics import CreatedTopic, NewTopic
+from strandline.quorum.controller.controller import too_many_topics
+from strandline.quorum.controller.new_topics import CreatedTopic, NewTopic
+from strandline.quorum.controller.state import Decisions
 
 API_KEY = 19
 VERSIONS = (2, 7)

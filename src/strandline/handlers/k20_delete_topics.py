@@ -16,7 +16,7 @@ from strandline.codec.messages.delete_topics_response import DeletableTopicResul
 from strandline.errors import ErrorCode, error_code, error_message
 from strandline.handlers.context import RequestContext
 from strandline.handlers.shares import Outcomes, decide, joined_response
-from strandline.quorum.controller import DeletedTopic, TopicRef, too_many_topics
+from strandline.quorum.controller.controller import DeletedTopic, TopicRef, too_many_topics
 
 API_KEY = 20
 VERSIONS = (1, 6)

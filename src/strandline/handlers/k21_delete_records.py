@@ -20,7 +20,7 @@ from strandline.handlers.absent_partitions import led_partition
 from strandline.handlers.context import Node, RequestContext
 from strandline.handlers.shares import gradually
 from strandline.partition.trimming import delete_records
-from strandline.quorum.topic_names import is_internal
+from strandline.quorum.controller.topic_names import is_internal
 from strandline.runtime.runtime import TimerHandle
 
 API_KEY = 21

@@ -30,7 +30,7 @@ from strandline.handlers.fenced_codes import fenced_code
 from strandline.handlers.gathering import Gathering
 from strandline.handlers.shares import gradually
 from strandline.ids import TopicPartition
-from strandline.quorum.topic_names import is_internal
+from strandline.quorum.controller.topic_names import is_internal
 
 API_KEY = 24
 VERSIONS = (0, 5)

@@ -14,7 +14,7 @@ from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 from strandline.handlers.fenced_codes import fenced_code
 from strandline.ids import TopicPartition
-from strandline.quorum.topic_names import CONSUMER_OFFSETS
+from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS
 
 API_KEY = 25
 VERSIONS = (0, 4)

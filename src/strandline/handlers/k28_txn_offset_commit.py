@@ -35,7 +35,7 @@ from strandline.ids import TopicPartition
 from strandline.partition.partition import Partition
 from strandline.partition.transactions import check_verified
 from strandline.partition.verification import ONGOING, VerificationGuard
-from strandline.quorum.topic_names import CONSUMER_OFFSETS
+from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS
 
 API_KEY = 28
 VERSIONS = (0, 5)

@@ -29,15 +29,15 @@ from strandline.config.entries import (
 from strandline.errors import ErrorCode, PeerError, RequestError, error_code, error_message
 from strandline.handlers.context import Node, RequestContext
 from strandline.handlers.shares import gradually, joined, joined_response
-from strandline.quorum.cluster_image import (
+from strandline.quorum.controller.config_changes import broker_id_of
+from strandline.quorum.controller.topic_names import check_topic_name
+from strandline.quorum.image.cluster_image import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
     RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
 )
-from strandline.quorum.config_changes import broker_id_of
-from strandline.quorum.topic_names import check_topic_name
 from strandline.runtime import loggers
 
 API_KEY = 32

@@ -10,7 +10,7 @@ from strandline.codec.messages.alter_configs_request import AlterConfigsRequest
 from strandline.codec.messages.alter_configs_response import AlterConfigsResourceResponse, AlterConfigsResponse
 from strandline.handlers.alterations import alter
 from strandline.handlers.context import RequestContext
-from strandline.quorum.config_changes import ConfigAlteration, ConfigOperation
+from strandline.quorum.controller.config_changes import ConfigAlteration, ConfigOperation
 
 API_KEY = 33
 VERSIONS = (0, 2)

@@ -14,9 +14,9 @@ from strandline.codec.messages.create_partitions_response import CreatePartition
 from strandline.errors import RequestError, error_code, error_message
 from strandline.handlers.context import RequestContext
 from strandline.handlers.shares import Outcomes, answered, decide, joined_response
-from strandline.quorum.controller import too_many_topics
-from strandline.quorum.controller_state import Decisions
-from strandline.quorum.new_partitions import MorePartitions
+from strandline.quorum.controller.controller import too_many_topics
+from strandline.quorum.controller.new_partitions import MorePartitions
+from strandline.quorum.controller.state import Decisions
 
 API_KEY = 37
 VERSIONS = (0, 3)

@@ -18,7 +18,7 @@ from strandline.errors import ErrorCode, RequestError, error_code, error_message
 from strandline.handlers.context import RequestContext
 from strandline.handlers.refusals import refusal
 from strandline.handlers.shares import Outcomes, decide
-from strandline.quorum.elections import ELECT_PREFERRED, ELECT_UNCLEAN
+from strandline.quorum.controller.elections import ELECT_PREFERRED, ELECT_UNCLEAN
 
 API_KEY = 43
 VERSIONS = (0, 2)

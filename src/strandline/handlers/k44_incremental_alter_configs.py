@@ -13,7 +13,7 @@ from strandline.codec.messages.incremental_alter_configs_response import (
 )
 from strandline.handlers.alterations import alter
 from strandline.handlers.context import RequestContext
-from strandline.quorum.config_changes import ConfigAlteration, ConfigOperation
+from strandline.quorum.controller.config_changes import ConfigAlteration, ConfigOperation
 
 API_KEY = 44
 VERSIONS = (0, 1)

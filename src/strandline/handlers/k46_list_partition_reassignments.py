@@ -13,8 +13,8 @@ from strandline.codec.messages.list_partition_reassignments_response import (
 )
 from strandline.handlers.context import RequestContext
 from strandline.handlers.shares import gradually
-from strandline.quorum.cluster_image import PartitionImage
-from strandline.quorum.reassignment import ongoing
+from strandline.quorum.controller.reassignment import ongoing
+from strandline.quorum.image.cluster_image import PartitionImage
 
 API_KEY = 46
 VERSIONS = (0, 0)

@@ -18,8 +18,8 @@ from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 from strandline.handlers.quorum_member import member_of
 from strandline.ids import ZERO_UUID
-from strandline.quorum.raft import Raft, ReplicaFacts
-from strandline.quorum.raft_messages import only_partition
+from strandline.quorum.raft.messages import only_partition
+from strandline.quorum.raft.raft import Raft, ReplicaFacts
 
 API_KEY = 55
 VERSIONS = (0, 2)

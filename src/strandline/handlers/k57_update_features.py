@@ -1,7 +1,7 @@
 """UpdateFeatures (57), versions 0-2: raise the level of a feature of the cluster.
 
 Honoured: validate-only, upgrade types (before version 1: "allow downgrade"), all updates or none. The one feature
-there is, `metadata.version`, can be raised up to ours and not be lowered: see `quorum/features`. Answered when the
+there is, `metadata.version`, can be raised up to ours and not be lowered: see `quorum/controller/features`. Answered when the
 records are flushed in the metadata log. The timeout is `broker/forwarding`'s.
 """
 
@@ -11,7 +11,7 @@ from strandline.codec.messages.update_features_request import FeatureUpdateKey, 
 from strandline.codec.messages.update_features_response import UpdatableFeatureResult, UpdateFeaturesResponse
 from strandline.errors import RequestError, error_code, error_message
 from strandline.handlers.context import RequestContext
-from strandline.quorum.features import SAFE_DOWNGRADE, UPGRADE, FeatureUpdate
+from strandline.quorum.controller.features import SAFE_DOWNGRADE, UPGRADE, FeatureUpdate
 
 API_KEY = 57
 VERSIONS = (0, 2)

@@ -19,9 +19,9 @@ from strandline.codec.messages.fetch_snapshot_response import (
 from strandline.errors import ErrorCode, StrandlineError, error_code
 from strandline.handlers.context import RequestContext
 from strandline.handlers.quorum_member import member_of
-from strandline.quorum import raft_log
-from strandline.quorum.raft_voters import ReplicaKey
-from strandline.quorum.topic_names import CLUSTER_METADATA
+from strandline.quorum.controller.topic_names import CLUSTER_METADATA
+from strandline.quorum.raft import raft_log
+from strandline.quorum.raft.voters import ReplicaKey
 
 API_KEY = 59
 VERSIONS = (0, 1)

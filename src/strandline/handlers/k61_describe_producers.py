@@ -21,7 +21,7 @@ from strandline.handlers.absent_partitions import why_absent
 from strandline.handlers.context import EncodedResponse, Node, RequestContext
 from strandline.handlers.shares import gradually, joined, joined_response
 from strandline.partition.producers import ProducerEntry
-from strandline.quorum.topic_names import why_invalid
+from strandline.quorum.controller.topic_names import why_invalid
 
 API_KEY = 61
 VERSIONS = (0, 0)

@@ -10,7 +10,7 @@ from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRe
 from strandline.codec.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from strandline.errors import ErrorCode, RequestError, error_code
 from strandline.handlers.context import RequestContext
-from strandline.quorum.broker_presence import OWN_LINK
+from strandline.quorum.controller.broker_liveness import OWN_LINK
 
 API_KEY = 63
 VERSIONS = (0, 2)

@@ -13,7 +13,7 @@ from strandline.coordinators.call import Call
 from strandline.coordinators.events import ConsumerHeartbeat
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
-from strandline.quorum.cluster_image import GROUP_VERSION
+from strandline.quorum.image.cluster_image import GROUP_VERSION
 
 API_KEY = 68
 VERSIONS = (0, 1)

@@ -12,7 +12,7 @@ from strandline.coordinators.events import DescribeConsumerGroup
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 from strandline.handlers.group_descriptions import describe_each
-from strandline.quorum.cluster_image import GROUP_VERSION
+from strandline.quorum.image.cluster_image import GROUP_VERSION
 
 API_KEY = 69
 VERSIONS = (0, 1)

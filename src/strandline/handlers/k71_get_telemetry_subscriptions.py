@@ -14,7 +14,7 @@ from strandline.errors import RequestError
 from strandline.handlers.context import RequestContext
 from strandline.ids import ZERO_UUID
 from strandline.observability.client_telemetry import CODECS_ACCEPTED, Client
-from strandline.quorum.cluster_image import RESOURCE_CLIENT_METRICS
+from strandline.quorum.image.cluster_image import RESOURCE_CLIENT_METRICS
 
 API_KEY = 71
 VERSIONS = (0, 0)

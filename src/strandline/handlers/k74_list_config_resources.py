@@ -14,7 +14,7 @@ from strandline.codec.messages.list_config_resources_response import ConfigResou
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 from strandline.handlers.shares import gradually, joined_response
-from strandline.quorum.cluster_image import (
+from strandline.quorum.image.cluster_image import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
     RESOURCE_CLIENT_METRICS,

@@ -21,8 +21,8 @@ from strandline.errors import ErrorCode
 from strandline.handlers.context import EncodedResponse, Node, RequestContext
 from strandline.handlers.k03_metadata import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, partition_state
 from strandline.handlers.shares import gradually, joined
-from strandline.quorum.cluster_image import ClusterImage, PartitionImage, Topic
-from strandline.quorum.topic_names import is_internal, why_invalid
+from strandline.quorum.controller.topic_names import is_internal, why_invalid
+from strandline.quorum.image.cluster_image import ClusterImage, PartitionImage, Topic
 
 API_KEY = 75
 VERSIONS = (0, 0)

@@ -14,8 +14,8 @@ from strandline.codec.answers import response_class
 from strandline.errors import PeerError, RequestError, error_code, error_message
 from strandline.handlers import k33_alter_configs, k44_incremental_alter_configs
 from strandline.handlers.alterations import alter_loggers
-from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER
-from strandline.quorum.config_changes import ConfigAlteration, config_records
+from strandline.quorum.controller.config_changes import ConfigAlteration, config_records
+from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER
 
 _ALTERATIONS: Final[dict[int, Callable[[Any], list[ConfigAlteration]]]] = {
     k33_alter_configs.API_KEY: k33_alter_configs.alterations,

@@ -11,7 +11,7 @@ from strandline.errors import ErrorCode, StrandlineError, error_code, named
 from strandline.handlers.context import Node
 from strandline.ids import TopicPartition
 from strandline.partition.partition import Partition
-from strandline.quorum.topic_names import CONSUMER_OFFSETS
+from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS
 
 CLIENT_ID_BEGIN: Final = "markers-"
 """What a broker that sends markers calls itself, before its node id."""

@@ -19,8 +19,8 @@ from strandline.errors import ErrorCode, StrandlineError, error_code
 from strandline.handlers.context import RequestContext
 from strandline.handlers.quorum_member import member_of
 from strandline.log.segment.log_slice import LogSlice
-from strandline.quorum.raft_fetch import FetchAnswer, ReplicaFetch
-from strandline.quorum.raft_messages import fetch_response, replica_fetch
+from strandline.quorum.raft.fetch import FetchAnswer, ReplicaFetch
+from strandline.quorum.raft.messages import fetch_response, replica_fetch
 from strandline.runtime.runtime import TimerHandle
 
 API_KEY = 1

@@ -9,10 +9,10 @@ from strandline.codec.message import Message
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 from strandline.log.partition_log import PartitionLog
-from strandline.quorum.raft import Raft
-from strandline.quorum.raft_fetch import FetchAnswer, ReplicaFetch
-from strandline.quorum.raft_log import SnapshotId
-from strandline.quorum.raft_voters import ReplicaKey
+from strandline.quorum.raft.fetch import FetchAnswer, ReplicaFetch
+from strandline.quorum.raft.raft import Raft
+from strandline.quorum.raft.raft_log import SnapshotId
+from strandline.quorum.raft.voters import ReplicaKey
 
 
 class Snapshots(Protocol):

@@ -12,7 +12,7 @@ from typing import TypeVar
 from strandline.errors import RequestError
 from strandline.handlers.context import Node
 from strandline.handlers.shares import TURN_S_MAX
-from strandline.quorum.controller_state import Steps
+from strandline.quorum.controller.state import Steps
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from strandline.broker.formatting import format_directory
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import InvalidConfig
 from strandline.log.disk import RealDisk
-from strandline.quorum.quorum_state import uuid_text
+from strandline.quorum.raft.state_files import uuid_text
 from strandline.testing.free_ports import bound_socket
 
 LAYOUT: Final = "cluster.json"

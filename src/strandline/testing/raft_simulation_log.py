@@ -11,8 +11,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from strandline.errors import CorruptBatch
-from strandline.quorum.quorum_state import QuorumState
-from strandline.quorum.raft_log import EpochEnd, SnapshotId
+from strandline.quorum.raft.raft_log import EpochEnd, SnapshotId
+from strandline.quorum.raft.state_files import QuorumState
 
 if TYPE_CHECKING:
     from random import Random

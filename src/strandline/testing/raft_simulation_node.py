@@ -13,9 +13,8 @@ from strandline.codec.messages.fetch_request import FetchRequest
 from strandline.codec.messages.fetch_snapshot_request import FetchSnapshotRequest
 from strandline.codec.messages.vote_request import VoteRequest
 from strandline.errors import ErrorCode
-from strandline.quorum.quorum_state import QuorumState
-from strandline.quorum.raft import Raft
-from strandline.quorum.raft_effects import (
+from strandline.quorum.controller.topic_names import CLUSTER_METADATA
+from strandline.quorum.raft.effects import (
     Effect,
     Flush,
     HighWatermark,
@@ -29,11 +28,12 @@ from strandline.quorum.raft_effects import (
     Truncated,
     WrongCluster,
 )
-from strandline.quorum.raft_fetch import ReplicaFetch
-from strandline.quorum.raft_log import SnapshotId
-from strandline.quorum.raft_messages import fetch_response, replica_fetch
-from strandline.quorum.raft_voters import ReplicaKey
-from strandline.quorum.topic_names import CLUSTER_METADATA
+from strandline.quorum.raft.fetch import ReplicaFetch
+from strandline.quorum.raft.messages import fetch_response, replica_fetch
+from strandline.quorum.raft.raft import Raft
+from strandline.quorum.raft.raft_log import SnapshotId
+from strandline.quorum.raft.state_files import QuorumState
+from strandline.quorum.raft.voters import ReplicaKey
 from strandline.testing.raft_simulation_log import Kept, SimulatedLog
 from strandline.testing.raft_simulation_oracle import Violation
 

@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline.quorum.raft_log import SnapshotId
+from strandline.quorum.raft.raft_log import SnapshotId
 from strandline.testing.raft_simulation_log import Entry, Kept
 
 if TYPE_CHECKING:
-    from strandline.quorum.raft_voters import ReplicaKey, VoterSet
+    from strandline.quorum.raft.voters import ReplicaKey, VoterSet
     from strandline.testing.raft_simulation_node import SimulatedReplica
 
 

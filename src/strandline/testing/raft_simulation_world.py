@@ -9,14 +9,14 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from strandline.ids import ZERO_UUID
-from strandline.quorum import raft_elections as elections
-from strandline.quorum.raft_timing import RaftTiming
-from strandline.quorum.raft_voters import Peer, Voter, VoterSet
+from strandline.quorum.raft import elections
+from strandline.quorum.raft.timing import RaftTiming
+from strandline.quorum.raft.voters import Peer, Voter, VoterSet
 from strandline.testing.raft_simulation_node import SimulatedReplica
 from strandline.testing.raft_simulation_oracle import Oracle, Violation
 
 if TYPE_CHECKING:
-    from strandline.quorum.raft_effects import Send
+    from strandline.quorum.raft.effects import Send
 
 PORT = 9093
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from strandline.broker.node import Node
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import StrandlineError
-from strandline.quorum.quorum_state import MetaProperties, uuid_text
+from strandline.quorum.raft.state_files import MetaProperties, uuid_text
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_loop import SimLoop
 from strandline.testing.sim_network import SimNetwork

@@ -33,8 +33,8 @@ from strandline.codec.messages.partition_change_record import PartitionChangeRec
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.record_batch import HEADER
 from strandline.errors import DamagedRecords
-from strandline.quorum.cluster_image import ClusterImage, PartitionImage
-from strandline.quorum.quorum_state import QuorumState
+from strandline.quorum.image.cluster_image import ClusterImage, PartitionImage
+from strandline.quorum.raft.state_files import QuorumState
 from strandline.testing.sim_record_truth import RecordTruth
 from strandline.testing.sim_stability import Stabilities
 from strandline.testing.sim_truth import Truth, batches_between, check_compacted, data_offsets

@@ -17,7 +17,7 @@ from strandline.codec.messages.topic_record import TopicRecord
 from strandline.errors import ErrorCode, RequestError, StrandlineError
 from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
-from strandline.quorum.raft_voters import Voter, VoterSet
+from strandline.quorum.raft.voters import Voter, VoterSet
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_loop import SimLoop
 from strandline.testing.sim_network import SimNetwork

@@ -24,10 +24,10 @@ from strandline.broker.routes import BROKER, CONTROLLER, routes
 from strandline.codec.message import Message
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.cluster_image import ClusterImage
-from strandline.quorum.controller import Controller
-from strandline.quorum.features import SUPPORTED_FEATURES
-from strandline.quorum.producer_ids import ProducerIds
+from strandline.quorum.controller.controller import Controller
+from strandline.quorum.controller.features import SUPPORTED_FEATURES
+from strandline.quorum.controller.producer_ids import ProducerIds
+from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.testing.sim_loop import SimLoop
 from strandline.testing.sim_network import SimNetwork
 from strandline.testing.sim_runtime import SimHost, SimRuntime

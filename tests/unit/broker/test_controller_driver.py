@@ -13,10 +13,10 @@ from tests.unit.log.manual_runtime import ManualRuntime
 from strandline.broker.controller_driver import LOOK_S, ControllerDriver
 from strandline.codec.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from strandline.config.node_config import BrokerConfig
-from strandline.quorum.cluster_image import ClusterImage
-from strandline.quorum.controller import Controller
-from strandline.quorum.controller_state import CHANGES_PER_STEP
-from strandline.quorum.new_topics import NewTopic
+from strandline.quorum.controller.controller import Controller
+from strandline.quorum.controller.new_topics import NewTopic
+from strandline.quorum.controller.state import CHANGES_PER_STEP
+from strandline.quorum.image.cluster_image import ClusterImage
 
 SESSION_S = 9.0
 PARTITIONS = 1000

@@ -9,7 +9,7 @@ from typing import Any
 
 from strandline.broker.death_knocks import Knock
 from strandline.broker.network import SocketNetwork, SocketOptions
-from strandline.quorum.broker_presence import Knocked
+from strandline.quorum.controller.broker_liveness import Knocked
 from strandline.runtime.runtime import LoopRuntime
 
 WITHIN_S = 30.0

@@ -18,8 +18,8 @@ from strandline.config.node_config import BrokerConfig
 from strandline.config.settings import READ_ONLY, settings_of
 from strandline.errors import RequestError
 from strandline.partition.partition import Partition
-from strandline.quorum.config_changes import ConfigAlteration, ConfigOperation
-from strandline.quorum.new_topics import NewTopic
+from strandline.quorum.controller.config_changes import ConfigAlteration, ConfigOperation
+from strandline.quorum.controller.new_topics import NewTopic
 
 TOPIC, BROKER = 2, 4
 STATIC = {"listeners": "PLAINTEXT://127.0.0.1:0", "http.listener": "off"}

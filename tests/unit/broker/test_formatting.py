@@ -19,8 +19,8 @@ from strandline.broker.metadata_snapshots import MetadataSnapshots
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import InvalidConfig
 from strandline.log.disk import RealDisk
-from strandline.quorum.quorum_state import MetaProperties, uuid_text
-from strandline.quorum.snapshot_format import BOOTSTRAP, SnapshotReader
+from strandline.quorum.image.snapshot_format import BOOTSTRAP, SnapshotReader
+from strandline.quorum.raft.state_files import MetaProperties, uuid_text
 
 CLUSTER_ID = "c3RyYW5kbGluZS10ZXN0cw"
 FIRST, SECOND = UUID(int=1 << 64), UUID(int=2 << 64)

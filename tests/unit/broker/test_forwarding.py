@@ -35,7 +35,7 @@ from strandline.codec.messages.metadata_request import MetadataRequest, Metadata
 from strandline.codec.messages.update_features_request import UpdateFeaturesRequest
 from strandline.errors import ErrorCode
 from strandline.handlers.k58_envelope import ANONYMOUS
-from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_TOPIC
+from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_TOPIC
 from strandline.runtime import loggers
 
 

@@ -24,8 +24,8 @@ from strandline.lag.figures import unread
 from strandline.lag.samples import Sample
 from strandline.lag.verdict import Verdict
 from strandline.log.segment.segment import Segment
-from strandline.quorum.new_topics import NewTopic
-from strandline.quorum.topic_commands import TopicRef
+from strandline.quorum.controller.new_topics import NewTopic
+from strandline.quorum.controller.topic_commands import TopicRef
 
 CONFIG = BrokerConfig.load(
     "",

@@ -14,7 +14,7 @@ from strandline.codec.messages.create_topics_request import CreatableTopic, Crea
 from strandline.codec.messages.describe_cluster_request import DescribeClusterRequest
 from strandline.codec.messages.unregister_broker_request import UnregisterBrokerRequest
 from strandline.errors import ErrorCode
-from strandline.quorum.features import SUPPORTED_FEATURES
+from strandline.quorum.controller.features import SUPPORTED_FEATURES
 
 
 def another(

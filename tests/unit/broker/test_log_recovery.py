@@ -33,7 +33,7 @@ from strandline.log.checkpoints import CLEAN_SHUTDOWN
 from strandline.log.disk import RealDisk
 from strandline.log.maintenance import worker_jobs
 from strandline.partition.producers import ProducerLimit
-from strandline.quorum.topic_commands import TopicRef
+from strandline.quorum.controller.topic_commands import TopicRef
 
 PARTITIONS = 4
 RECORDS = 3

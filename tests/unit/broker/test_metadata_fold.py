@@ -21,7 +21,7 @@ from strandline.codec.messages.topic_record import TopicRecord
 from strandline.codec.record_batch import parse_header
 from strandline.errors import CorruptLog, StrandlineError
 from strandline.log.partition_log import PartitionLog
-from strandline.quorum.cluster_image import fold
+from strandline.quorum.image.cluster_image import fold
 
 
 class Folding:

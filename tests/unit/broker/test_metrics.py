@@ -23,7 +23,7 @@ from strandline.config.node_config import BrokerConfig
 from strandline.errors import DiskFailed, InvalidConfig
 from strandline.observability.request_meter import BUCKETS, RequestMeter, cumulative
 from strandline.observability.response_errors import count_errors
-from strandline.quorum.new_topics import NewTopic
+from strandline.quorum.controller.new_topics import NewTopic
 
 ROOT = Path(__file__).parents[3]
 CONFIG = BrokerConfig.load("", {"listeners": "PLAINTEXT://127.0.0.1:0"})

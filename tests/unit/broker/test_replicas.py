@@ -39,8 +39,8 @@ from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.segment import Segment
 from strandline.partition.partition import Partition
 from strandline.partition.reencoding import Reencoder
-from strandline.quorum.cluster_image import ClusterImage
-from strandline.quorum.quorum_state import uuid_text
+from strandline.quorum.image.cluster_image import ClusterImage
+from strandline.quorum.raft.state_files import uuid_text
 
 TOPIC_RESOURCE = 2
 

@@ -12,7 +12,7 @@ from strandline.codec.messages.register_broker_record import RegisterBrokerRecor
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
 from strandline.codec.messages.topic_record import TopicRecord
 from strandline.coordinators.topics import FixedTopics, TopicFacts, metadata_hash
-from strandline.quorum.cluster_image import RESOURCE_GROUP, ClusterImage
+from strandline.quorum.image.cluster_image import RESOURCE_GROUP, ClusterImage
 
 A, B = uuid.UUID(int=11), uuid.UUID(int=12)
 ORDERS = TopicFacts("orders", A, 3)

@@ -32,7 +32,7 @@ from strandline.handlers import k08_offset_commit, k09_offset_fetch, k28_txn_off
 from strandline.handlers.marker_writing import Marker, write_marker
 from strandline.ids import TopicPartition
 from strandline.partition.partition import Partition
-from strandline.quorum.topic_names import CONSUMER_OFFSETS
+from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS
 
 E = ErrorCode
 PLACE = TopicPartition(CONSUMER_OFFSETS, 0)

@@ -20,7 +20,7 @@ from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
 from strandline.codec.messages.topic_record import TopicRecord
 from strandline.coordinators.group_config import GroupConfig
 from strandline.handlers.context import EncodedResponse
-from strandline.quorum.cluster_image import ClusterImage
+from strandline.quorum.image.cluster_image import ClusterImage
 
 
 @dataclass(order=True)

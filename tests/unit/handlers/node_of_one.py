@@ -25,10 +25,10 @@ from strandline.errors import CorruptLog, ErrorCode, RequestError, StrandlineErr
 from strandline.handlers.context import EncodedResponse
 from strandline.log.segment.time_lookup import FoundTime
 from strandline.partition.look_up import FoundCallback
-from strandline.quorum.broker_presence import OWN_LINK, OwnLink
-from strandline.quorum.cluster_image import ClusterImage
-from strandline.quorum.controller import Controller
-from strandline.quorum.producer_ids import ProducerIds
+from strandline.quorum.controller.broker_liveness import OWN_LINK, OwnLink
+from strandline.quorum.controller.controller import Controller
+from strandline.quorum.controller.producer_ids import ProducerIds
+from strandline.quorum.image.cluster_image import ClusterImage
 
 Done = Callable[[BaseException | None], object]
 

@@ -28,7 +28,7 @@ from strandline.handlers import (
     k44_incremental_alter_configs,
     k74_list_config_resources,
 )
-from strandline.quorum.config_changes import CONFIGS_PER_RESOURCE_MAX, CONFIGURED_RESOURCES_MAX
+from strandline.quorum.controller.config_changes import CONFIGS_PER_RESOURCE_MAX, CONFIGURED_RESOURCES_MAX
 from strandline.runtime import loggers
 
 Outcome = tuple[int, str, int]

@@ -54,17 +54,17 @@ from strandline.handlers import (
     k70_controller_registration,
     k73_assign_replicas_to_dirs,
 )
-from strandline.quorum.cluster_image import (
+from strandline.quorum.controller.config_changes import ConfigAlteration, ConfigOperation, Operation
+from strandline.quorum.controller.controller import TopicRef
+from strandline.quorum.controller.elections import ELECT_UNCLEAN
+from strandline.quorum.controller.features import SAFE_DOWNGRADE, SUPPORTED_FEATURES, FeatureUpdate
+from strandline.quorum.controller.new_topics import NewTopic
+from strandline.quorum.image.cluster_image import (
     ELIGIBLE_LEADER_REPLICAS,
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
     PartitionImage,
 )
-from strandline.quorum.config_changes import ConfigAlteration, ConfigOperation, Operation
-from strandline.quorum.controller import TopicRef
-from strandline.quorum.elections import ELECT_UNCLEAN
-from strandline.quorum.features import SAFE_DOWNGRADE, SUPPORTED_FEATURES, FeatureUpdate
-from strandline.quorum.new_topics import NewTopic
 
 SESSION_S = 9.0
 

@@ -11,7 +11,7 @@ from strandline.codec.messages.list_offsets_request import ListOffsetsPartition,
 from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
 from strandline.errors import DiskFailed, ErrorCode
 from strandline.handlers import k02_list_offsets
-from strandline.quorum.new_topics import NewTopic
+from strandline.quorum.controller.new_topics import NewTopic
 
 FIRST, LAST = k02_list_offsets.VERSIONS
 

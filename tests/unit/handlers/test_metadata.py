@@ -12,8 +12,8 @@ from strandline.codec.messages.metadata_request import MetadataRequest, Metadata
 from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.errors import DiskFailed, ErrorCode
 from strandline.handlers import k03_metadata
-from strandline.quorum.controller import TopicRef
-from strandline.quorum.new_topics import NewTopic
+from strandline.quorum.controller.controller import TopicRef
+from strandline.quorum.controller.new_topics import NewTopic
 
 FIRST, LAST = k03_metadata.VERSIONS
 EVERY_VERSION = range(FIRST, LAST + 1)

@@ -16,8 +16,8 @@ from strandline.codec.messages import fetch_request as fetch
 from strandline.codec.messages import fetch_snapshot_request as snapshot
 from strandline.codec.messages import vote_request as vote
 from strandline.errors import ErrorCode
-from strandline.quorum.raft_messages import METADATA_TOPIC_ID
-from strandline.quorum.topic_names import CLUSTER_METADATA
+from strandline.quorum.controller.topic_names import CLUSTER_METADATA
+from strandline.quorum.raft.messages import METADATA_TOPIC_ID
 from strandline.testing.sim_runtime import SimHost, SimRuntime
 
 

@@ -22,11 +22,11 @@ from tests.unit.quorum.model_invariants import Invariants, Violation
 from strandline.codec.messages.alter_partition_request import AlterPartitionRequest
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage
-from strandline.quorum.config_changes import ConfigAlteration, ConfigOperation, Operation
-from strandline.quorum.controller import Controller, TopicRef
-from strandline.quorum.elections import ELECT_PREFERRED, ELECT_UNCLEAN
-from strandline.quorum.new_topics import NewTopic
+from strandline.quorum.controller.config_changes import ConfigAlteration, ConfigOperation, Operation
+from strandline.quorum.controller.controller import Controller, TopicRef
+from strandline.quorum.controller.elections import ELECT_PREFERRED, ELECT_UNCLEAN
+from strandline.quorum.controller.new_topics import NewTopic
+from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage
 
 SESSION_S = 9.0
 TOPICS_MAX = 3

@@ -23,8 +23,8 @@ from strandline.codec.messages.assign_replicas_to_dirs_request import PartitionD
 from strandline.codec.messages.assign_replicas_to_dirs_request import TopicData as TopicAssigned
 from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from strandline.codec.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
-from strandline.quorum.cluster_image import RESOURCE_BROKER, ClusterImage, PartitionImage, Topic
-from strandline.quorum.features import SUPPORTED_FEATURES
+from strandline.quorum.controller.features import SUPPORTED_FEATURES
+from strandline.quorum.image.cluster_image import RESOURCE_BROKER, ClusterImage, PartitionImage, Topic
 
 CLUSTER_ID = "model"
 

@@ -14,9 +14,9 @@ from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.register_broker_record import RegisterBrokerRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
 from strandline.codec.messages.topic_record import TopicRecord
-from strandline.quorum.cluster_image import NO_LEADER, ClusterImage, PartitionImage, Topic, fold
-from strandline.quorum.controller import ProducerIdBlock
-from strandline.quorum.partition_changes import RECOVERING
+from strandline.quorum.controller.controller import ProducerIdBlock
+from strandline.quorum.controller.partition_changes import RECOVERING
+from strandline.quorum.image.cluster_image import NO_LEADER, ClusterImage, PartitionImage, Topic, fold
 
 if TYPE_CHECKING:
     from tests.unit.quorum.controller_model import ControllerModel

@@ -10,7 +10,7 @@ from tests.unit.quorum.test_controller import Cluster
 from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from strandline.codec.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.broker_presence import (
+from strandline.quorum.controller.broker_liveness import (
     AGAIN_S,
     CONFIRM_S,
     GRACE_S,
@@ -20,7 +20,7 @@ from strandline.quorum.broker_presence import (
     BrokerPresence,
     Knocked,
 )
-from strandline.quorum.features import SUPPORTED_FEATURES
+from strandline.quorum.controller.features import SUPPORTED_FEATURES
 
 ANSWERED, REFUSED, UNKNOWN = Knocked.ANSWERED, Knocked.REFUSED, Knocked.UNKNOWN
 

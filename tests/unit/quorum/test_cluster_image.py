@@ -31,7 +31,7 @@ from strandline.codec.messages.topic_record import TopicRecord
 from strandline.codec.messages.unfence_broker_record import UnfenceBrokerRecord
 from strandline.codec.messages.unregister_broker_record import UnregisterBrokerRecord
 from strandline.errors import CorruptLog
-from strandline.quorum.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage, fold
+from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage, fold
 
 A, B = uuid.UUID(int=0xA), uuid.UUID(int=0xB)
 

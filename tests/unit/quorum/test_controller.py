@@ -10,10 +10,10 @@ import pytest
 
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.cluster_image import ClusterImage, fold
-from strandline.quorum.controller import PARTITIONS_PER_REQUEST_MAX, Controller, TopicRef
-from strandline.quorum.new_topics import CreatedTopic, NewTopic, random_uuid
-from strandline.quorum.topic_names import CONSUMER_OFFSETS
+from strandline.quorum.controller.controller import PARTITIONS_PER_REQUEST_MAX, Controller, TopicRef
+from strandline.quorum.controller.new_topics import CreatedTopic, NewTopic, random_uuid
+from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS
+from strandline.quorum.image.cluster_image import ClusterImage, fold
 
 SEED = 7
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.cluster_image import METADATA_VERSION
-from strandline.quorum.features import (
+from strandline.quorum.controller.features import (
     METADATA_VERSION_LEVEL,
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,
@@ -14,6 +13,7 @@ from strandline.quorum.features import (
     FeatureUpdate,
     feature_records,
 )
+from strandline.quorum.image.cluster_image import METADATA_VERSION
 
 OLD = {METADATA_VERSION: 20}
 

@@ -7,9 +7,9 @@ import pytest
 from strandline.codec.messages.register_broker_record import RegisterBrokerRecord
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.cluster_image import fold
-from strandline.quorum.new_topics import internal_topic
-from strandline.quorum.topic_names import CONSUMER_OFFSETS
+from strandline.quorum.controller.new_topics import internal_topic
+from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS
+from strandline.quorum.image.cluster_image import fold
 
 WAITS = "waits"
 

@@ -8,10 +8,10 @@ import pytest
 from tests.unit.quorum.test_controller import Cluster
 
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.cluster_image import fold
-from strandline.quorum.controller import PARTITIONS_PER_REQUEST_MAX
-from strandline.quorum.new_partitions import MorePartitions
-from strandline.quorum.new_topics import NewTopic
+from strandline.quorum.controller.controller import PARTITIONS_PER_REQUEST_MAX
+from strandline.quorum.controller.new_partitions import MorePartitions
+from strandline.quorum.controller.new_topics import NewTopic
+from strandline.quorum.image.cluster_image import fold
 
 
 def a_cluster(brokers: int = 3) -> Cluster:

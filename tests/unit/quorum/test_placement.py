@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from strandline.codec.messages.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.cluster_image import BrokerImage
-from strandline.quorum.placement import place_replicas
+from strandline.quorum.controller.placement import place_replicas
+from strandline.quorum.image.cluster_image import BrokerImage
 
 SEED = 11
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.errors import CorruptLog
-from strandline.quorum.quorum_state import MetaProperties, QuorumState, parse_uuid, uuid_text
+from strandline.quorum.raft.state_files import MetaProperties, QuorumState, parse_uuid, uuid_text
 
 DIRECTORY = uuid.UUID("12345678-9abc-4def-8123-456789abcdef")
 

@@ -18,14 +18,14 @@ from strandline.codec.messages import vote_response as voted
 from strandline.codec.messages.fetch_request import FetchRequest
 from strandline.codec.messages.fetch_snapshot_request import FetchSnapshotRequest
 from strandline.errors import ErrorCode, NotLeader
-from strandline.quorum.quorum_state import QuorumState
-from strandline.quorum.raft import Raft, RaftTiming
-from strandline.quorum.raft_effects import Flush, HighWatermark, InstallSnapshot, Leading, NoLongerLeading, Save, Send
-from strandline.quorum.raft_fetch import ReplicaFetch, check_position, truncation_point
-from strandline.quorum.raft_log import EpochEnd, SnapshotId
-from strandline.quorum.raft_messages import fetch_response, replica_fetch
-from strandline.quorum.raft_voters import Peer, ReplicaKey, Voter, VoterHistory, VoterSet
-from strandline.quorum.topic_names import CLUSTER_METADATA
+from strandline.quorum.controller.topic_names import CLUSTER_METADATA
+from strandline.quorum.raft.effects import Flush, HighWatermark, InstallSnapshot, Leading, NoLongerLeading, Save, Send
+from strandline.quorum.raft.fetch import ReplicaFetch, check_position, truncation_point
+from strandline.quorum.raft.messages import fetch_response, replica_fetch
+from strandline.quorum.raft.raft import Raft, RaftTiming
+from strandline.quorum.raft.raft_log import EpochEnd, SnapshotId
+from strandline.quorum.raft.state_files import QuorumState
+from strandline.quorum.raft.voters import Peer, ReplicaKey, Voter, VoterHistory, VoterSet
 from strandline.testing.raft_simulation_log import Entry, Kept, SimulatedLog
 
 DISK = UUID(int=1000)

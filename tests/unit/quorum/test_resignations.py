@@ -18,8 +18,8 @@ from strandline.codec.messages.resign_leadership_request import (
 )
 from strandline.codec.messages.resign_leadership_response import ResignedPartitionResult
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.cluster_image import PartitionImage
-from strandline.quorum.new_topics import NewTopic
+from strandline.quorum.controller.new_topics import NewTopic
+from strandline.quorum.image.cluster_image import PartitionImage
 
 
 def a_cluster(brokers: int, replicas: int) -> tuple[Cluster, PartitionImage]:

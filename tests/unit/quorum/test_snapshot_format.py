@@ -11,14 +11,14 @@ from strandline.codec.messages.feature_level_record import FeatureLevelRecord
 from strandline.codec.messages.topic_record import TopicRecord
 from strandline.codec.messages.voters_record import Endpoint, Voter, VotersRecord
 from strandline.errors import CorruptLog
-from strandline.quorum.raft_log import SnapshotId
-from strandline.quorum.snapshot_format import (
+from strandline.quorum.image.snapshot_format import (
     RECORDS_PER_BATCH,
     SnapshotReader,
     bootstrap_snapshot,
     encode_snapshot,
     header_timestamp_ms,
 )
+from strandline.quorum.raft.raft_log import SnapshotId
 
 NOON_MS = 1_700_000_000_000
 VOTERS = VotersRecord(

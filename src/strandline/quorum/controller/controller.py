@@ -1,0 +1,381 @@
+"""The controller: commands in, metadata records out, or a refusal with Kafka's error code.
+
+The controller has an image of its own that already holds what it decided but the log does not hold yet. So two
+requests for the same topic, one right behind the other, are told apart before the first is on disk. An answer must
+wait until every record decided before it is flushed: hand the records (even an empty list) to the driver, in the order
+of the decisions, and answer when it says so. If a write fails, `revert` returns the controller to what is really in
+the log.
+
+Only the active controller decides. Wiring (`broker/node.py`):
+
+    metadata.on_leading      controller.activate(metadata.image, runtime.monotonic(), heard_leader=...)
+    metadata.on_not_leading  controller.deactivate(): from then on every command raises RequestError(NOT_CONTROLLER)
+    metadata.on_failed       controller.revert(image, pending)
+    by time                  records = controller.tick(now), written when there are any; again in the next turn of the
+                             loop while `controller.is_busy`, else at `controller.deadline` (None: nothing to wait for);
+                             `controller.knocks_due(now)` are brokers that may be dead, see `broker_presence`
+
+What may concern thousands of partitions comes in shares: a `Steps` generator yields records, each list to be written
+before the next is asked for, and returns the outcome (`handlers/steps.py` runs it for the handlers).
+
+Its parts: `topic_commands`, `broker_registry`, `heartbeats`, `elections`, `in_sync_changes`, `resignations`,
+`reassignment`, `directory_assignments`; they share `controller_state`, and every change of a partition is made by
+`partition_changes`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline.codec.messages.abort_transaction_record import AbortTransactionRecord
+from strandline.codec.messages.alter_partition_request import AlterPartitionRequest
+from strandline.codec.messages.alter_partition_response import AlterPartitionResponse, PartitionData, TopicData
+from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from strandline.codec.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from strandline.codec.messages.broker_registration_request import BrokerRegistrationRequest
+from strandline.codec.messages.clear_elr_record import ClearElrRecord
+from strandline.codec.messages.controller_registration_request import ControllerRegistrationRequest
+from strandline.codec.messages.producer_ids_record import ProducerIdsRecord
+from strandline.config.node_config import BrokerConfig
+from strandline.errors import ErrorCode, RequestError
+from strandline.quorum.controller.broker_liveness import BrokerPresence, Knocked, Watched
+from strandline.quorum.controller.broker_registry import BrokerRegistry
+from strandline.quorum.controller.config_changes import ConfigAlteration, config_records
+from strandline.quorum.controller.elections import Elections
+from strandline.quorum.controller.features import (
+    FeatureUpdate,
+    bootstrap_records,
+    check_elr_is_not_needed,
+    feature_records,
+)
+from strandline.quorum.controller.heartbeats import Heartbeats
+from strandline.quorum.controller.in_sync_changes import InSyncChanges
+from strandline.quorum.controller.new_topics import IN_SYNC_MIN
+from strandline.quorum.controller.own_broker import OwnBroker
+from strandline.quorum.controller.reassignment import Reassignment
+from strandline.quorum.controller.state import UNCLEAN_ELECTION, ControllerState, Decision, Steps
+from strandline.quorum.controller.topic_commands import (
+    PARTITIONS_PER_REQUEST_MAX,
+    TOPICS_PER_REQUEST_MAX,
+    DeletedTopic,
+    TopicCommands,
+    TopicRef,
+    too_many_topics,
+)
+from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage
+
+if TYPE_CHECKING:
+    import random
+
+    from strandline.codec.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
+    from strandline.codec.messages.resign_leadership_request import ResignLeadershipRequest
+    from strandline.codec.messages.resign_leadership_response import ResignedPartitionResult
+    from strandline.quorum.controller.directory_assignments import Assigned
+
+__all__ = [
+    "PARTITIONS_PER_REQUEST_MAX",
+    "TOPICS_PER_REQUEST_MAX",
+    "Controller",
+    "DeletedTopic",
+    "ProducerIdBlock",
+    "TopicRef",
+    "too_many_topics",
+]
+
+PRODUCER_ID_BLOCK_SIZE: Final = 1000
+PRODUCER_ID_MAX: Final = 2**63 - 1
+LEADERLESS_CHECK_S: Final = 300.0
+"""How often leaders are looked for where there are none; everything that could bring one is acted upon at once."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """The producer ids from `first` up to, not including, `end`."""
+
+    first: int
+    end: int
+
+
+class Controller(TopicCommands):
+    """Decides what the cluster becomes. Pure: time and randomness come in, records go out.
+
+    Given an image it is active from the start; else `activate` makes it so.
+    """
+
+    def __init__(self, image: ClusterImage | None, *, config: BrokerConfig, rng: random.Random) -> None:
+        state = ControllerState(config, rng)
+        super().__init__(state)
+        self._elections = Elections(state)
+        self._registry = BrokerRegistry(state, self._elections)
+        self._heartbeats = Heartbeats(state, self._elections)
+        self._in_sync_changes = InSyncChanges(state)
+        self._reassignment = Reassignment(state)
+        self._own_broker = OwnBroker(state, self._registry, self._heartbeats)
+        self._balance_at = self._leaderless_at = 0.0
+        if image is not None:
+            self.activate(image, 0.0)
+
+    # Active or not.
+
+    @property
+    def is_active(self) -> bool:
+        return self._state.is_active
+
+    def activate(self, image: ClusterImage, now: float, *, heard_leader: tuple[int, float] | None = None) -> None:
+        """Begin to decide; `image` holds everything that was committed. Every broker gets a fresh session.
+
+        Save the one on the node that led before us, if it is a broker: its session runs since we heard of it, or its
+        death would cost its partitions an election of the quorum and a whole session on top.
+        """
+        self._take(image.copy())
+        self._state.sessions.reset(image.brokers, now, heard=heard_leader)
+        self._state.presence.reset(image.brokers, now, suspect=None if heard_leader is None else heard_leader[0])
+        self._balance_at = now + self._state.config.leader_imbalance_check_interval_seconds
+        self._leaderless_at = now
+
+    def deactivate(self) -> None:
+        """Another may lead: forget everything that was decided here."""
+        self._take(None)
+
+    def revert(self, committed: ClusterImage, still_pending: Iterable[Any] = ()) -> None:
+        """Forget what was decided but never reached the log; `still_pending` are earlier records on their way there."""
+        if not self.is_active:
+            return
+        image = committed.copy()
+        for record in still_pending:
+            image.apply(record)
+        self._take(image)
+        # What was under way step by step was forgotten half done.
+        self._leaderless_at = 0.0
+
+    def _take(self, image: ClusterImage | None) -> None:
+        self._heartbeats.jobs.clear()
+        self._state.take(image)
+
+    def configure(self, config: BrokerConfig) -> None:
+        """The node's settings changed; what is decided from now on obeys the new ones."""
+        self._state.config = config
+
+    # By time.
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether `tick` has more to do at once."""
+        return self.is_active and (bool(self._heartbeats.jobs) or self._state.image.is_in_transaction)
+
+    @property
+    def deadline(self) -> float | None:
+        """When `tick` has something to do next, in seconds of the monotonic clock."""
+        if not self.is_active:
+            return None
+        ends = [self._heartbeats.next_end(), self._leaderless_at]
+        if self._state.config.auto_leader_rebalance_enable:
+            ends.append(self._balance_at)
+        return min(each for each in ends if each is not None)
+
+    def tick(self, now: float) -> list[Any]:
+        """One share of what time brings: sessions that end, leaders to move, preferred leaders, unclean elections."""
+        if not self.is_active:
+            return []
+        if self._state.image.is_in_transaction:
+            # A controller died within it: what it wrote of it counts as never written.
+            return self._state.decided([AbortTransactionRecord(reason="failover")])
+        jobs = self._heartbeats.jobs
+        while jobs:
+            records = next(jobs[0], None)
+            if records is not None:
+                jobs.rotate(-1)
+                return records
+            jobs.popleft()
+        records = self._heartbeats.fence_one_stale(now)
+        if not records and not jobs:
+            records = self._look_around(now)
+        return records
+
+    def _look_around(self, now: float) -> list[Any]:
+        config = self._state.config
+        if now >= self._leaderless_at:
+            self._leaderless_at = now + LEADERLESS_CHECK_S
+            return self._heartbeats.begin(self._elections.elect_leaderless())
+        if config.auto_leader_rebalance_enable and now >= self._balance_at:
+            self._balance_at = now + config.leader_imbalance_check_interval_seconds
+            return self._heartbeats.begin(self._elections.elect_preferred())
+        return []
+
+    # Brokers and controllers.
+
+    def bootstrap(self, records: Sequence[Any] = ()) -> list[Any]:
+        """The first records of a fresh metadata log: those that its directory was formatted with, or the usual ones."""
+        return self._state.decided(list(records) or bootstrap_records(self._state.config))
+
+    def registration(
+        self,
+        request: BrokerRegistrationRequest,
+        *,
+        cluster_id: str,
+        now: float,
+        next_offset: Callable[[], int],
+        is_own: bool = False,
+    ) -> Steps[int]:
+        """BrokerRegistration; returns the broker epoch. `next_offset()` is the offset of the next record written.
+
+        `is_own`: the broker runs in this process, so that an incarnation before it is gone, whatever its session.
+        """
+        return self._registry.registration(
+            request, cluster_id=cluster_id, now=now, next_offset=next_offset, is_own=is_own
+        )
+
+    def heartbeat(
+        self, request: BrokerHeartbeatRequest, *, now: float, next_offset: int
+    ) -> Decision[BrokerHeartbeatResponse]:
+        """BrokerHeartbeat; STALE_BROKER_EPOCH for a broker that is not the registered one."""
+        return self._heartbeats.heartbeat(request, now=now, next_offset=next_offset)
+
+    @property
+    def presence(self) -> BrokerPresence:
+        return self._state.presence
+
+    def knocks_due(self, now: float) -> list[Watched]:
+        """Brokers to knock at, because nothing is heard of them; each is told by `on_knocked` what came of it."""
+        if not self.is_active or not self._state.config.broker_death_detection_enable:
+            return []
+        return self._state.presence.due(now, self._heartbeats.counts)
+
+    def on_knocked(self, watched: Watched, broker_epoch: int, outcome: Knocked, *, now: float) -> bool:
+        """Whether the broker of this epoch is dead, and nobody knew; then `tick` fences it."""
+        is_dead = self._state.presence.on_knocked(watched, outcome, now)
+        return is_dead and self._heartbeats.end_session(watched.broker_id, broker_epoch)
+
+    def is_known_dead(self, broker_id: int) -> bool:
+        """Whether its session was ended because it is dead, not by time."""
+        return self._state.sessions.is_over(broker_id)
+
+    def unregistration(self, broker_id: int) -> Steps[None]:
+        return self._registry.unregistration(broker_id)
+
+    def register_controller(self, request: ControllerRegistrationRequest) -> list[Any]:
+        return self._registry.register_controller(request)
+
+    def register_broker(
+        self,
+        broker_id: int,
+        *,
+        epoch: int,
+        incarnation_id: uuid.UUID,
+        endpoints: Iterable[tuple[str, str, int]],
+        log_dirs: Iterable[uuid.UUID] = (),
+        rack: str | None = None,
+        previous_epoch: int = -1,
+        now: float = 0.0,
+    ) -> list[Any]:
+        """The broker of a quorum of one, at its start: registered and unfenced at once, see `own_broker`."""
+        return self._own_broker.start(
+            broker_id,
+            epoch=epoch,
+            incarnation_id=incarnation_id,
+            endpoints=list(endpoints),
+            log_dirs=list(log_dirs),
+            rack=rack,
+            previous_epoch=previous_epoch,
+            now=now,
+        )
+
+    def allocate_producer_ids(
+        self, broker_id: int, broker_epoch: int, block_size: int = PRODUCER_ID_BLOCK_SIZE
+    ) -> tuple[list[Any], ProducerIdBlock]:
+        """A block of ids that nobody had and nobody else will get. It may be used once its record is flushed."""
+        self._state.broker(broker_id, broker_epoch)
+        first = self._state.image.next_producer_id
+        if first > PRODUCER_ID_MAX - block_size:
+            raise RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given away.")
+        block = ProducerIdBlock(first, first + block_size)
+        record = ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=block.end)
+        return self._state.decided([record]), block
+
+    # Partitions.
+
+    def decide_in_sync_changes(
+        self, request: AlterPartitionRequest, *, version: int
+    ) -> Iterator[Decision[tuple[uuid.UUID, PartitionData]]]:
+        """AlterPartition, one partition at a time; STALE_BROKER_EPOCH at once for a broker that is no more."""
+        self._state.broker(request.broker_id, request.broker_epoch)
+        return self._in_sync_changes.decide(request, version)
+
+    def alter_partition(self, request: AlterPartitionRequest, *, version: int) -> Decision[AlterPartitionResponse]:
+        """The same as a whole."""
+        records: list[Any] = []
+        topics: dict[uuid.UUID, TopicData] = {}
+        for each, (topic_id, outcome) in self.decide_in_sync_changes(request, version=version):
+            records += each
+            topics.setdefault(topic_id, TopicData(topic_id)).partitions.append(outcome)
+        return records, AlterPartitionResponse(topics=list(topics.values()))
+
+    def decide_resignations(
+        self, request: ResignLeadershipRequest
+    ) -> Iterator[Decision[tuple[uuid.UUID, ResignedPartitionResult]]]:
+        """ResignLeadership, one partition at a time; STALE_BROKER_EPOCH at once for a broker that is no more."""
+        from strandline.quorum.controller.resignations import decide
+
+        self._state.broker(request.broker_id, request.broker_epoch)
+        return decide(self._state, request)
+
+    def decide_directories(self, request: AssignReplicasToDirsRequest) -> Iterator[Decision[Assigned]]:
+        """AssignReplicasToDirs, one partition at a time; STALE_BROKER_EPOCH at once for a broker that is no more."""
+        from strandline.quorum.controller.directory_assignments import decide
+
+        self._state.broker(request.broker_id, request.broker_epoch)
+        return decide(self._state, request)
+
+    @property
+    def elections(self) -> Elections:
+        return self._elections
+
+    @property
+    def reassignment(self) -> Reassignment:
+        return self._reassignment
+
+    # Settings.
+
+    def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> list[Any]:
+        """The records of new feature levels; RequestError, and no record, if one of them may not be."""
+        records = feature_records(updates, self._state.image.features)
+        if any(isinstance(each, ClearElrRecord) for each in records):
+            check_elr_is_not_needed(self._state.image)
+        return [] if validate_only else self._state.decided(records)
+
+    def decide_configs(
+        self, asked: Sequence[ConfigAlteration], *, node_id: int | None, validate_only: bool = False
+    ) -> Iterator[Decision[RequestError | None]]:
+        """For each resource in order its records and None, or why its settings stay; one at a time, as above."""
+        times = Counter((each.resource_type, each.resource_name) for each in asked)
+        for each in asked:
+            try:
+                if times[each.resource_type, each.resource_name] > 1:
+                    raise RequestError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+                records = self._config_records(each, node_id)
+            except RequestError as error:
+                yield [], error
+                continue
+            yield [] if validate_only else self._state.decided(records), None
+
+    def _config_records(self, asked: ConfigAlteration, node_id: int | None) -> list[Any]:
+        state = self._state
+        records: list[Any] = list(config_records(asked, image=state.image, config=state.config, node_id=node_id))
+        changed = {record.name: record.value for record in records}
+        if UNCLEAN_ELECTION in changed:
+            # A partition that waited for just this has no other event to wait for.
+            self._leaderless_at = 0.0
+        if state.has_elr and IN_SYNC_MIN in changed and asked.resource_type in (RESOURCE_TOPIC, RESOURCE_BROKER):
+            if asked.resource_type == RESOURCE_BROKER and asked.resource_name:
+                message = f"Broker-level {IN_SYNC_MIN} cannot be altered while ELR is enabled."
+                raise RequestError(ErrorCode.INVALID_CONFIG, message)
+            if asked.resource_type == RESOURCE_BROKER and changed[IN_SYNC_MIN] is None:
+                message = f"Cluster-level {IN_SYNC_MIN} cannot be removed while ELR is enabled."
+                raise RequestError(ErrorCode.INVALID_CONFIG, message)
+            # The eligible leader replicas stay. A leader commits nothing while there are any, whatever the minimum.
+            # Where none is in sync they are all that says which brokers hold the records.
+        return records

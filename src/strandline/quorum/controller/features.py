@@ -1,0 +1,139 @@
+"""Features of the cluster: what this version supports, and what UpdateFeatures may make of it.
+
+Only what works is supported: `metadata.version`, the level of the records in the metadata log;
+`eligible.leader.replicas.version`, with which the controller remembers who may still lead when the in-sync set is
+empty; `group.version`, with which groups may use the consumer protocol; and `transaction.version`, with which each end
+of a transaction raises the producer's epoch (2). The features that Kafka has beside these (share, streams) come with
+what they stand for.
+The log is always written in the newest level of `metadata.version`, so it can be raised to it (a directory of an older
+Kafka) and never lowered: a reader of the lower level could not read what is there already.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from strandline.codec.messages.clear_elr_record import ClearElrRecord
+from strandline.codec.messages.config_record import ConfigRecord
+from strandline.codec.messages.feature_level_record import FeatureLevelRecord
+from strandline.config.node_config import BrokerConfig
+from strandline.errors import ErrorCode, RequestError
+from strandline.quorum.controller.new_topics import IN_SYNC_MIN
+from strandline.quorum.image.cluster_image import (
+    ELIGIBLE_LEADER_REPLICAS,
+    GROUP_VERSION,
+    METADATA_VERSION,
+    RESOURCE_BROKER,
+    TRANSACTION_VERSION,
+    ClusterImage,
+)
+
+METADATA_VERSION_LEVEL: Final = 30
+"""The records are those of Apache Kafka 4.3."""
+METADATA_VERSION_LEVEL_MIN: Final = 7
+"""The oldest level that Apache Kafka 4.x reads."""
+ELIGIBLE_LEADER_REPLICAS_LEVEL: Final = 1
+GROUP_VERSION_LEVEL: Final = 1
+TRANSACTION_VERSION_LEVEL: Final = 2
+
+SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
+    METADATA_VERSION: (METADATA_VERSION_LEVEL_MIN, METADATA_VERSION_LEVEL),
+    ELIGIBLE_LEADER_REPLICAS: (0, ELIGIBLE_LEADER_REPLICAS_LEVEL),
+    GROUP_VERSION: (0, GROUP_VERSION_LEVEL),
+    TRANSACTION_VERSION: (0, TRANSACTION_VERSION_LEVEL),
+}
+
+# How a level may move, in the numbers of the protocol.
+UPGRADE: Final = 1
+SAFE_DOWNGRADE: Final = 2
+UNSAFE_DOWNGRADE: Final = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FeatureUpdate:
+    feature: str
+    level: int
+    upgrade_type: int = UPGRADE
+
+
+def bootstrap_records(config: BrokerConfig) -> list[Any]:
+    """The first records of a new cluster: the newest levels.
+
+    A `min.insync.replicas` of the node that makes the cluster becomes the cluster's, as in Kafka: leaders and
+    controller must agree on it, or an eligible leader replica is none.
+    """
+    records: list[Any] = [
+        FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL),
+        FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=ELIGIBLE_LEADER_REPLICAS_LEVEL),
+        FeatureLevelRecord(name=GROUP_VERSION, feature_level=GROUP_VERSION_LEVEL),
+        FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=TRANSACTION_VERSION_LEVEL),
+    ]
+    in_sync_min = config.given.get(IN_SYNC_MIN)
+    if in_sync_min is not None:
+        records.append(
+            ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="", name=IN_SYNC_MIN, value=in_sync_min)
+        )
+    return records
+
+
+def feature_records(updates: Sequence[FeatureUpdate], finalised: Mapping[str, int]) -> list[Any]:
+    """The records that bring these levels about, all or none; INVALID_UPDATE_VERSION for the first that may not be.
+
+    Of updates that name a feature twice the last counts, as in Kafka.
+    """
+    records: list[Any] = []
+    for update in {update.feature: update for update in updates}.values():
+        _check(update, finalised.get(update.feature, 0))
+        if finalised.get(update.feature, 0) != update.level:
+            records.append(FeatureLevelRecord(name=update.feature, feature_level=update.level))
+            if update.feature == ELIGIBLE_LEADER_REPLICAS and update.level == 0:
+                # Nobody keeps them up to date any more.
+                records.append(ClearElrRecord(topic_name=""))
+    return records
+
+
+def check_elr_is_not_needed(image: ClusterImage) -> None:
+    """Refuse to forget the eligible leader replicas while a partition has no in-sync replica.
+
+    They are all that says which brokers hold its records: without them it could never have a clean leader again.
+    """
+    for topic in image.topics.values():
+        for index, partition in enumerate(topic.partitions):
+            if partition.replicas and not partition.isr:
+                reason = (
+                    f"Partition {topic.name}-{index} has no in-sync replica, so that only its eligible leader replicas "
+                    "tell which brokers hold its records. Start these brokers, or elect a leader, and try again."
+                )
+                raise _refusal(FeatureUpdate(ELIGIBLE_LEADER_REPLICAS, 0), reason)
+
+
+def _check(update: FeatureUpdate, current: int) -> None:
+    if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        raise _refusal(update, "The controller does not support the given upgrade type.")
+    if update.level < 0:
+        raise _refusal(update, "A feature version cannot be less than 0.")
+    supported = SUPPORTED_FEATURES.get(update.feature)
+    if supported is None:
+        raise _refusal(update, "This cluster does not support this feature.")
+    lowest, highest = supported
+    if not lowest <= update.level <= highest:
+        raise _refusal(update, f"This cluster only supports versions {lowest}-{highest}.")
+    if update.level < current:
+        if update.upgrade_type == UPGRADE:
+            raise _refusal(
+                update,
+                "Can't downgrade the version of this feature without setting the upgrade type to either safe or "
+                "unsafe downgrade.",
+            )
+        if update.feature != METADATA_VERSION:
+            return
+        raise _refusal(update, f"The metadata log holds records of version {current}, which cannot be taken back.")
+    if update.level > current and update.upgrade_type != UPGRADE:
+        raise _refusal(update, "Can't downgrade to a newer version.")
+
+
+def _refusal(update: FeatureUpdate, reason: str) -> RequestError:
+    message = f"Invalid update version {update.level} for feature {update.feature}. {reason}"
+    return RequestError(ErrorCode.INVALID_UPDATE_VERSION, message)
