@@ -14,7 +14,7 @@ from strandline.codec.messages.find_coordinator_request import FindCoordinatorRe
 from strandline.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from strandline.codec.messages.offset_fetch_request import OffsetFetchRequest
 from strandline.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from strandline.coordinators.consumer_protocol import encode_assignment, encode_subscription
+from strandline.coordinators.groups.classic.consumer_protocol import encode_assignment, encode_subscription
 
 FIND_COORDINATOR_VERSION = 3
 JOIN_VERSION = 3

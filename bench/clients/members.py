@@ -25,7 +25,7 @@ from strandline.codec.messages.heartbeat_request import HeartbeatRequest
 from strandline.codec.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from strandline.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from strandline.coordinators.consumer_protocol import decode_assignment
+from strandline.coordinators.groups.classic.consumer_protocol import decode_assignment
 
 JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, LEAVE_VERSION = 9, 5, 4, 5
 CONSUMER_HEARTBEAT_VERSION = 1

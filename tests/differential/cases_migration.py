@@ -16,7 +16,11 @@ from strandline.codec.messages.consumer_protocol_assignment import ConsumerProto
 from strandline.codec.messages.consumer_protocol_assignment import TopicPartition as Assigned
 from strandline.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from strandline.codec.messages.consumer_protocol_subscription import TopicPartition as Owned
-from strandline.coordinators.consumer_protocol import decode_assignment, encode_assignment, encode_subscription
+from strandline.coordinators.groups.classic.consumer_protocol import (
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
+)
 from strandline.errors import ErrorCode
 
 LEAVE_EPOCH = -1

@@ -16,11 +16,11 @@ from strandline.codec.internal_records import (
 )
 from strandline.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from strandline.codec.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
-from strandline.coordinators.consumer_group import ConsumerGroup
-from strandline.coordinators.events import Append, ConsumerHeartbeat, Loaded, Reply
-from strandline.coordinators.group_config import ConsumerSettings, GroupConfig
-from strandline.coordinators.group_shard import GroupShard
-from strandline.coordinators.topics import FixedTopics, TopicFacts
+from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup
+from strandline.coordinators.groups.events import Append, ConsumerHeartbeat, Loaded, Reply
+from strandline.coordinators.groups.group_config import ConsumerSettings, GroupConfig
+from strandline.coordinators.groups.group_shard import GroupShard
+from strandline.coordinators.groups.topics import FixedTopics, TopicFacts
 
 CHOSEN_BY_THE_BROKER = ("metadata_hash", "assignment_timestamp", "timestamp", "version")
 

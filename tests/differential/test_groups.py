@@ -18,12 +18,12 @@ from bench.kafka_jars import KafkaUnavailable, kafka_class_path
 from tests.differential.group_conversation import SETTINGS, Transcript, recorded, talk
 
 from strandline.codec.columns import columns_of
-from strandline.coordinators.events import Loaded
-from strandline.coordinators.group_config import GroupConfig
-from strandline.coordinators.group_records import group_metadata_value
-from strandline.coordinators.group_shard import GroupShard
+from strandline.coordinators.groups.events import Loaded
+from strandline.coordinators.groups.group_config import GroupConfig
+from strandline.coordinators.groups.group_records import group_metadata_value
+from strandline.coordinators.groups.group_shard import GroupShard
+from strandline.coordinators.groups.replay import replay
 from strandline.coordinators.partitioning import partition_of_group
-from strandline.coordinators.replay import replay
 
 ANSWERS_MIN = 120
 

@@ -16,11 +16,11 @@ import strandline
 from strandline.codec.internal_records import decode_coordinator_record
 from strandline.codec.messages.consumer_group_partition_metadata_key import ConsumerGroupPartitionMetadataKey
 from strandline.codec.messages.group_metadata_value import GroupMetadataValue
-from strandline.coordinators.classic_group import ClassicGroup
-from strandline.coordinators.consumer_group import ConsumerGroup
-from strandline.coordinators.group_config import GroupConfig
-from strandline.coordinators.group_shard import GroupShard
-from strandline.coordinators.topics import FixedTopics, TopicFacts
+from strandline.coordinators.groups.classic.classic_group import ClassicGroup
+from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup
+from strandline.coordinators.groups.group_config import GroupConfig
+from strandline.coordinators.groups.group_shard import GroupShard
+from strandline.coordinators.groups.topics import FixedTopics, TopicFacts
 
 CHOSEN_BY_THE_BROKER = ("metadata_hash", "assignment_timestamp", "current_state_timestamp")
 

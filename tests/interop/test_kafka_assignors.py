@@ -18,7 +18,7 @@ from tests.clients.java_driver import compiled_classes
 from tests.clients.kafka_server import tool_command
 from tests.unit.coordinators.group_specs import Assigned, held_pairs, holding, pairs, size
 
-from strandline.coordinators.assignors import Assignment, GroupSpec, MemberSpec, assign
+from strandline.coordinators.groups.assignors import Assignment, GroupSpec, MemberSpec, assign
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 

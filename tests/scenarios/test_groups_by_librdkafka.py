@@ -26,7 +26,7 @@ from strandline.codec.messages.offset_delete_request import (
     OffsetDeleteRequestTopic,
 )
 from strandline.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from strandline.coordinators.consumer_protocol import encode_subscription
+from strandline.coordinators.groups.classic.consumer_protocol import encode_subscription
 from strandline.errors import ErrorCode
 from strandline.testing.embedded_broker import EmbeddedBroker
 

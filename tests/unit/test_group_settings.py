@@ -6,7 +6,7 @@ import pytest
 
 from strandline.broker.group_driver import group_config
 from strandline.config.node_config import BrokerConfig
-from strandline.coordinators.group_config import ConsumerSettings, GroupConfig, MigrationPolicy
+from strandline.coordinators.groups.group_config import ConsumerSettings, GroupConfig, MigrationPolicy
 from strandline.errors import InvalidConfig
 
 

@@ -16,14 +16,20 @@ from strandline.broker.group_topics import TopicsOfNode, overrides_of_node
 from strandline.broker.hosted_shard import HostedShard, InternalPartition, OnCommitted
 from strandline.broker.hosted_shards import HostedShards, leads
 from strandline.config.broker_settings import BrokerSettings
-from strandline.coordinators.events import TopicDeleted, TopicsChanged, TransactionEnded
-from strandline.coordinators.group_config import ConsumerSettings, GroupConfig, MigrationPolicy, Overrides, no_overrides
-from strandline.coordinators.group_history import GroupHistory
-from strandline.coordinators.group_shard import GroupShard
+from strandline.coordinators.groups.events import TopicDeleted, TopicsChanged, TransactionEnded
+from strandline.coordinators.groups.group_config import (
+    ConsumerSettings,
+    GroupConfig,
+    MigrationPolicy,
+    Overrides,
+    no_overrides,
+)
+from strandline.coordinators.groups.group_shard import GroupShard
+from strandline.coordinators.groups.history.group_history import GroupHistory
+from strandline.coordinators.groups.replay import replay
+from strandline.coordinators.groups.topics import FixedTopics, Topics
+from strandline.coordinators.offsets.plain_commit import PlainCommit
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
-from strandline.coordinators.plain_commit import PlainCommit
-from strandline.coordinators.replay import replay
-from strandline.coordinators.topics import FixedTopics, Topics
 from strandline.handlers.auto_creation import create_missing
 from strandline.runtime.runtime import Runtime
 

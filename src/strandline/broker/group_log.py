@@ -10,8 +10,8 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from strandline.coordinators.events import Tell
-from strandline.coordinators.group_history import GroupHistory
+from strandline.coordinators.groups.events import Tell
+from strandline.coordinators.groups.history.group_history import GroupHistory
 from strandline.observability.log_lines import fields
 from strandline.runtime.runtime import Runtime
 

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from strandline.coordinators.topics import TopicFacts
+from strandline.coordinators.groups.topics import TopicFacts
 from strandline.quorum.image.cluster_image import RESOURCE_GROUP, BrokerImage, Topic
 
 if TYPE_CHECKING:

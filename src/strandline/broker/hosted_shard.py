@@ -18,8 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from strandline.codec.columns import Columns, decode_batch, encode_batch, encode_record
 from strandline.codec.columns import Record as BatchRecord
-from strandline.coordinators.call import Waiting
-from strandline.coordinators.events import (
+from strandline.coordinators.groups.events import (
     Append,
     AppendTransactional,
     AppendWhole,
@@ -33,6 +32,7 @@ from strandline.coordinators.events import (
     Token,
     TransactionEnded,
 )
+from strandline.coordinators.groups.pending_request import Waiting
 from strandline.errors import BatchTooLarge, DiskFailed, ErrorCode, NotLeader, StrandlineError
 from strandline.runtime.runtime import Runtime, TimerHandle
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from strandline.coordinators.subscribed_topics import subscribed_topics
+from strandline.coordinators.groups.subscribed_topics import subscribed_topics
 from strandline.lag.figures import Figures, Retention, figures
 from strandline.lag.verdict import Judgement, judge
 

@@ -32,7 +32,7 @@ from strandline.partition.position_lookup import Standing, size_behind, stand, s
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node
-    from strandline.coordinators.group_shard import GroupShard
+    from strandline.coordinators.groups.group_shard import GroupShard
     from strandline.partition.partition import Partition
     from strandline.quorum.image.cluster_image import Topic
     from strandline.runtime.runtime import TimerHandle

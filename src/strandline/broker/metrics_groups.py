@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from strandline.broker.metrics_scrape import Scrape
-from strandline.coordinators.offsets import CommittedOffsets
+from strandline.coordinators.offsets.offsets import CommittedOffsets
 from strandline.lag.figures import NEVER, Figures, unread
 from strandline.observability.exposition import Metric, Sample, escaped
 

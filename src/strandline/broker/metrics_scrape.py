@@ -17,7 +17,7 @@ from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node
-    from strandline.coordinators.group_shard import GroupShard
+    from strandline.coordinators.groups.group_shard import GroupShard
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from strandline.broker.marker_sender import MarkerSender, WaitingMarker
 from strandline.broker.transaction_verification import OnVerified, Place, TransactionVerification
 from strandline.codec.columns import Columns
 from strandline.config.broker_settings import BrokerSettings
-from strandline.coordinators.events import Record, Tell
+from strandline.coordinators.groups.events import Record, Tell
 from strandline.coordinators.partitioning import TRANSACTION_STATE_TOPIC, partition_of_transactional_id
 from strandline.coordinators.transactions.events import (
     AllocateProducerId,

@@ -24,7 +24,7 @@ from strandline.codec.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnTransaction,
 )
 from strandline.codec.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
-from strandline.coordinators.call import Call
+from strandline.coordinators.groups.pending_request import Call
 from strandline.coordinators.transactions.events import AddPartitions
 from strandline.errors import ErrorCode, named
 from strandline.ids import TopicPartition

@@ -22,7 +22,7 @@ from strandline.cli.output import Output
 from strandline.cli.plain_words import count
 from strandline.codec.messages.group_history_request import GroupHistoryRequest
 from strandline.codec.messages.group_history_response import GroupHistoryResponse
-from strandline.coordinators.group_sentences import VERBS
+from strandline.coordinators.groups.history.sentences import VERBS
 
 MEMBERS_SHOWN = 20
 NOTES_SHOWN = 20

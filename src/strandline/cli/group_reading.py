@@ -23,7 +23,7 @@ from strandline.codec.messages.find_coordinator_request import FindCoordinatorRe
 from strandline.codec.messages.find_coordinator_response import FindCoordinatorResponse
 from strandline.codec.messages.list_groups_request import ListGroupsRequest
 from strandline.codec.messages.list_groups_response import ListGroupsResponse
-from strandline.coordinators.consumer_protocol import decode_assignment, decode_subscription
+from strandline.coordinators.groups.classic.consumer_protocol import decode_assignment, decode_subscription
 from strandline.errors import ErrorCode, MalformedMessage
 
 GROUPS_PER_REQUEST = 200

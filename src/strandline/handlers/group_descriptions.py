@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from strandline.codec.message import encode
-from strandline.coordinators.call import Call
+from strandline.coordinators.groups.pending_request import Call
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 from strandline.handlers.gathering import Gathering

@@ -20,9 +20,9 @@ from strandline.codec.messages.offset_commit_response import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from strandline.coordinators.call import Call
-from strandline.coordinators.events import CommitOffsets
-from strandline.coordinators.offsets import TOPIC_ID_FROM_VERSION, refuse_commit
+from strandline.coordinators.groups.events import CommitOffsets
+from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.offsets.offsets import TOPIC_ID_FROM_VERSION, refuse_commit
 from strandline.errors import ErrorCode
 from strandline.handlers import plain_commits
 from strandline.handlers.context import RequestContext

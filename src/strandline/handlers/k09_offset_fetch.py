@@ -29,9 +29,9 @@ from strandline.codec.messages.offset_fetch_response import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from strandline.coordinators.call import Call
-from strandline.coordinators.events import FetchOffsets, Response
-from strandline.coordinators.offsets import NO_OFFSET
+from strandline.coordinators.groups.events import FetchOffsets, Response
+from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.offsets.offsets import NO_OFFSET
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 from strandline.handlers.shares import gradually

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from strandline.codec.messages.join_group_request import JoinGroupRequest
 from strandline.codec.messages.join_group_response import JoinGroupResponse
-from strandline.coordinators.call import Call
-from strandline.coordinators.events import JoinGroup
-from strandline.coordinators.rebalance import join_refusal
+from strandline.coordinators.groups.classic.rebalance import join_refusal
+from strandline.coordinators.groups.events import JoinGroup
+from strandline.coordinators.groups.pending_request import Call
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 

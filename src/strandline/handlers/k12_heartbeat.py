@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from strandline.codec.messages.heartbeat_request import HeartbeatRequest
 from strandline.codec.messages.heartbeat_response import HeartbeatResponse
-from strandline.coordinators.call import Call
-from strandline.coordinators.events import Heartbeat
+from strandline.coordinators.groups.events import Heartbeat
+from strandline.coordinators.groups.pending_request import Call
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from strandline.codec.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from strandline.codec.messages.leave_group_response import LeaveGroupResponse
-from strandline.coordinators.call import Call
-from strandline.coordinators.events import LeaveGroup
+from strandline.coordinators.groups.events import LeaveGroup
+from strandline.coordinators.groups.pending_request import Call
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from strandline.codec.messages.sync_group_request import SyncGroupRequest
 from strandline.codec.messages.sync_group_response import SyncGroupResponse
-from strandline.coordinators.call import Call
-from strandline.coordinators.events import SyncGroup
+from strandline.coordinators.groups.events import SyncGroup
+from strandline.coordinators.groups.pending_request import Call
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 

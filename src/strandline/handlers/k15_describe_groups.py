@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from strandline.codec.messages.describe_groups_request import DescribeGroupsRequest
 from strandline.codec.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
-from strandline.coordinators.call import Call
-from strandline.coordinators.events import DescribeGroup
+from strandline.coordinators.groups.events import DescribeGroup
+from strandline.coordinators.groups.pending_request import Call
 from strandline.handlers.context import RequestContext
 from strandline.handlers.group_descriptions import describe_each
 

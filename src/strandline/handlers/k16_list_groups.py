@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 from strandline.codec.message import encode
 from strandline.codec.messages.list_groups_request import ListGroupsRequest
 from strandline.codec.messages.list_groups_response import ListGroupsResponse
-from strandline.coordinators.events import ListGroups
+from strandline.coordinators.groups.events import ListGroups
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 from strandline.handlers.gathering import Gathering
 from strandline.handlers.shares import gradually, joined_response
 
 if TYPE_CHECKING:
-    from strandline.coordinators.call import Call
-    from strandline.coordinators.group_shard import GroupShard
+    from strandline.coordinators.groups.group_shard import GroupShard
+    from strandline.coordinators.groups.pending_request import Call
 
 API_KEY = 16
 VERSIONS = (0, 5)

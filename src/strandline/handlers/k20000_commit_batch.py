@@ -23,7 +23,7 @@ from typing import Final
 
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
-from strandline.coordinators.call import Call
+from strandline.coordinators.groups.pending_request import Call
 from strandline.coordinators.transactions.events import CommitBatch
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext

@@ -19,9 +19,9 @@ from strandline.codec.messages.group_history_response import (
     GroupPartitions,
     GroupRebalance,
 )
-from strandline.coordinators.call import Call
-from strandline.coordinators.group_history import Change, Note, Rebalance
-from strandline.coordinators.group_holdings import Partitions, Who, moved
+from strandline.coordinators.groups.history.assignment_diff import Partitions, Who, moved
+from strandline.coordinators.groups.history.group_history import Change, Note, Rebalance
+from strandline.coordinators.groups.pending_request import Call
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 from strandline.handlers.shares import gradually, joined_response

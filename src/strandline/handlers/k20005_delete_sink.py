@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from strandline.codec.messages.delete_sink_request import DeleteSinkRequest
 from strandline.codec.messages.delete_sink_response import DeleteSinkResponse
-from strandline.coordinators.call import Call
+from strandline.coordinators.groups.pending_request import Call
 from strandline.coordinators.transactions.events import DeleteSink
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
-from strandline.coordinators.call import Call
+from strandline.coordinators.groups.pending_request import Call
 from strandline.coordinators.transactions.events import InitProducerId
 from strandline.errors import ErrorCode, error_code
 from strandline.handlers.context import RequestContext

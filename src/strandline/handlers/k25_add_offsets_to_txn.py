@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from strandline.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from strandline.codec.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
-from strandline.coordinators.call import Call
+from strandline.coordinators.groups.pending_request import Call
 from strandline.coordinators.transactions.events import AddPartitions, PartitionCodes
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext

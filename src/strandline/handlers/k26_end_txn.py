@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from strandline.codec.messages.end_txn_request import EndTxnRequest
 from strandline.codec.messages.end_txn_response import EndTxnResponse
-from strandline.coordinators.call import Call
+from strandline.coordinators.groups.pending_request import Call
 from strandline.coordinators.transactions.events import EndTransaction
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext

@@ -22,9 +22,9 @@ from strandline.codec.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from strandline.coordinators.call import Call
-from strandline.coordinators.events import CommitTransactionalOffsets
-from strandline.coordinators.offsets import refuse_commit
+from strandline.coordinators.groups.events import CommitTransactionalOffsets
+from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.offsets.offsets import refuse_commit
 from strandline.errors import ErrorCode, StrandlineError, error_code, named
 from strandline.handlers.context import RequestContext
 from strandline.handlers.gathering import Gathering

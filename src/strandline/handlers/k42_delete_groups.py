@@ -10,7 +10,7 @@ from functools import partial
 
 from strandline.codec.messages.delete_groups_request import DeleteGroupsRequest
 from strandline.codec.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
-from strandline.coordinators.events import DeleteGroup
+from strandline.coordinators.groups.events import DeleteGroup
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 from strandline.handlers.gathering import Gathering

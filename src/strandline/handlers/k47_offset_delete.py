@@ -19,7 +19,7 @@ from strandline.codec.messages.offset_delete_response import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from strandline.coordinators.events import DeleteOffsets
+from strandline.coordinators.groups.events import DeleteOffsets
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 from strandline.handlers.gathering import Gathering

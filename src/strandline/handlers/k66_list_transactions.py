@@ -13,7 +13,7 @@ from typing import Final
 
 from strandline.codec.messages.list_transactions_request import ListTransactionsRequest
 from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
-from strandline.coordinators.regex_subscriptions import matcher
+from strandline.coordinators.groups.consumer.regex_subscriptions import matcher
 from strandline.coordinators.transactions.events import ListTransactions
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.context import RequestContext

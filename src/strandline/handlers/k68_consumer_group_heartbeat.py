@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from strandline.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from strandline.codec.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
-from strandline.coordinators.call import Call
-from strandline.coordinators.events import ConsumerHeartbeat
+from strandline.coordinators.groups.events import ConsumerHeartbeat
+from strandline.coordinators.groups.pending_request import Call
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 from strandline.quorum.image.cluster_image import GROUP_VERSION

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from strandline.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from strandline.codec.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse, DescribedGroup
-from strandline.coordinators.call import Call
-from strandline.coordinators.events import DescribeConsumerGroup
+from strandline.coordinators.groups.events import DescribeConsumerGroup
+from strandline.coordinators.groups.pending_request import Call
 from strandline.errors import ErrorCode
 from strandline.handlers.context import RequestContext
 from strandline.handlers.group_descriptions import describe_each

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from strandline.coordinators.events import TransactionEnded
+from strandline.coordinators.groups.events import TransactionEnded
 from strandline.errors import ErrorCode, StrandlineError, error_code, named
 from strandline.handlers.context import Node
 from strandline.ids import TopicPartition

@@ -21,8 +21,8 @@ from typing import Final
 from strandline.codec.message import encode
 from strandline.codec.messages.offset_commit_request import OffsetCommitRequest
 from strandline.codec.messages.offset_commit_response import OffsetCommitResponse
-from strandline.coordinators.offsets import refuse_commit
-from strandline.coordinators.plain_commit import NO_SESSION, PlainCommit, commit
+from strandline.coordinators.offsets.offsets import refuse_commit
+from strandline.coordinators.offsets.plain_commit import NO_SESSION, PlainCommit, commit
 from strandline.errors import ErrorCode
 from strandline.handlers.context import Connection, Exchange, Node
 

@@ -11,7 +11,7 @@ from tests.unit.coordinators.world import MemoryPartition, TurnedClock
 from strandline.broker import hosted_shard
 from strandline.broker.hosted_shard import HostedShard
 from strandline.codec.columns import Columns, decode_batch
-from strandline.coordinators.events import Append, AppendWhole, Loaded, Record, Reply
+from strandline.coordinators.groups.events import Append, AppendWhole, Loaded, Record, Reply
 from strandline.errors import ErrorCode
 
 

@@ -17,8 +17,8 @@ from strandline.broker.lag_judging import Judged, judged
 from strandline.broker.main import node_on, stop
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.config.node_config import BrokerConfig
-from strandline.coordinators.classic_group import ClassicGroup
-from strandline.coordinators.group_shard import GroupShard
+from strandline.coordinators.groups.classic.classic_group import ClassicGroup
+from strandline.coordinators.groups.group_shard import GroupShard
 from strandline.handlers import k20002_group_lag
 from strandline.lag.figures import unread
 from strandline.lag.samples import Sample

@@ -22,8 +22,8 @@ from strandline.codec.messages.offset_commit_request import (
 from strandline.codec.messages.offset_commit_response import OffsetCommitResponse
 from strandline.codec.messages.offset_fetch_request import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from strandline.codec.messages.offset_fetch_response import OffsetFetchResponseGroup
-from strandline.coordinators.consumer_group import INITIAL_ASSIGNMENT_EPOCH, ConsumerGroup
-from strandline.coordinators.events import (
+from strandline.coordinators.groups.consumer.consumer_group import INITIAL_ASSIGNMENT_EPOCH, ConsumerGroup
+from strandline.coordinators.groups.events import (
     Append,
     CancelTimer,
     CommitOffsets,
@@ -40,9 +40,9 @@ from strandline.coordinators.events import (
     TimerKind,
     TopicsChanged,
 )
-from strandline.coordinators.group_config import ConsumerSettings, GroupConfig
-from strandline.coordinators.group_shard import GroupShard
-from strandline.coordinators.topics import TopicFacts
+from strandline.coordinators.groups.group_config import ConsumerSettings, GroupConfig
+from strandline.coordinators.groups.group_shard import GroupShard
+from strandline.coordinators.groups.topics import TopicFacts
 from strandline.errors import ErrorCode
 
 GROUP = "orders"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
-from strandline.coordinators.assignors import Assignment, GroupSpec, MemberSpec, assign
+from strandline.coordinators.groups.assignors import Assignment, GroupSpec, MemberSpec, assign
 
 TOPICS = tuple(uuid.UUID(int=1_000 + number) for number in range(5))
 

@@ -32,15 +32,15 @@ from strandline.codec.messages.offset_commit_request import (
 from strandline.codec.messages.offset_commit_response import OffsetCommitResponse
 from strandline.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from strandline.codec.messages.sync_group_response import SyncGroupResponse
-from strandline.coordinators.classic_group import ClassicGroup
-from strandline.coordinators.consumer_group import INITIAL_ASSIGNMENT_EPOCH, ConsumerGroup
-from strandline.coordinators.consumer_protocol import (
+from strandline.coordinators.groups.classic.classic_group import ClassicGroup
+from strandline.coordinators.groups.classic.consumer_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from strandline.coordinators.events import (
+from strandline.coordinators.groups.consumer.consumer_group import INITIAL_ASSIGNMENT_EPOCH, ConsumerGroup
+from strandline.coordinators.groups.events import (
     Append,
     CancelTimer,
     CommitOffsets,
@@ -58,9 +58,9 @@ from strandline.coordinators.events import (
     TimerKey,
     TimerKind,
 )
-from strandline.coordinators.group_config import GroupConfig
-from strandline.coordinators.group_shard import GroupShard
-from strandline.coordinators.topics import FixedTopics, TopicFacts
+from strandline.coordinators.groups.group_config import GroupConfig
+from strandline.coordinators.groups.group_shard import GroupShard
+from strandline.coordinators.groups.topics import FixedTopics, TopicFacts
 from strandline.errors import ErrorCode
 
 GROUP = "orders"

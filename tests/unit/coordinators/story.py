@@ -29,7 +29,7 @@ from strandline.codec.messages.offset_fetch_request import OffsetFetchRequestGro
 from strandline.codec.messages.offset_fetch_response import OffsetFetchResponseGroup
 from strandline.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from strandline.codec.messages.sync_group_response import SyncGroupResponse
-from strandline.coordinators.events import (
+from strandline.coordinators.groups.events import (
     Append,
     AppendTransactional,
     CancelTimer,
@@ -49,9 +49,9 @@ from strandline.coordinators.events import (
     TimerKey,
     TransactionEnded,
 )
-from strandline.coordinators.group_config import GroupConfig
-from strandline.coordinators.group_shard import GroupShard
-from strandline.coordinators.replay import PendingRecord, Replayed
+from strandline.coordinators.groups.group_config import GroupConfig
+from strandline.coordinators.groups.group_shard import GroupShard
+from strandline.coordinators.groups.replay import PendingRecord, Replayed
 from strandline.errors import ErrorCode
 from strandline.ids import ZERO_UUID
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from tests.unit.coordinators.group_specs import Assigned, fresh_specs, held_pairs, holding, pairs, size, specs
 
-from strandline.coordinators.assignors import Assignment, GroupSpec, MemberSpec, assign
+from strandline.coordinators.groups.assignors import Assignment, GroupSpec, MemberSpec, assign
 
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)
 FEW = settings(max_examples=40, deadline=None)

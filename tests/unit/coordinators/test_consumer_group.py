@@ -8,7 +8,7 @@ import pytest
 from tests.unit.coordinators.consumer_story import GROUP, REBALANCE_MS, SESSION_MS, ConsumerStory, told
 
 from strandline.codec.internal_records import decode_coordinator_record
-from strandline.coordinators.consumer_group import MemberState
+from strandline.coordinators.groups.consumer.consumer_group import MemberState
 from strandline.errors import ErrorCode
 
 ALL = {"1": [0, 1, 2, 3]}

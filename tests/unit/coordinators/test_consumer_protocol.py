@@ -12,7 +12,7 @@ from strandline.codec.messages.consumer_protocol_assignment import ConsumerProto
 from strandline.codec.messages.consumer_protocol_assignment import TopicPartition as Assigned
 from strandline.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from strandline.codec.messages.consumer_protocol_subscription import TopicPartition as Owned
-from strandline.coordinators.consumer_protocol import (
+from strandline.coordinators.groups.classic.consumer_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,

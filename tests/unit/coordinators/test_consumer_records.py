@@ -19,22 +19,22 @@ from strandline.codec.messages.consumer_group_current_member_assignment_value im
 )
 from strandline.codec.messages.consumer_group_partition_metadata_key import ConsumerGroupPartitionMetadataKey
 from strandline.codec.messages.consumer_group_partition_metadata_value import ConsumerGroupPartitionMetadataValue
-from strandline.coordinators.classic_group import Protocol
-from strandline.coordinators.consumer_group import (
+from strandline.coordinators.groups.classic.classic_group import Protocol
+from strandline.coordinators.groups.consumer.consumer_group import (
     ClassicMember,
     ConsumerGroup,
     ConsumerMember,
     MemberState,
     Partitions,
 )
-from strandline.coordinators.consumer_records import (
+from strandline.coordinators.groups.consumer.records import (
     consumer_group_records,
     consumer_group_tombstones,
     member_tombstones,
 )
-from strandline.coordinators.group_config import GroupConfig
-from strandline.coordinators.group_shard import GroupShard
-from strandline.coordinators.regex_subscriptions import ResolvedRegex
+from strandline.coordinators.groups.consumer.regex_subscriptions import ResolvedRegex
+from strandline.coordinators.groups.group_config import GroupConfig
+from strandline.coordinators.groups.group_shard import GroupShard
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.coordinators.consumer_story import REBALANCE_MS, ConsumerStory
 
 from strandline.codec.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
-from strandline.coordinators.consumer_group import ConsumerGroup
+from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup
 from strandline.errors import ErrorCode
 
 SEEDS = range(12)

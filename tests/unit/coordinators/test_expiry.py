@@ -7,13 +7,13 @@ from tests.unit.coordinators.story import Story
 from tests.unit.coordinators.test_group_admin import reading, stable
 
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
-from strandline.coordinators import expiry
-from strandline.coordinators.classic_group import ClassicGroup, GroupState
-from strandline.coordinators.consumer_group import ConsumerGroup, ConsumerMember
-from strandline.coordinators.consumer_records import consumer_group_tombstones
-from strandline.coordinators.events import Append, StartTimer, TimerFired
-from strandline.coordinators.expiry import EXPIRY_KEY, retained_since
-from strandline.coordinators.group_records import offset_tombstone
+from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState
+from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, ConsumerMember
+from strandline.coordinators.groups.consumer.records import consumer_group_tombstones
+from strandline.coordinators.groups.events import Append, StartTimer, TimerFired
+from strandline.coordinators.groups.group_records import offset_tombstone
+from strandline.coordinators.offsets import expiry
+from strandline.coordinators.offsets.expiry import EXPIRY_KEY, retained_since
 from strandline.errors import ErrorCode
 
 RETENTION_MS = 3_600_000

@@ -15,8 +15,8 @@ from strandline.codec.messages.offset_delete_request import (
     OffsetDeleteRequestTopic,
 )
 from strandline.codec.messages.offset_delete_response import OffsetDeleteResponse
-from strandline.coordinators.consumer_protocol import encode_subscription
-from strandline.coordinators.events import DeleteGroup, DeleteOffsets, DescribeGroup, ListGroups
+from strandline.coordinators.groups.classic.consumer_protocol import encode_subscription
+from strandline.coordinators.groups.events import DeleteGroup, DeleteOffsets, DescribeGroup, ListGroups
 from strandline.errors import ErrorCode
 
 E = ErrorCode

@@ -26,7 +26,7 @@ from strandline.codec.messages.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from strandline.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from strandline.coordinators.group_shard import GroupShard
+from strandline.coordinators.groups.group_shard import GroupShard
 from strandline.errors import BatchTooLarge, CorruptLog, DiskFailed, ErrorCode, NotLeader, WorldError
 from strandline.handlers import (
     k08_offset_commit,

@@ -13,12 +13,19 @@ from tests.unit.coordinators.story import REBALANCE_MS, SESSION_MS, Story
 
 from strandline.codec.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
 from strandline.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from strandline.coordinators.classic_group import ClassicGroup, Member, Protocol
-from strandline.coordinators.consumer_group import ConsumerMember
-from strandline.coordinators.consumer_protocol import encode_assignment, encode_subscription
-from strandline.coordinators.events import Tell
-from strandline.coordinators.group_flaps import FLAP_WINDOW_MS, FLAPPERS_MAX, LIVES_MAX, SHORT_LIFE_MS, Lives
-from strandline.coordinators.group_history import (
+from strandline.coordinators.groups.classic.classic_group import ClassicGroup, Member, Protocol
+from strandline.coordinators.groups.classic.consumer_protocol import encode_assignment, encode_subscription
+from strandline.coordinators.groups.consumer.consumer_group import ConsumerMember
+from strandline.coordinators.groups.events import Tell
+from strandline.coordinators.groups.history.assignment_diff import HELD_BYTES_MAX, Who, moved
+from strandline.coordinators.groups.history.flapping_members import (
+    FLAP_WINDOW_MS,
+    FLAPPERS_MAX,
+    LIVES_MAX,
+    SHORT_LIFE_MS,
+    Lives,
+)
+from strandline.coordinators.groups.history.group_history import (
     CHANGES_MAX,
     HISTORY_BYTES_MAX,
     NOTES_MAX,
@@ -29,8 +36,7 @@ from strandline.coordinators.group_history import (
     Rebalance,
     is_at_rest,
 )
-from strandline.coordinators.group_holdings import HELD_BYTES_MAX, Who, moved
-from strandline.coordinators.group_sentences import note_words, rebalance_told
+from strandline.coordinators.groups.history.sentences import note_words, rebalance_told
 from strandline.errors import ErrorCode
 
 NOBODY_ELSE = {"t": 4}

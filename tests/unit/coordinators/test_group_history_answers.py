@@ -12,8 +12,8 @@ from tests.unit.coordinators.world import World
 
 from strandline.broker.group_log import LINES_PER_SECOND_MAX, GroupLog
 from strandline.codec.messages.group_history_request import GroupHistoryRequest
-from strandline.coordinators.events import Tell
-from strandline.coordinators.group_history import Happening
+from strandline.coordinators.groups.events import Tell
+from strandline.coordinators.groups.history.group_history import Happening
 from strandline.errors import ErrorCode
 from strandline.handlers import k20001_group_history
 

@@ -15,11 +15,15 @@ from strandline.codec.messages.group_metadata_key import GroupMetadataKey
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.codec.messages.share_group_metadata_key import ShareGroupMetadataKey
 from strandline.codec.messages.share_group_metadata_value import ShareGroupMetadataValue
-from strandline.coordinators.events import Loaded, Record, TopicDeleted
-from strandline.coordinators.group_config import GroupConfig
-from strandline.coordinators.group_records import group_metadata_record, group_metadata_value, offset_commit_record
-from strandline.coordinators.group_shard import GroupShard
-from strandline.coordinators.replay import replay
+from strandline.coordinators.groups.events import Loaded, Record, TopicDeleted
+from strandline.coordinators.groups.group_config import GroupConfig
+from strandline.coordinators.groups.group_records import (
+    group_metadata_record,
+    group_metadata_value,
+    offset_commit_record,
+)
+from strandline.coordinators.groups.group_shard import GroupShard
+from strandline.coordinators.groups.replay import replay
 
 CLIENTS = ("A", "B", "C", "S1", "S2")
 

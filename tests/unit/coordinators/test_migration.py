@@ -20,15 +20,15 @@ from tests.unit.coordinators.mixed_clients import (
 
 from strandline.codec.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
 from strandline.codec.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
-from strandline.coordinators.classic_group import ClassicGroup, GroupState
-from strandline.coordinators.consumer_group import ConsumerGroup, ConsumerGroupState, MemberState
-from strandline.coordinators.consumer_protocol import encode_assignment
-from strandline.coordinators.consumer_records import consumer_group_records
-from strandline.coordinators.events import LeaveGroup, TimerKey, TimerKind, TopicsChanged
-from strandline.coordinators.group_config import ConsumerSettings, GroupConfig, MigrationPolicy
-from strandline.coordinators.group_history import Happening
-from strandline.coordinators.group_shard import GroupShard
-from strandline.coordinators.topics import FixedTopics, TopicFacts
+from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState
+from strandline.coordinators.groups.classic.consumer_protocol import encode_assignment
+from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupState, MemberState
+from strandline.coordinators.groups.consumer.records import consumer_group_records
+from strandline.coordinators.groups.events import LeaveGroup, TimerKey, TimerKind, TopicsChanged
+from strandline.coordinators.groups.group_config import ConsumerSettings, GroupConfig, MigrationPolicy
+from strandline.coordinators.groups.group_shard import GroupShard
+from strandline.coordinators.groups.history.group_history import Happening
+from strandline.coordinators.groups.topics import FixedTopics, TopicFacts
 from strandline.errors import ErrorCode
 
 TOPIC_T, TOPIC_U = TOPICS

@@ -13,8 +13,8 @@ from random import Random
 import pytest
 from tests.unit.coordinators.mixed_clients import ClassicClient, Client, ConsumerClient, Table
 
-from strandline.coordinators.classic_group import ClassicGroup, GroupState
-from strandline.coordinators.consumer_group import ConsumerGroup, ConsumerGroupState
+from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState
+from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
 
 CLIENTS_MAX = 5
 STEPS = 150

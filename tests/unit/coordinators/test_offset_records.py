@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from strandline.codec.internal_records import encode_coordinator_key, encode_coordinator_value
 from strandline.codec.messages.offset_commit_key import OffsetCommitKey
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
-from strandline.coordinators.group_records import offset_commit_record, offset_tombstone
+from strandline.coordinators.groups.group_records import offset_commit_record, offset_tombstone
 
 NAMES = st.text(st.characters(codec="utf-8"), max_size=60)
 INT64 = st.integers(-(2**63), 2**63 - 1)

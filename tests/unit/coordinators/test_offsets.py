@@ -13,7 +13,7 @@ from strandline.codec.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from strandline.codec.messages.offset_fetch_request import OffsetFetchRequestTopics
-from strandline.coordinators.events import CommitOffsets, TopicDeleted
+from strandline.coordinators.groups.events import CommitOffsets, TopicDeleted
 from strandline.coordinators.partitioning import java_string_hash, partition_of_group
 from strandline.errors import ErrorCode
 from strandline.ids import ZERO_UUID

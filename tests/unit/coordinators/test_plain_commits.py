@@ -27,7 +27,7 @@ from strandline.codec.messages.offset_commit_request import (
 )
 from strandline.codec.messages.offset_commit_response import OffsetCommitResponse
 from strandline.codec.messages.sync_group_request import SyncGroupRequest
-from strandline.coordinators.group_shard import GroupShard
+from strandline.coordinators.groups.group_shard import GroupShard
 from strandline.errors import ErrorCode, NotLeader
 from strandline.handlers import (
     k08_offset_commit,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strandline.codec.internal_records import decode_coordinator_record
 from strandline.codec.messages.consumer_group_regular_expression_key import ConsumerGroupRegularExpressionKey
 from strandline.codec.messages.consumer_group_regular_expression_value import ConsumerGroupRegularExpressionValue
-from strandline.coordinators.regex_subscriptions import (
+from strandline.coordinators.groups.consumer.regex_subscriptions import (
     PATTERN_BYTES_MAX,
     ResolvedRegex,
     check,
@@ -22,7 +22,7 @@ from strandline.coordinators.regex_subscriptions import (
     regex_tombstone,
     resolve,
 )
-from strandline.coordinators.topics import FixedTopics, TopicFacts
+from strandline.coordinators.groups.topics import FixedTopics, TopicFacts
 from strandline.errors import ErrorCode, RequestError
 
 
@@ -126,7 +126,7 @@ def test_records_hold_all_of_it() -> None:
 
 
 def test_re2_is_not_loaded_before_the_first_pattern() -> None:
-    script = "import sys, strandline.coordinators.regex_subscriptions; assert 're2' not in sys.modules"
+    script = "import sys, strandline.coordinators.groups.consumer.regex_subscriptions; assert 're2' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 

@@ -11,7 +11,7 @@ from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.register_broker_record import RegisterBrokerRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
 from strandline.codec.messages.topic_record import TopicRecord
-from strandline.coordinators.topics import FixedTopics, TopicFacts, metadata_hash
+from strandline.coordinators.groups.topics import FixedTopics, TopicFacts, metadata_hash
 from strandline.quorum.image.cluster_image import RESOURCE_GROUP, ClusterImage
 
 A, B = uuid.UUID(int=11), uuid.UUID(int=12)

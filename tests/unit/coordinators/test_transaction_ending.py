@@ -6,11 +6,11 @@ import pytest
 from tests.unit.coordinators.test_transactions import CONCURRENT, FENCED, MAPPING, at_epoch
 from tests.unit.coordinators.transaction_story import P0, P1, P2, Story
 
-from strandline.coordinators.events import AppendWhole
+from strandline.coordinators.groups.events import AppendWhole
 from strandline.coordinators.transactions.ending import decide
+from strandline.coordinators.transactions.step_context import Turn
 from strandline.coordinators.transactions.transaction import EPOCH_LAST
 from strandline.coordinators.transactions.transaction_records import decode_transaction
-from strandline.coordinators.transactions.turn import Turn
 from strandline.errors import ErrorCode
 
 INVALID_STATE = ErrorCode.INVALID_TXN_STATE

@@ -7,8 +7,8 @@ from tests.unit.coordinators.test_transaction_ending import opened
 from tests.unit.coordinators.test_transactions import CONCURRENT, FENCED, at_epoch
 from tests.unit.coordinators.transaction_story import P0, P1, TIMEOUT_MS, Story
 
-from strandline.coordinators.events import TimerFired
-from strandline.coordinators.regex_subscriptions import matcher
+from strandline.coordinators.groups.consumer.regex_subscriptions import matcher
+from strandline.coordinators.groups.events import TimerFired
 from strandline.coordinators.transactions import timeouts
 from strandline.coordinators.transactions.transaction import EPOCH_LAST
 from strandline.errors import ErrorCode

@@ -21,9 +21,9 @@ from strandline.codec.messages.offset_delete_request import (
 )
 from strandline.codec.messages.offset_fetch_request import OffsetFetchRequestTopics
 from strandline.codec.messages.offset_fetch_response import OffsetFetchResponsePartitions
-from strandline.coordinators.consumer_group import ConsumerGroup, ConsumerMember
-from strandline.coordinators.events import DeleteGroup, DeleteOffsets, TopicDeleted
-from strandline.coordinators.transactional_offsets import commit_error
+from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, ConsumerMember
+from strandline.coordinators.groups.events import DeleteGroup, DeleteOffsets, TopicDeleted
+from strandline.coordinators.offsets.transactional_offsets import commit_error
 from strandline.errors import ErrorCode
 
 E = ErrorCode

@@ -11,9 +11,9 @@ from tests.unit.coordinators.test_transactional_offsets import delete_group, del
 
 from strandline.codec.internal_records import decode_coordinator_record
 from strandline.codec.messages.offset_commit_key import OffsetCommitKey
-from strandline.coordinators.events import Loaded, TransactionEnded
-from strandline.coordinators.group_shard import GroupShard
-from strandline.coordinators.replay import PendingRecord, Replayed
+from strandline.coordinators.groups.events import Loaded, TransactionEnded
+from strandline.coordinators.groups.group_shard import GroupShard
+from strandline.coordinators.groups.replay import PendingRecord, Replayed
 
 GROUPS = ("orders", "returns")
 PRODUCERS = (1, 2, 3)

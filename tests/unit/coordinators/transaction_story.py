@@ -11,7 +11,7 @@ from strandline.codec.messages.commit_batch_request import CommitBatchRequest, S
 from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
-from strandline.coordinators.events import Append, Loaded, Record, Reply, StartTimer, Tell, TimerFired
+from strandline.coordinators.groups.events import Append, Loaded, Record, Reply, StartTimer, Tell, TimerFired
 from strandline.coordinators.transactions.events import (
     AddPartitions,
     AllocateProducerId,

@@ -16,8 +16,8 @@ from strandline.coordinators.transactions.events import (
     TransactionTimer,
     TransactionTimerKind,
 )
+from strandline.coordinators.transactions.step_context import Turn
 from strandline.coordinators.transactions.transaction import Transaction, TransactionStatus
-from strandline.coordinators.transactions.turn import Turn
 from strandline.errors import ErrorCode
 
 PARKED_MS_MAX: Final = 1_000

@@ -27,9 +27,9 @@ from strandline.coordinators.transactions.events import (
 )
 from strandline.coordinators.transactions.sink_records import decision_record, sink_tombstone
 from strandline.coordinators.transactions.sinks import ANY_BATCH, NEVER, NO_BATCH, NO_NOTE, Decision, Member, Sink
+from strandline.coordinators.transactions.step_context import Transactions, Turn
 from strandline.coordinators.transactions.transaction import UNFINISHED, Transaction, TransactionStatus
 from strandline.coordinators.transactions.transaction_records import tombstone
-from strandline.coordinators.transactions.turn import Transactions, Turn
 from strandline.errors import ErrorCode
 from strandline.ids import SINK_END, sink_of
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.coordinators.transactions.events import EndTransaction, MarkersWritten
+from strandline.coordinators.transactions.step_context import Postponed, Turn
 from strandline.coordinators.transactions.transaction import (
     COMPLETED,
     EPOCH_LAST,
@@ -20,7 +21,6 @@ from strandline.coordinators.transactions.transaction import (
     TransactionStatus,
     is_exhausted,
 )
-from strandline.coordinators.transactions.turn import Postponed, Turn
 from strandline.errors import ErrorCode
 from strandline.ids import sink_of
 

@@ -13,6 +13,7 @@ from strandline.codec.messages.init_producer_id_request import InitProducerIdReq
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
 from strandline.coordinators.transactions.ending import fence
 from strandline.coordinators.transactions.events import InitProducerId
+from strandline.coordinators.transactions.step_context import Turn
 from strandline.coordinators.transactions.transaction import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -20,7 +21,6 @@ from strandline.coordinators.transactions.transaction import (
     TransactionStatus,
     is_exhausted,
 )
-from strandline.coordinators.transactions.turn import Turn
 from strandline.errors import ErrorCode
 
 

@@ -7,9 +7,9 @@ from strandline.codec.messages.describe_transactions_response import Transaction
 from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
 from strandline.codec.messages.list_transactions_response import TransactionState as ListedTransaction
 from strandline.coordinators.transactions.events import DescribeTransaction, ListTransactions
+from strandline.coordinators.transactions.step_context import Turn
 from strandline.coordinators.transactions.transaction import STATUS_OF_TITLE, Transaction
 from strandline.coordinators.transactions.transaction_records import by_topic
-from strandline.coordinators.transactions.turn import Turn
 from strandline.errors import ErrorCode
 
 

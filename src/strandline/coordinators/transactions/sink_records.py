@@ -16,7 +16,7 @@ from strandline.codec.internal_records import (
 )
 from strandline.codec.messages.sink_decision_key import SinkDecisionKey
 from strandline.codec.messages.sink_decision_value import CommittedTransaction, SinkDecisionValue
-from strandline.coordinators.events import Record
+from strandline.coordinators.groups.events import Record
 from strandline.coordinators.transactions.sinks import Decision, Member
 from strandline.ids import sink_key
 

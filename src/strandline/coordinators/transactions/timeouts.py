@@ -17,9 +17,9 @@ from typing import Final
 
 from strandline.coordinators.transactions.ending import fence, spread
 from strandline.coordinators.transactions.events import TransactionTimer, TransactionTimerKind
+from strandline.coordinators.transactions.step_context import TimedOut, Turn
 from strandline.coordinators.transactions.transaction import UNFINISHED, Transaction, TransactionStatus
 from strandline.coordinators.transactions.transaction_records import tombstone
-from strandline.coordinators.transactions.turn import TimedOut, Turn
 
 IDS_PER_STEP_MAX: Final = 2_000
 """Transactional ids that are looked at in one step of a round."""

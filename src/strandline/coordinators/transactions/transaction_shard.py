@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from strandline.codec.internal_records import UnknownRecord
-from strandline.coordinators.events import Loaded, TimerFired
+from strandline.coordinators.groups.events import Loaded, TimerFired
 from strandline.coordinators.transactions import adding, batches, ending, init_producer_id, listing, timeouts
 from strandline.coordinators.transactions.events import (
     AddPartitions,
@@ -25,10 +25,10 @@ from strandline.coordinators.transactions.events import (
 )
 from strandline.coordinators.transactions.sink_records import decode_decision, is_of_sink
 from strandline.coordinators.transactions.sinks import Sink
+from strandline.coordinators.transactions.step_context import Postponed, TimedOut, Transactions, Turn
 from strandline.coordinators.transactions.transaction import Transaction
 from strandline.coordinators.transactions.transaction_config import TransactionConfig
 from strandline.coordinators.transactions.transaction_records import decode_transaction
-from strandline.coordinators.transactions.turn import Postponed, TimedOut, Transactions, Turn
 from strandline.errors import ErrorCode
 
 

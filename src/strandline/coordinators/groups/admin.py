@@ -1,0 +1,164 @@
+"""What administrators ask of groups: describe, list and delete them, and delete offsets.
+
+Each answers for groups of both kinds. A group of the consumer protocol is described by a request of its own; to
+DescribeGroups it does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from strandline.codec.messages.delete_groups_response import DeletableGroupResult
+from strandline.codec.messages.describe_groups_response import DescribedGroup, DescribedGroupMember
+from strandline.codec.messages.list_groups_response import ListedGroup, ListGroupsResponse
+from strandline.codec.messages.offset_delete_response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState, Member
+from strandline.coordinators.groups.classic.consumer_protocol import PROTOCOL_TYPE
+from strandline.coordinators.groups.classic.rebalance import session_key
+from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, Group
+from strandline.coordinators.groups.consumer.records import consumer_group_tombstones
+from strandline.coordinators.groups.events import DeleteGroup, DeleteOffsets, DescribeGroup, ListGroups, Record
+from strandline.coordinators.groups.group_records import group_tombstone, offset_tombstone
+from strandline.coordinators.groups.step_context import Turn
+from strandline.coordinators.groups.subscribed_topics import subscribed_topics, uses_consumer_protocol
+from strandline.coordinators.offsets.offsets import CommittedOffsets
+from strandline.errors import ErrorCode
+
+GROUP_ID_NOT_FOUND_FROM_VERSION = 6
+CLASSIC_TYPE = "classic"
+CONSUMER_TYPE = "consumer"
+
+
+def describe(group: Group | None, event: DescribeGroup, turn: Turn) -> None:
+    if isinstance(group, ClassicGroup):
+        turn.reply(event.token, described(group))
+        return
+    absent = DescribedGroup(group_id=event.group_id, group_state=GroupState.DEAD)
+    if event.api_version >= GROUP_ID_NOT_FOUND_FROM_VERSION:
+        absent.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        absent.error_message = (
+            f"Group {event.group_id} not found." if group is None else f"Group {event.group_id} is not a classic group."
+        )
+    turn.reply(event.token, absent)
+
+
+def described(group: ClassicGroup) -> DescribedGroup:
+    # Between two generations there is no protocol that all have agreed on, hence no metadata to show either.
+    protocol_name = group.protocol_name if group.state is GroupState.STABLE else None
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol_name or "",
+        members=[described_member(member, protocol_name) for member in group.members.values()],
+    )
+
+
+def described_member(member: Member, protocol_name: str | None) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=b"" if protocol_name is None else member.metadata_of(protocol_name),
+        member_assignment=b"" if protocol_name is None else member.assignment,
+    )
+
+
+def list_groups(groups: Mapping[str, Group], event: ListGroups, turn: Turn) -> None:
+    """Groups that are gone since the ids were looked up are left out."""
+    listed = (listed_group(group) for group_id in event.group_ids if (group := groups.get(group_id)) is not None)
+    turn.reply(
+        event.token,
+        ListGroupsResponse(
+            groups=[
+                group
+                for group in listed
+                if (not event.states or group.group_state.lower() in event.states)
+                and (not event.types or group.group_type in event.types)
+            ]
+        ),
+    )
+
+
+def listed_group(group: Group) -> ListedGroup:
+    if isinstance(group, ConsumerGroup):
+        return ListedGroup(
+            group_id=group.group_id, protocol_type=PROTOCOL_TYPE, group_state=group.state, group_type=CONSUMER_TYPE
+        )
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state,
+        group_type=CLASSIC_TYPE,
+    )
+
+
+def deletion_error(group: Group | None) -> ErrorCode:
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    return ErrorCode.NONE if group.state == GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
+
+
+def refuse_deletion(event: DeleteGroup, code: ErrorCode, turn: Turn) -> None:
+    turn.reply(event.token, DeletableGroupResult(group_id=event.group_id, error_code=code))
+
+
+def delete(group: Group, offsets: CommittedOffsets, event: DeleteGroup, turn: Turn) -> None:
+    """Delete what `deletion_error` let pass. Should a crash come in between, the group is still there."""
+    if isinstance(group, ClassicGroup):
+        for member_id in group.pending_join:
+            turn.cancel_timer(session_key(group, member_id))
+    turn.append(
+        *(
+            offset_tombstone(group.group_id, topic, partition)
+            for topic, partition in offsets.discard_all(group.group_id)
+        ),
+        *group_tombstones(group),
+    )
+    turn.reply(event.token, DeletableGroupResult(group_id=group.group_id))
+
+
+def group_tombstones(group: Group) -> list[Record]:
+    if isinstance(group, ConsumerGroup):
+        return consumer_group_tombstones(group)
+    return [group_tombstone(group.group_id)]
+
+
+def offset_deletion_error(group: Group | None, group_id: str) -> ErrorCode:
+    if not group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    if isinstance(group, ClassicGroup) and group.state is not GroupState.EMPTY and not uses_consumer_protocol(group):
+        # Only of consumers it is known what they subscribe to.
+        return ErrorCode.NON_EMPTY_GROUP
+    return ErrorCode.NONE
+
+
+def delete_offsets(group: Group | None, offsets: CommittedOffsets, event: DeleteOffsets, turn: Turn) -> None:
+    request = event.request
+    code = offset_deletion_error(group, request.group_id)
+    if group is None or code is not ErrorCode.NONE:
+        turn.reply(event.token, OffsetDeleteResponse(error_code=code))
+        return
+    records: list[Record] = []
+    response = OffsetDeleteResponse()
+    subscribed = subscribed_topics(group)
+    for topic in request.topics:
+        # Whoever reads the topic now would write the offset again, or miss it at its next start.
+        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic.name in subscribed else ErrorCode.NONE
+        answered = OffsetDeleteResponseTopic(name=topic.name)
+        response.topics.append(answered)
+        for partition in topic.partitions:
+            index = partition.partition_index
+            answered.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+            if code is ErrorCode.NONE and offsets.discard(group.group_id, topic.name, index):
+                records.append(offset_tombstone(group.group_id, topic.name, index))
+    if records:
+        turn.append(*records)
+    turn.reply(event.token, response)

@@ -1,0 +1,224 @@
+"""How a group gets from one generation to the next, and what the group's timers do.
+
+A rebalance has two waits. First every member joins again (`awaiting_join`) until all are there or the rebalance timeout
+ends; then the leader, a client, computes the assignment and everybody asks for their part (`awaiting_sync`).
+"""
+
+from __future__ import annotations
+
+from strandline.codec.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
+from strandline.codec.messages.sync_group_response import SyncGroupResponse
+from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState, Member
+from strandline.coordinators.groups.events import TimerKey, TimerKind
+from strandline.coordinators.groups.group_records import group_metadata_record
+from strandline.coordinators.groups.history.group_history import Happening
+from strandline.coordinators.groups.step_context import Turn
+from strandline.errors import ErrorCode
+
+NOT_JOINED = "did not join again within the rebalance timeout"
+NOT_SYNCED = "did not ask for its assignment within the rebalance timeout"
+
+
+def session_key(group: ClassicGroup, member_id: str) -> TimerKey:
+    return TimerKey(TimerKind.SESSION, group.group_id, member_id)
+
+
+def join_key(group: ClassicGroup) -> TimerKey:
+    return TimerKey(TimerKind.JOIN, group.group_id)
+
+
+def sync_key(group: ClassicGroup) -> TimerKey:
+    return TimerKey(TimerKind.SYNC, group.group_id)
+
+
+def restart_session(group: ClassicGroup, member: Member, turn: Turn) -> None:
+    turn.start_timer(session_key(group, member.member_id), member.session_timeout_ms)
+
+
+def join_response(
+    group: ClassicGroup, member_id: str, *, with_members: bool, skip_assignment: bool = False
+) -> JoinGroupResponse:
+    """What a member is told of the present generation. Only a leader gets the members, for it has to assign."""
+    return JoinGroupResponse(
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id or "",
+        skip_assignment=skip_assignment,
+        member_id=member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata_of(group.protocol_name),
+            )
+            for member in group.members.values()
+        ]
+        if with_members
+        else [],
+    )
+
+
+def join_refusal(code: ErrorCode, member_id: str) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
+
+
+def answer_waiting(group: ClassicGroup, member_id: str, code: ErrorCode, turn: Turn, *, told_id: str = "") -> None:
+    """End every wait of a member with an error, so that no request is left without an answer."""
+    token = group.awaiting_join.pop(member_id, None)
+    if token is not None:
+        turn.reply(token, join_refusal(code, told_id))
+    token = group.awaiting_sync.pop(member_id, None)
+    if token is not None:
+        turn.reply(token, SyncGroupResponse(error_code=code))
+
+
+def remove_member(group: ClassicGroup, member_id: str, turn: Turn, *, why: Happening, reason: str = "") -> None:
+    """Take a member or pending member out. A client that still waits is sent back to join as somebody new."""
+    member = group.members.get(member_id)
+    if member is not None:
+        turn.note(group, why, member, reason=reason)
+    answer_waiting(group, member_id, ErrorCode.UNKNOWN_MEMBER_ID, turn)
+    turn.cancel_timer(session_key(group, member_id))
+    group.remove(member_id)
+
+
+def maybe_prepare_or_complete(group: ClassicGroup, turn: Turn) -> None:
+    if group.can_rebalance:
+        prepare_rebalance(group, turn)
+    else:
+        maybe_complete_join(group, turn)
+
+
+def prepare_rebalance(group: ClassicGroup, turn: Turn) -> None:
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        # The leader's assignment would be for members that are no longer the group's: all must join again.
+        for member in group.members.values():
+            member.assignment = b""
+        propagate_assignment(group, turn, error=ErrorCode.REBALANCE_IN_PROGRESS)
+    group.pending_sync.clear()
+    turn.cancel_timer(sync_key(group))
+
+    is_initial = group.state is GroupState.EMPTY
+    group.transition_to(GroupState.PREPARING_REBALANCE, now_ms=turn.now_ms)
+    if is_initial:
+        # A group that starts gets time for its members to arrive, so that they share one first generation.
+        delay_ms = turn.config.initial_rebalance_delay_ms
+        group.joined_during_initial_delay = False
+        group.initial_delay_ms = delay_ms
+        group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        turn.start_timer(join_key(group), delay_ms)
+    elif group.has_all_joined:
+        complete_join(group, turn)
+    else:
+        turn.start_timer(join_key(group), group.rebalance_timeout_ms)
+
+
+def maybe_complete_join(group: ClassicGroup, turn: Turn) -> None:
+    if (
+        group.state is GroupState.PREPARING_REBALANCE
+        and not group.is_initial_rebalance  # Its own delay decides.
+        and group.has_all_joined
+    ):
+        complete_join(group, turn)
+
+
+def complete_join(group: ClassicGroup, turn: Turn) -> None:
+    """The waiting is over: who has not joined is out, who has joined gets the next generation."""
+    turn.cancel_timer(join_key(group))
+    # A static member keeps its seat until its session ends: it may be restarting.
+    absent = [
+        member.member_id
+        for member in group.members.values()
+        if member.group_instance_id is None and member.member_id not in group.awaiting_join
+    ]
+    for member_id in absent:
+        remove_member(group, member_id, turn, why=Happening.LATE, reason=NOT_JOINED)
+
+    if group.members and not group.elect_joined_leader():
+        # Only static members are left and none of them is here. Their sessions end the wait, or one returns.
+        turn.start_timer(join_key(group), group.rebalance_timeout_ms)
+        return
+
+    group.begin_next_generation(now_ms=turn.now_ms)
+    if group.state is GroupState.EMPTY:
+        turn.append(group_metadata_record(group))
+        turn.settle(group)
+        return
+    for member in group.members.values():
+        token = group.awaiting_join.pop(member.member_id, None)
+        if token is not None:
+            is_leader = member.member_id == group.leader_id
+            turn.reply(token, join_response(group, member.member_id, with_members=is_leader))
+        restart_session(group, member, turn)
+        member.is_new = False
+        group.pending_sync[member.member_id] = None
+    turn.start_timer(sync_key(group), group.rebalance_timeout_ms)
+
+
+def propagate_assignment(group: ClassicGroup, turn: Turn, *, error: ErrorCode) -> None:
+    failed = error is not ErrorCode.NONE
+    for member in group.members.values():
+        token = group.awaiting_sync.pop(member.member_id, None)
+        if token is None:
+            continue
+        turn.reply(
+            token,
+            SyncGroupResponse(
+                error_code=error,
+                protocol_type=None if failed else group.protocol_type,
+                protocol_name=None if failed else group.protocol_name,
+                assignment=member.assignment,
+            ),
+        )
+        # A session that ended while its member waited for this answer was let pass; the clock starts again now.
+        restart_session(group, member, turn)
+
+
+# ---- timers
+
+
+def on_session_timeout(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+    if member_id in group.pending_join:
+        group.remove(member_id)
+        if group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
+            complete_join(group, turn)
+        return
+    member = group.members.get(member_id)
+    if member is None:
+        return
+    waits = member_id in group.awaiting_join or member_id in group.awaiting_sync
+    if waits and not member.is_new:
+        # Its request is parked with us, so it cannot send heartbeats: waiting is a sign of life.
+        return
+    remove_member(group, member_id, turn, why=Happening.TIMED_OUT, reason=silence(member.session_timeout_ms))
+    if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        prepare_rebalance(group, turn)
+    elif group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
+        complete_join(group, turn)
+
+
+def silence(session_timeout_ms: int) -> str:
+    return f"not heard of for its session, {session_timeout_ms} ms"
+
+
+def on_join_timeout(group: ClassicGroup, turn: Turn) -> None:
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        return
+    if group.is_initial_rebalance and group.joined_during_initial_delay and group.initial_remaining_ms:
+        # Somebody arrived during the delay, so more may be on their way: wait again, within the rebalance timeout.
+        delay_ms = min(turn.config.initial_rebalance_delay_ms, group.initial_remaining_ms)
+        group.joined_during_initial_delay = False
+        group.initial_remaining_ms = max(group.initial_remaining_ms - group.initial_delay_ms, 0)
+        group.initial_delay_ms = delay_ms
+        turn.start_timer(join_key(group), delay_ms)
+    else:
+        complete_join(group, turn)
+
+
+def on_sync_timeout(group: ClassicGroup, turn: Turn) -> None:
+    if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
+        return
+    for member_id in list(group.pending_sync):
+        remove_member(group, member_id, turn, why=Happening.LATE, reason=NOT_SYNCED)
+    prepare_rebalance(group, turn)

@@ -1,0 +1,1 @@
+"""Why groups rebalanced: a bounded history in memory, and its sentences."""

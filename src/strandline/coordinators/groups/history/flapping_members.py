@@ -1,0 +1,80 @@
+"""Who flaps: a client that joins a group and is soon gone, again and again, each time with a rebalance."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from strandline.coordinators.groups.history.assignment_diff import Who
+
+FLAP_WINDOW_MS = 600_000
+SHORT_LIFE_MS = 300_000
+FLAPS_MIN = 3
+"""So many short lives of a client within the window, and it is said to flap."""
+FLAPPERS_MAX = 1_000
+"""Clients of one group that are watched."""
+LIVES_MAX = 100
+"""Short lives of one client that are counted."""
+
+
+class Lives:
+    """When the members of one group joined, and how soon they went, as far as we looked."""
+
+    __slots__ = ("_joined_ms", "_short")
+
+    def __init__(self) -> None:
+        self._joined_ms: dict[str, int] = {}
+        """By instance id, or else by member id."""
+        self._short: dict[tuple[str, str], list[int]] = {}
+        """When the lives ended that ended soon, by client."""
+
+    def __bool__(self) -> bool:
+        return bool(self._joined_ms)
+
+    def begin(self, who: Who, now_ms: int) -> None:
+        # Of a static member nobody hears that it died, only that another process took its seat.
+        self.end(who, now_ms)
+        self._joined_ms[_seat(who)] = now_ms
+
+    def end(self, who: Who, now_ms: int) -> None:
+        joined_ms = self._joined_ms.pop(_seat(who), None)
+        if joined_ms is None or now_ms - joined_ms >= SHORT_LIFE_MS:
+            return
+        client = _client(who)
+        if client not in self._short and len(self._short) >= FLAPPERS_MAX:
+            del self._short[next(iter(self._short))]
+        ends_ms = self._short.setdefault(client, [])
+        ends_ms.append(now_ms)
+        del ends_ms[:-LIVES_MAX]
+
+    def leave(self, who: Who) -> None:
+        """As a member does that has done its work: however short, this is no life to count."""
+        self._joined_ms.pop(_seat(who), None)
+
+    def flaps(self, who: Who, now_ms: int) -> int:
+        """How often the client came and was soon gone lately; 0 while that is nothing to speak of."""
+        client = _client(who)
+        lately = [at_ms for at_ms in self._short.get(client, ()) if at_ms > now_ms - FLAP_WINDOW_MS]
+        if lately:
+            self._short[client] = lately
+        else:
+            self._short.pop(client, None)
+        return len(lately) if len(lately) >= FLAPS_MIN else 0
+
+    def forget_all_but(self, *seats: Container[str]) -> None:
+        """Who is in none of these any more went without a word."""
+        self._joined_ms = {
+            seat: at_ms for seat, at_ms in self._joined_ms.items() if any(seat in known for known in seats)
+        }
+
+    def begin_anew(self) -> None:
+        """How long those live who are there is not known any more."""
+        self._joined_ms.clear()
+
+
+def _seat(who: Who) -> str:
+    return who.instance_id or who.member_id
+
+
+def _client(who: Who) -> tuple[str, str]:
+    # Clients of one service often share a client id, and each restart gives a new member id: so the host counts too.
+    return ("", who.instance_id) if who.instance_id is not None else (who.client_id, who.client_host)

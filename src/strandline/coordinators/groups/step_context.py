@@ -1,0 +1,79 @@
+"""One step of a shard: the time it happens at, the settings, the topics, and the effects gathered so far."""
+
+from __future__ import annotations
+
+from strandline.coordinators.groups.classic.classic_group import Member
+from strandline.coordinators.groups.consumer.consumer_group import ConsumerMember
+from strandline.coordinators.groups.events import (
+    Append,
+    AppendTransactional,
+    CancelTimer,
+    Effect,
+    Record,
+    Reply,
+    Response,
+    StartTimer,
+    TimerKey,
+    Token,
+)
+from strandline.coordinators.groups.group_config import GroupConfig
+from strandline.coordinators.groups.history.assignment_diff import Group, Who, who_is
+from strandline.coordinators.groups.history.group_history import GroupHistory, Happening
+from strandline.coordinators.groups.history.sentences import note_told, rebalance_told
+from strandline.coordinators.groups.topics import Topics
+
+
+class Turn:
+    __slots__ = ("config", "effects", "history", "now_ms", "topics")
+
+    def __init__(self, now_ms: int, config: GroupConfig, topics: Topics, history: GroupHistory) -> None:
+        self.now_ms = now_ms
+        self.config = config
+        self.topics = topics
+        self.history = history
+        self.effects: list[Effect] = []
+
+    def append(self, *records: Record) -> None:
+        self.effects.append(Append(records))
+
+    def append_transactional(
+        self, producer_id: int, producer_epoch: int, records: list[Record], *, verified: object
+    ) -> None:
+        self.effects.append(AppendTransactional(tuple(records), producer_id, producer_epoch, verified))
+
+    def reply(self, token: Token, response: Response) -> None:
+        self.effects.append(Reply(token, response))
+
+    def start_timer(self, key: TimerKey, delay_ms: int) -> None:
+        self.effects.append(StartTimer(key, delay_ms))
+
+    def cancel_timer(self, key: TimerKey) -> None:
+        self.effects.append(CancelTimer(key))
+
+    # ---- why it rebalances
+
+    def note(
+        self,
+        group: Group,
+        what: Happening,
+        member: Member | ConsumerMember | Who | None = None,
+        *,
+        reason: str = "",
+        opens: bool = True,
+    ) -> None:
+        """Remember what happens to the group, before it is changed. Unless a rebalance is open, this `opens` one."""
+        who = member if member is None or isinstance(member, Who) else who_is(member)
+        note = self.history.note(group, what, who, self.now_ms, reason=reason, opens=opens)
+        told = note_told(group.group_id, note)
+        if told is not None:
+            self.effects.append(told)
+
+    def note_fenced(self, group: Group, who: Who) -> None:
+        """A process speaks for an instance id that another one has taken, and is told so."""
+        self.note(group, Happening.FENCED, who, reason="another process has its instance id", opens=False)
+
+    def settle(self, group: Group) -> None:
+        """The group may be at rest now. If it is, the rebalance that was open has ended."""
+        rebalance = self.history.settle(group, self.now_ms)
+        if rebalance is not None:
+            self.effects.append(rebalance_told(rebalance))

@@ -1,0 +1,1 @@
+"""Committed offsets of groups: plain, within transactions, and their expiry."""

@@ -1,0 +1,69 @@
+"""Offsets that were committed within transactions: TxnOffsetCommit, and what a marker makes of them.
+
+Until its marker is there such an offset is pending. Nobody sees it; whoever asks for stable offsets only is told to
+come again; and neither the offset before it nor its group is forgotten meanwhile. A marker that commits puts it in the
+place of the committed one, unless that was written later in the log. For compaction keeps the later of the two records,
+and whoever loads the log after that must come to the same end.
+
+A tombstone takes the pending offsets of a partition along, as it does in Kafka: a deleted group, topic or offset does
+not come back with the marker.
+"""
+
+from __future__ import annotations
+
+from strandline.codec.messages.offset_commit_request import OffsetCommitRequest
+from strandline.codec.messages.offset_commit_response import OffsetCommitResponse
+from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState
+from strandline.coordinators.groups.consumer import offset_access as consumer_offsets
+from strandline.coordinators.groups.consumer.consumer_group import MEMBER_EPOCH_FROM_VERSION, ConsumerGroup, Group
+from strandline.coordinators.groups.events import CommitTransactionalOffsets, Record
+from strandline.coordinators.groups.group_records import offset_commit_record
+from strandline.coordinators.groups.step_context import Turn
+from strandline.coordinators.offsets.offsets import CommittedOffsets, accepted
+from strandline.errors import ErrorCode
+
+NO_EPOCH = -1
+
+
+def commit_error(group: Group | None, request: OffsetCommitRequest) -> ErrorCode:
+    """Whether a producer may move these positions for whom it says it does (KIP-447).
+
+    Looser than a plain commit for a producer that names no member, as those before TxnOffsetCommit 3 do: its
+    transactional id alone has to fence zombies. And a generation may commit while its assignment is not given out yet.
+    """
+    generation_id = request.generation_id_or_member_epoch
+    if group is None:
+        return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+    if isinstance(group, ConsumerGroup):
+        if generation_id == NO_EPOCH and names_nobody(request):
+            return ErrorCode.NONE
+        code = consumer_offsets.commit_error(group, request, MEMBER_EPOCH_FROM_VERSION)
+        # Producers know nothing of member epochs.
+        return ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code
+    if generation_id < 0 and (group.state is GroupState.EMPTY or names_nobody(request)):
+        return ErrorCode.NONE
+    return classic_error(group, request)
+
+
+def names_nobody(request: OffsetCommitRequest) -> bool:
+    return not request.member_id and request.group_instance_id is None
+
+
+def classic_error(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCode:
+    code = group.member_error(request.member_id, request.group_instance_id)
+    if code is ErrorCode.NONE and request.generation_id_or_member_epoch != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    return code
+
+
+def commit(offsets: CommittedOffsets, event: CommitTransactionalOffsets, turn: Turn) -> None:
+    """Commit what `commit_error` let pass, once the transaction is. As in Kafka it is no sign of life of a member."""
+    group_id = event.request.group_id
+    records: list[Record] = []
+    response = OffsetCommitResponse()
+    for topic, partition, value in accepted(event.request, response, turn):
+        offsets.pending.put(event.producer_id, group_id, topic, partition, value)
+        records.append(offset_commit_record(group_id, topic, partition, value))
+    if records:
+        turn.append_transactional(event.producer_id, event.producer_epoch, records, verified=event.verified)
+    turn.reply(event.token, response)
