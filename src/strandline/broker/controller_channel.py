@@ -26,14 +26,14 @@ from strandline.broker.transport import Network
 from strandline.codec.answers import response_class
 from strandline.codec.message import Message, decode
 from strandline.errors import Disconnected, ErrorCode, PeerError, RequestError, TimedOut
-from strandline.handlers.context import EncodedResponse
-from strandline.handlers.local_context import LocalContext
+from strandline.handlers.support.context import EncodedResponse
+from strandline.handlers.support.local_context import LocalContext
 from strandline.observability.response_errors import carries_error
 from strandline.runtime.runtime import Runtime, TimerHandle
 
 if TYPE_CHECKING:
     from strandline.broker.routes import Route
-    from strandline.handlers.context import Node
+    from strandline.handlers.support.context import Node
 
 log = logging.getLogger("strandline.broker")
 

@@ -24,7 +24,7 @@ from strandline.codec.messages.controller_registration_request import (
     Listener,
 )
 from strandline.codec.messages.controller_registration_response import ControllerRegistrationResponse
-from strandline.handlers.context import ControllerChannel
+from strandline.handlers.support.context import ControllerChannel
 from strandline.runtime.runtime import Runtime, TimerHandle
 
 log = logging.getLogger("strandline.node")

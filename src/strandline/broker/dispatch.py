@@ -20,8 +20,8 @@ from strandline.codec.message import Message, decode, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.wire import skip_tags
 from strandline.errors import ErrorCode, PeerError
-from strandline.handlers.context import EncodedResponse
-from strandline.handlers.refusals import refusal
+from strandline.handlers.support.context import EncodedResponse
+from strandline.handlers.support.refusals import refusal
 from strandline.observability.log_lines import fields
 from strandline.observability.request_meter import RequestMeter
 from strandline.observability.response_errors import count_errors

@@ -27,10 +27,10 @@ from strandline.codec.messages.envelope_request import EnvelopeRequest
 from strandline.codec.messages.envelope_response import EnvelopeResponse
 from strandline.codec.wire import skip_tags
 from strandline.errors import ErrorCode, error_code, error_message
-from strandline.handlers.context import ControllerChannel, EncodedResponse
 from strandline.handlers.k58_envelope import ANONYMOUS, HEADER, lost_office
-from strandline.handlers.local_alterations import LocalPart
-from strandline.handlers.refusals import refusal
+from strandline.handlers.support.context import ControllerChannel, EncodedResponse
+from strandline.handlers.support.local_alterations import LocalPart
+from strandline.handlers.support.refusals import refusal
 from strandline.runtime.runtime import TimerHandle
 
 log = logging.getLogger("strandline.broker")

@@ -30,7 +30,7 @@ from strandline.coordinators.groups.replay import replay
 from strandline.coordinators.groups.topics import FixedTopics, Topics
 from strandline.coordinators.offsets.plain_commit import PlainCommit
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
-from strandline.handlers.auto_creation import create_missing
+from strandline.handlers.support.auto_creation import create_missing
 from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:

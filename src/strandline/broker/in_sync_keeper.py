@@ -19,7 +19,7 @@ from strandline.codec.messages.alter_partition_request import (
 )
 from strandline.codec.messages.alter_partition_response import AlterPartitionResponse
 from strandline.errors import ErrorCode
-from strandline.handlers.context import ControllerChannel
+from strandline.handlers.support.context import ControllerChannel
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
 from strandline.replication.in_sync import Proposal

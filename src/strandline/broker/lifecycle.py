@@ -33,7 +33,7 @@ from strandline.codec.messages.broker_heartbeat_response import BrokerHeartbeatR
 from strandline.codec.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from strandline.codec.messages.broker_registration_response import BrokerRegistrationResponse
 from strandline.errors import ErrorCode
-from strandline.handlers.context import ControllerChannel
+from strandline.handlers.support.context import ControllerChannel
 from strandline.observability.log_lines import fields
 from strandline.runtime.runtime import Runtime, TimerHandle
 

@@ -28,7 +28,7 @@ from strandline.codec.messages.write_txn_markers_request import (
 from strandline.codec.messages.write_txn_markers_response import WriteTxnMarkersResponse
 from strandline.coordinators.transactions.events import MarkersWritten, SendMarkers
 from strandline.errors import ErrorCode, named
-from strandline.handlers.marker_writing import CLIENT_ID_BEGIN, Marker, write_marker
+from strandline.handlers.support.marker_writing import CLIENT_ID_BEGIN, Marker, write_marker
 from strandline.ids import TopicPartition
 from strandline.runtime.runtime import TimerHandle
 

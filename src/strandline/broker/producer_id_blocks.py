@@ -8,7 +8,7 @@ from typing import Final
 from strandline.codec.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from strandline.codec.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 from strandline.errors import ErrorCode, RequestError
-from strandline.handlers.context import ControllerChannel
+from strandline.handlers.support.context import ControllerChannel
 from strandline.quorum.controller.producer_ids import OnBlock
 
 TIMEOUT_S: Final = 5.0

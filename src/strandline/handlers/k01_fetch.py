@@ -23,9 +23,9 @@ from strandline.codec.fetch import (
     parse_fetch,
 )
 from strandline.errors import RequestError
-from strandline.handlers import follower_fetch
-from strandline.handlers.context import Connection, Exchange, Node
-from strandline.handlers.fetch_attempt import FetchAttempt
+from strandline.handlers.support import follower_fetch
+from strandline.handlers.support.context import Connection, Exchange, Node
+from strandline.handlers.support.fetch_attempt import FetchAttempt
 from strandline.partition.fetch_session import FetchSession
 from strandline.partition.follower_session import FollowerSession
 

@@ -18,9 +18,9 @@ from strandline.codec.messages.list_offsets_response import (
     ListOffsetsTopicResponse,
 )
 from strandline.errors import ErrorCode, RequestError, StrandlineError, error_code
-from strandline.handlers.absent_partitions import led_partition
-from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import gradually
+from strandline.handlers.support.absent_partitions import led_partition
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.time_slicing import gradually
 from strandline.log.segment.time_lookup import FoundTime
 from strandline.partition.look_up import FoundCallback
 from strandline.partition.partition import Partition

@@ -24,10 +24,10 @@ from strandline.coordinators.groups.events import CommitOffsets
 from strandline.coordinators.groups.pending_request import Call
 from strandline.coordinators.offsets.offsets import TOPIC_ID_FROM_VERSION, refuse_commit
 from strandline.errors import ErrorCode
-from strandline.handlers import plain_commits
-from strandline.handlers.context import RequestContext
-from strandline.handlers.gathering import Gathering
-from strandline.handlers.shares import gradually
+from strandline.handlers.support import plain_commits
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.gathering import Gathering
+from strandline.handlers.support.time_slicing import gradually
 
 API_KEY = 8
 VERSIONS = (2, 10)

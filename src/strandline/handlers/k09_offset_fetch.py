@@ -33,8 +33,8 @@ from strandline.coordinators.groups.events import FetchOffsets, Response
 from strandline.coordinators.groups.pending_request import Call
 from strandline.coordinators.offsets.offsets import NO_OFFSET
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import gradually
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.time_slicing import gradually
 from strandline.ids import ZERO_UUID
 
 API_KEY = 9

@@ -17,10 +17,10 @@ from strandline.codec.messages.find_coordinator_request import FindCoordinatorRe
 from strandline.codec.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from strandline.coordinators.partitioning import partition_of_group, partition_of_transactional_id
 from strandline.errors import ErrorCode, RequestError
-from strandline.handlers.auto_creation import coordinators_topic, create_missing
-from strandline.handlers.broker_endpoints import endpoint_of
-from strandline.handlers.context import Node, RequestContext
-from strandline.handlers.shares import gradually, joined_response
+from strandline.handlers.support.auto_creation import coordinators_topic, create_missing
+from strandline.handlers.support.broker_endpoints import endpoint_of
+from strandline.handlers.support.context import Node, RequestContext
+from strandline.handlers.support.time_slicing import gradually, joined_response
 from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 API_KEY = 10

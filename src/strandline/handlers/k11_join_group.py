@@ -12,7 +12,7 @@ from strandline.coordinators.groups.classic.rebalance import join_refusal
 from strandline.coordinators.groups.events import JoinGroup
 from strandline.coordinators.groups.pending_request import Call
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
+from strandline.handlers.support.context import RequestContext
 
 API_KEY = 11
 VERSIONS = (0, 9)

@@ -7,7 +7,7 @@ from strandline.codec.messages.heartbeat_response import HeartbeatResponse
 from strandline.coordinators.groups.events import Heartbeat
 from strandline.coordinators.groups.pending_request import Call
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
+from strandline.handlers.support.context import RequestContext
 
 API_KEY = 12
 VERSIONS = (0, 4)

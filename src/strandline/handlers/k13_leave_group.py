@@ -10,7 +10,7 @@ from strandline.codec.messages.leave_group_response import LeaveGroupResponse
 from strandline.coordinators.groups.events import LeaveGroup
 from strandline.coordinators.groups.pending_request import Call
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
+from strandline.handlers.support.context import RequestContext
 
 API_KEY = 13
 VERSIONS = (0, 5)

@@ -10,7 +10,7 @@ from strandline.codec.messages.sync_group_response import SyncGroupResponse
 from strandline.coordinators.groups.events import SyncGroup
 from strandline.coordinators.groups.pending_request import Call
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
+from strandline.handlers.support.context import RequestContext
 
 API_KEY = 14
 VERSIONS = (0, 5)

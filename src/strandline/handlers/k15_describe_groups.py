@@ -10,8 +10,8 @@ from strandline.codec.messages.describe_groups_request import DescribeGroupsRequ
 from strandline.codec.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 from strandline.coordinators.groups.events import DescribeGroup
 from strandline.coordinators.groups.pending_request import Call
-from strandline.handlers.context import RequestContext
-from strandline.handlers.group_descriptions import describe_each
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.group_descriptions import describe_each
 
 API_KEY = 15
 VERSIONS = (0, 6)

@@ -15,9 +15,9 @@ from strandline.codec.messages.list_groups_request import ListGroupsRequest
 from strandline.codec.messages.list_groups_response import ListGroupsResponse
 from strandline.coordinators.groups.events import ListGroups
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
-from strandline.handlers.gathering import Gathering
-from strandline.handlers.shares import gradually, joined_response
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.gathering import Gathering
+from strandline.handlers.support.time_slicing import gradually, joined_response
 
 if TYPE_CHECKING:
     from strandline.coordinators.groups.group_shard import GroupShard

@@ -20,7 +20,7 @@ from strandline.codec.messages.api_versions_response import (
     SupportedFeatureKey,
 )
 from strandline.errors import ErrorCode
-from strandline.handlers.context import ApiRange, RequestContext
+from strandline.handlers.support.context import ApiRange, RequestContext
 from strandline.quorum.controller.features import SUPPORTED_FEATURES
 
 API_KEY = 18

@@ -16,8 +16,8 @@ from strandline.codec.messages.create_topics_response import (
     CreateTopicsResponse,
 )
 from strandline.errors import RequestError, error_code, error_message
-from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import Outcomes, answered, decide, joined, joined_response
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.time_slicing import Outcomes, answered, decide, joined, joined_response
 from strandline.quorum.controller.controller import too_many_topics
 from strandline.quorum.controller.new_topics import CreatedTopic, NewTopic
 from strandline.quorum.controller.state import Decisions

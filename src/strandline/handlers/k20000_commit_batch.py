@@ -26,7 +26,7 @@ from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.coordinators.groups.pending_request import Call
 from strandline.coordinators.transactions.events import CommitBatch
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
+from strandline.handlers.support.context import RequestContext
 from strandline.ids import sink_key
 from strandline.runtime.runtime import TimerHandle
 

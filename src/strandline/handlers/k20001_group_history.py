@@ -23,8 +23,8 @@ from strandline.coordinators.groups.history.assignment_diff import Partitions, W
 from strandline.coordinators.groups.history.group_history import Change, Note, Rebalance
 from strandline.coordinators.groups.pending_request import Call
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import gradually, joined_response
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.time_slicing import gradually, joined_response
 
 API_KEY = 20_001
 VERSIONS = (0, 0)

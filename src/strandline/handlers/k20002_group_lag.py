@@ -13,8 +13,8 @@ from typing import Final
 from strandline.codec.message import encode
 from strandline.codec.messages.group_lag_request import GroupLagRequest
 from strandline.codec.messages.group_lag_response import GroupLagResponse, PositionLook, WatchedGroup, WatchedPosition
-from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import gradually, joined_response
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.time_slicing import gradually, joined_response
 
 API_KEY = 20_002
 VERSIONS = (0, 0)

@@ -17,8 +17,8 @@ from strandline.codec.messages.transaction_progress_response import (
     TransactionWatched,
     WaitingMarker,
 )
-from strandline.handlers.context import Node, RequestContext
-from strandline.handlers.shares import gradually, joined_response
+from strandline.handlers.support.context import Node, RequestContext
+from strandline.handlers.support.time_slicing import gradually, joined_response
 
 API_KEY = 20_003
 VERSIONS = (0, 0)

@@ -12,7 +12,7 @@ from strandline.codec.messages.delete_sink_response import DeleteSinkResponse
 from strandline.coordinators.groups.pending_request import Call
 from strandline.coordinators.transactions.events import DeleteSink
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
+from strandline.handlers.support.context import RequestContext
 from strandline.ids import sink_key
 
 API_KEY = 20_005

@@ -19,9 +19,9 @@ from strandline.codec.messages.record_counts_response import (
     TopicCounts,
 )
 from strandline.errors import ErrorCode
-from strandline.handlers.absent_partitions import led_partition
-from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import gradually
+from strandline.handlers.support.absent_partitions import led_partition
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.time_slicing import gradually
 from strandline.log.segment.time_lookup import Part
 from strandline.partition.counting import Counted
 from strandline.partition.partition import Partition

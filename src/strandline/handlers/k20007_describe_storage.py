@@ -18,9 +18,9 @@ from strandline.codec.messages.describe_storage_request import DescribeStorageRe
 from strandline.codec.messages.describe_storage_response import DescribeStorageResponse, StoredPartition, StoredSegment
 from strandline.codec.record_batch import HAS_DELETE_HORIZON, BatchHeader
 from strandline.errors import ErrorCode, RequestError, StrandlineError, error_code
-from strandline.handlers.context import Node, RequestContext
-from strandline.handlers.shares import gradually, joined_response
-from strandline.handlers.storage_facts import add_cleaning, add_deletion, add_scrubbing
+from strandline.handlers.support.context import Node, RequestContext
+from strandline.handlers.support.storage_facts import add_cleaning, add_deletion, add_scrubbing
+from strandline.handlers.support.time_slicing import gradually, joined_response
 from strandline.log.maintenance.retention import newest_ms
 from strandline.log.segment.segment import Segment
 from strandline.log.segment.segment_times import read_newest_ms

@@ -13,8 +13,8 @@ from typing import Final
 from strandline.codec.messages.compact_partitions_request import CompactPartitionsRequest
 from strandline.codec.messages.compact_partitions_response import CompactedPartition, CompactPartitionsResponse
 from strandline.errors import ErrorCode, StrandlineError, error_code, error_message
-from strandline.handlers.absent_partitions import why_absent
-from strandline.handlers.context import RequestContext
+from strandline.handlers.support.absent_partitions import why_absent
+from strandline.handlers.support.context import RequestContext
 from strandline.log.maintenance.cleanable import Cleaned
 from strandline.partition.partition import Partition
 

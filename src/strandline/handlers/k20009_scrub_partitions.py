@@ -16,8 +16,8 @@ from strandline.codec.messages.scrub_partitions_response import (
     ScrubPartitionsResponse,
 )
 from strandline.errors import ErrorCode, error_code, error_message
-from strandline.handlers.absent_partitions import why_absent
-from strandline.handlers.context import Node, RequestContext
+from strandline.handlers.support.absent_partitions import why_absent
+from strandline.handlers.support.context import Node, RequestContext
 from strandline.partition.partition import Partition
 
 API_KEY = 20_009

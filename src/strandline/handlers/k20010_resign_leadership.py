@@ -17,8 +17,8 @@ from strandline.codec.messages.resign_leadership_response import (
     ResignLeadershipResponse,
 )
 from strandline.errors import ErrorCode, RequestError, error_code
-from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import Outcomes, decide
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.time_slicing import Outcomes, decide
 
 API_KEY = 20_010
 VERSIONS = (0, 0)

@@ -14,8 +14,8 @@ from strandline.codec.message import encode
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest
 from strandline.codec.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from strandline.errors import ErrorCode, error_code, error_message
-from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import Outcomes, decide, joined_response
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.time_slicing import Outcomes, decide, joined_response
 from strandline.quorum.controller.controller import DeletedTopic, TopicRef, too_many_topics
 
 API_KEY = 20

@@ -16,9 +16,9 @@ from strandline.codec.messages.delete_records_response import (
     DeleteRecordsTopicResult,
 )
 from strandline.errors import ErrorCode, StrandlineError, error_code
-from strandline.handlers.absent_partitions import led_partition
-from strandline.handlers.context import Node, RequestContext
-from strandline.handlers.shares import gradually
+from strandline.handlers.support.absent_partitions import led_partition
+from strandline.handlers.support.context import Node, RequestContext
+from strandline.handlers.support.time_slicing import gradually
 from strandline.partition.trimming import delete_records
 from strandline.quorum.controller.topic_names import is_internal
 from strandline.runtime.runtime import TimerHandle

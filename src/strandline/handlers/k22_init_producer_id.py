@@ -13,8 +13,8 @@ from strandline.codec.messages.init_producer_id_response import InitProducerIdRe
 from strandline.coordinators.groups.pending_request import Call
 from strandline.coordinators.transactions.events import InitProducerId
 from strandline.errors import ErrorCode, error_code
-from strandline.handlers.context import RequestContext
-from strandline.handlers.fenced_codes import fenced_code
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.fenced_codes import fenced_code
 
 API_KEY = 22
 VERSIONS = (0, 5)

@@ -17,9 +17,9 @@ from strandline.codec.messages.offset_for_leader_epoch_response import (
     OffsetForLeaderTopicResult,
 )
 from strandline.errors import RequestError, error_code
-from strandline.handlers.absent_partitions import led_partition
-from strandline.handlers.context import Node, RequestContext
-from strandline.handlers.shares import gradually
+from strandline.handlers.support.absent_partitions import led_partition
+from strandline.handlers.support.context import Node, RequestContext
+from strandline.handlers.support.time_slicing import gradually
 
 API_KEY = 23
 VERSIONS = (2, 4)

@@ -11,8 +11,8 @@ from strandline.codec.messages.add_offsets_to_txn_response import AddOffsetsToTx
 from strandline.coordinators.groups.pending_request import Call
 from strandline.coordinators.transactions.events import AddPartitions, PartitionCodes
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
-from strandline.handlers.fenced_codes import fenced_code
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.fenced_codes import fenced_code
 from strandline.ids import TopicPartition
 from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS
 

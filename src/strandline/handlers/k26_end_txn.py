@@ -11,8 +11,8 @@ from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.coordinators.groups.pending_request import Call
 from strandline.coordinators.transactions.events import EndTransaction
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
-from strandline.handlers.fenced_codes import fenced_code
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.fenced_codes import fenced_code
 
 API_KEY = 26
 VERSIONS = (0, 5)

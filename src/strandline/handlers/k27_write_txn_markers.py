@@ -21,9 +21,9 @@ from strandline.codec.messages.write_txn_markers_response import (
     WriteTxnMarkersResponse,
 )
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
-from strandline.handlers.marker_writing import CLIENT_ID_BEGIN, Marker, write_marker
-from strandline.handlers.shares import gradually
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.marker_writing import CLIENT_ID_BEGIN, Marker, write_marker
+from strandline.handlers.support.time_slicing import gradually
 from strandline.ids import TopicPartition
 
 API_KEY = 27

@@ -26,11 +26,11 @@ from strandline.coordinators.groups.events import CommitTransactionalOffsets
 from strandline.coordinators.groups.pending_request import Call
 from strandline.coordinators.offsets.offsets import refuse_commit
 from strandline.errors import ErrorCode, StrandlineError, error_code, named
-from strandline.handlers.context import RequestContext
-from strandline.handlers.gathering import Gathering
 from strandline.handlers.k08_offset_commit import is_small, merge, one_answer, parts_of, resolve
-from strandline.handlers.shares import gradually
-from strandline.handlers.transactional_produce import ROUNDS_MAX
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.gathering import Gathering
+from strandline.handlers.support.time_slicing import gradually
+from strandline.handlers.support.transactional_produce import ROUNDS_MAX
 from strandline.ids import TopicPartition
 from strandline.partition.partition import Partition
 from strandline.partition.transactions import check_verified

@@ -27,8 +27,8 @@ from strandline.config.entries import (
     topic_entries,
 )
 from strandline.errors import ErrorCode, PeerError, RequestError, error_code, error_message
-from strandline.handlers.context import Node, RequestContext
-from strandline.handlers.shares import gradually, joined, joined_response
+from strandline.handlers.support.context import Node, RequestContext
+from strandline.handlers.support.time_slicing import gradually, joined, joined_response
 from strandline.quorum.controller.config_changes import broker_id_of
 from strandline.quorum.controller.topic_names import check_topic_name
 from strandline.quorum.image.cluster_image import (

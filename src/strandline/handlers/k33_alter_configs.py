@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from strandline.codec.messages.alter_configs_request import AlterConfigsRequest
 from strandline.codec.messages.alter_configs_response import AlterConfigsResourceResponse, AlterConfigsResponse
-from strandline.handlers.alterations import alter
-from strandline.handlers.context import RequestContext
+from strandline.handlers.support.alterations import alter
+from strandline.handlers.support.context import RequestContext
 from strandline.quorum.controller.config_changes import ConfigAlteration, ConfigOperation
 
 API_KEY = 33

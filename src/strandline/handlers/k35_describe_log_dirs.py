@@ -19,8 +19,8 @@ from strandline.codec.messages.describe_log_dirs_response import (
     DescribeLogDirsTopic,
 )
 from strandline.errors import error_code
-from strandline.handlers.context import Node, RequestContext
-from strandline.handlers.shares import gradually, joined, joined_response
+from strandline.handlers.support.context import Node, RequestContext
+from strandline.handlers.support.time_slicing import gradually, joined, joined_response
 
 API_KEY = 35
 VERSIONS = (1, 5)

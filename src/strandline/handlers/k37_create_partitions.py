@@ -12,8 +12,8 @@ from strandline.codec.message import encode
 from strandline.codec.messages.create_partitions_request import CreatePartitionsRequest
 from strandline.codec.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from strandline.errors import RequestError, error_code, error_message
-from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import Outcomes, answered, decide, joined_response
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.time_slicing import Outcomes, answered, decide, joined_response
 from strandline.quorum.controller.controller import too_many_topics
 from strandline.quorum.controller.new_partitions import MorePartitions
 from strandline.quorum.controller.state import Decisions

@@ -12,9 +12,9 @@ from strandline.codec.messages.delete_groups_request import DeleteGroupsRequest
 from strandline.codec.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from strandline.coordinators.groups.events import DeleteGroup
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
-from strandline.handlers.gathering import Gathering
-from strandline.handlers.shares import gradually
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.gathering import Gathering
+from strandline.handlers.support.time_slicing import gradually
 
 API_KEY = 42
 VERSIONS = (0, 2)

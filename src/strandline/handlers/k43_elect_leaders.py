@@ -15,9 +15,9 @@ from strandline.codec.messages.elect_leaders_response import (
     ReplicaElectionResult,
 )
 from strandline.errors import ErrorCode, RequestError, error_code, error_message
-from strandline.handlers.context import RequestContext
-from strandline.handlers.refusals import refusal
-from strandline.handlers.shares import Outcomes, decide
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.refusals import refusal
+from strandline.handlers.support.time_slicing import Outcomes, decide
 from strandline.quorum.controller.elections import ELECT_PREFERRED, ELECT_UNCLEAN
 
 API_KEY = 43

@@ -11,8 +11,8 @@ from strandline.codec.messages.incremental_alter_configs_response import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
-from strandline.handlers.alterations import alter
-from strandline.handlers.context import RequestContext
+from strandline.handlers.support.alterations import alter
+from strandline.handlers.support.context import RequestContext
 from strandline.quorum.controller.config_changes import ConfigAlteration, ConfigOperation
 
 API_KEY = 44

@@ -13,8 +13,8 @@ from strandline.codec.messages.alter_partition_reassignments_response import (
     ReassignableTopicResponse,
 )
 from strandline.errors import RequestError, error_code, error_message
-from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import Outcomes, decide
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.time_slicing import Outcomes, decide
 
 API_KEY = 45
 VERSIONS = (0, 1)

@@ -11,8 +11,8 @@ from strandline.codec.messages.list_partition_reassignments_response import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import gradually
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.time_slicing import gradually
 from strandline.quorum.controller.reassignment import ongoing
 from strandline.quorum.image.cluster_image import PartitionImage
 

@@ -21,9 +21,9 @@ from strandline.codec.messages.offset_delete_response import (
 )
 from strandline.coordinators.groups.events import DeleteOffsets
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
-from strandline.handlers.gathering import Gathering
-from strandline.handlers.shares import gradually
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.gathering import Gathering
+from strandline.handlers.support.time_slicing import gradually
 
 API_KEY = 47
 VERSIONS = (0, 0)

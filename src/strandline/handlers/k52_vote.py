@@ -9,8 +9,8 @@ from __future__ import annotations
 from strandline.codec.messages.vote_request import VoteRequest
 from strandline.codec.messages.vote_response import VoteResponse
 from strandline.errors import StrandlineError, error_code
-from strandline.handlers.context import RequestContext
-from strandline.handlers.quorum_member import member_of
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.quorum_member import member_of
 
 API_KEY = 52
 VERSIONS = (0, 2)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from strandline.codec.messages.begin_quorum_epoch_request import BeginQuorumEpochRequest
 from strandline.codec.messages.begin_quorum_epoch_response import BeginQuorumEpochResponse
 from strandline.errors import StrandlineError, error_code
-from strandline.handlers.context import RequestContext
-from strandline.handlers.quorum_member import member_of
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.quorum_member import member_of
 
 API_KEY = 53
 VERSIONS = (0, 1)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from strandline.codec.messages.end_quorum_epoch_request import EndQuorumEpochRequest
 from strandline.codec.messages.end_quorum_epoch_response import EndQuorumEpochResponse
 from strandline.errors import StrandlineError, error_code
-from strandline.handlers.context import RequestContext
-from strandline.handlers.quorum_member import member_of
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.quorum_member import member_of
 
 API_KEY = 54
 VERSIONS = (0, 1)

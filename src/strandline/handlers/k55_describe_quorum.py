@@ -15,8 +15,8 @@ from strandline.codec.messages.describe_quorum_response import (
     TopicData,
 )
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
-from strandline.handlers.quorum_member import member_of
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.quorum_member import member_of
 from strandline.ids import ZERO_UUID
 from strandline.quorum.raft.messages import only_partition
 from strandline.quorum.raft.raft import Raft, ReplicaFacts

@@ -12,8 +12,8 @@ from uuid import UUID
 from strandline.codec.messages.alter_partition_request import AlterPartitionRequest
 from strandline.codec.messages.alter_partition_response import AlterPartitionResponse, PartitionData, TopicData
 from strandline.errors import ErrorCode, RequestError, error_code
-from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import Outcomes, decide
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.time_slicing import Outcomes, decide
 
 API_KEY = 56
 VERSIONS = (2, 3)

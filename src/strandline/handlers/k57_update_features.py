@@ -10,7 +10,7 @@ from __future__ import annotations
 from strandline.codec.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from strandline.codec.messages.update_features_response import UpdatableFeatureResult, UpdateFeaturesResponse
 from strandline.errors import RequestError, error_code, error_message
-from strandline.handlers.context import RequestContext
+from strandline.handlers.support.context import RequestContext
 from strandline.quorum.controller.features import SAFE_DOWNGRADE, UPGRADE, FeatureUpdate
 
 API_KEY = 57

@@ -20,8 +20,8 @@ from strandline.codec.messages.envelope_request import EnvelopeRequest
 from strandline.codec.messages.envelope_response import EnvelopeResponse
 from strandline.codec.wire import read_name, skip_tags
 from strandline.errors import ErrorCode, MalformedMessage, PeerError, RequestError
-from strandline.handlers.context import ApiRange, EncodedResponse, Metadata, RequestContext
-from strandline.handlers.local_context import LocalContext
+from strandline.handlers.support.context import ApiRange, EncodedResponse, Metadata, RequestContext
+from strandline.handlers.support.local_context import LocalContext
 from strandline.observability.response_errors import carries_error
 
 API_KEY = 58

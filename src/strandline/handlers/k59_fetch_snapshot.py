@@ -17,8 +17,8 @@ from strandline.codec.messages.fetch_snapshot_response import (
     TopicSnapshot,
 )
 from strandline.errors import ErrorCode, StrandlineError, error_code
-from strandline.handlers.context import RequestContext
-from strandline.handlers.quorum_member import member_of
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.quorum_member import member_of
 from strandline.quorum.controller.topic_names import CLUSTER_METADATA
 from strandline.quorum.raft import raft_log
 from strandline.quorum.raft.voters import ReplicaKey

@@ -11,9 +11,9 @@ from __future__ import annotations
 from strandline.codec.messages.describe_cluster_request import DescribeClusterRequest
 from strandline.codec.messages.describe_cluster_response import DescribeClusterBroker, DescribeClusterResponse
 from strandline.errors import ErrorCode
-from strandline.handlers.broker_endpoints import endpoint_of, registered_endpoint_of
-from strandline.handlers.context import Node, RequestContext
 from strandline.handlers.k03_metadata import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED
+from strandline.handlers.support.broker_endpoints import endpoint_of, registered_endpoint_of
+from strandline.handlers.support.context import Node, RequestContext
 
 API_KEY = 60
 VERSIONS = (0, 2)

@@ -17,9 +17,9 @@ from strandline.codec.messages.describe_producers_response import (
     TopicResponse,
 )
 from strandline.errors import ErrorCode
-from strandline.handlers.absent_partitions import why_absent
-from strandline.handlers.context import EncodedResponse, Node, RequestContext
-from strandline.handlers.shares import gradually, joined, joined_response
+from strandline.handlers.support.absent_partitions import why_absent
+from strandline.handlers.support.context import EncodedResponse, Node, RequestContext
+from strandline.handlers.support.time_slicing import gradually, joined, joined_response
 from strandline.partition.producers import ProducerEntry
 from strandline.quorum.controller.topic_names import why_invalid
 

@@ -12,8 +12,8 @@ import logging
 from strandline.codec.messages.broker_registration_request import BrokerRegistrationRequest
 from strandline.codec.messages.broker_registration_response import BrokerRegistrationResponse
 from strandline.errors import error_code
-from strandline.handlers.context import RequestContext
-from strandline.handlers.steps import run_steps
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.steps import run_steps
 from strandline.observability.log_lines import fields
 
 API_KEY = 62

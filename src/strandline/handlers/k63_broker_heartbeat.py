@@ -9,7 +9,7 @@ from __future__ import annotations
 from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from strandline.codec.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from strandline.errors import ErrorCode, RequestError, error_code
-from strandline.handlers.context import RequestContext
+from strandline.handlers.support.context import RequestContext
 from strandline.quorum.controller.broker_liveness import OWN_LINK
 
 API_KEY = 63

@@ -9,8 +9,8 @@ from __future__ import annotations
 from strandline.codec.messages.unregister_broker_request import UnregisterBrokerRequest
 from strandline.codec.messages.unregister_broker_response import UnregisterBrokerResponse
 from strandline.errors import error_code, error_message
-from strandline.handlers.context import RequestContext
-from strandline.handlers.steps import run_steps
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.steps import run_steps
 
 API_KEY = 64
 VERSIONS = (0, 0)

@@ -8,9 +8,9 @@ from strandline.codec.messages.describe_transactions_request import DescribeTran
 from strandline.codec.messages.describe_transactions_response import DescribeTransactionsResponse, TransactionState
 from strandline.coordinators.transactions.events import DescribeTransaction
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
-from strandline.handlers.gathering import Gathering
-from strandline.handlers.shares import gradually
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.gathering import Gathering
+from strandline.handlers.support.time_slicing import gradually
 
 API_KEY = 65
 VERSIONS = (0, 0)

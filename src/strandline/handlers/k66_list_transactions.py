@@ -16,9 +16,9 @@ from strandline.codec.messages.list_transactions_response import ListTransaction
 from strandline.coordinators.groups.consumer.regex_subscriptions import matcher
 from strandline.coordinators.transactions.events import ListTransactions
 from strandline.errors import ErrorCode, RequestError
-from strandline.handlers.context import RequestContext
-from strandline.handlers.gathering import Gathering
-from strandline.handlers.shares import gradually
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.gathering import Gathering
+from strandline.handlers.support.time_slicing import gradually
 
 API_KEY = 66
 VERSIONS = (0, 2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from strandline.codec.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from strandline.codec.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 from strandline.errors import RequestError, error_code
-from strandline.handlers.context import RequestContext
+from strandline.handlers.support.context import RequestContext
 
 API_KEY = 67
 VERSIONS = (0, 0)

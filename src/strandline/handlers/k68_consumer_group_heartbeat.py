@@ -12,7 +12,7 @@ from strandline.codec.messages.consumer_group_heartbeat_response import Consumer
 from strandline.coordinators.groups.events import ConsumerHeartbeat
 from strandline.coordinators.groups.pending_request import Call
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
+from strandline.handlers.support.context import RequestContext
 from strandline.quorum.image.cluster_image import GROUP_VERSION
 
 API_KEY = 68

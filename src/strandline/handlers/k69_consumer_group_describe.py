@@ -10,8 +10,8 @@ from strandline.codec.messages.consumer_group_describe_response import ConsumerG
 from strandline.coordinators.groups.events import DescribeConsumerGroup
 from strandline.coordinators.groups.pending_request import Call
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
-from strandline.handlers.group_descriptions import describe_each
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.group_descriptions import describe_each
 from strandline.quorum.image.cluster_image import GROUP_VERSION
 
 API_KEY = 69

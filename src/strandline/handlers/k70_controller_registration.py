@@ -8,7 +8,7 @@ from __future__ import annotations
 from strandline.codec.messages.controller_registration_request import ControllerRegistrationRequest
 from strandline.codec.messages.controller_registration_response import ControllerRegistrationResponse
 from strandline.errors import RequestError, error_code, error_message
-from strandline.handlers.context import RequestContext
+from strandline.handlers.support.context import RequestContext
 
 API_KEY = 70
 VERSIONS = (0, 0)

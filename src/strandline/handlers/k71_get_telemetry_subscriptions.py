@@ -11,7 +11,7 @@ import uuid
 from strandline.codec.messages.get_telemetry_subscriptions_request import GetTelemetrySubscriptionsRequest
 from strandline.codec.messages.get_telemetry_subscriptions_response import GetTelemetrySubscriptionsResponse
 from strandline.errors import RequestError
-from strandline.handlers.context import RequestContext
+from strandline.handlers.support.context import RequestContext
 from strandline.ids import ZERO_UUID
 from strandline.observability.client_telemetry import CODECS_ACCEPTED, Client
 from strandline.quorum.image.cluster_image import RESOURCE_CLIENT_METRICS

@@ -10,8 +10,8 @@ from __future__ import annotations
 from strandline.codec.messages.push_telemetry_request import PushTelemetryRequest
 from strandline.codec.messages.push_telemetry_response import PushTelemetryResponse
 from strandline.errors import ErrorCode, RequestError
-from strandline.handlers.context import RequestContext
 from strandline.handlers.k71_get_telemetry_subscriptions import client_of, subscribe
+from strandline.handlers.support.context import RequestContext
 
 API_KEY = 72
 VERSIONS = (0, 0)

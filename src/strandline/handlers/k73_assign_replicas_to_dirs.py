@@ -18,8 +18,8 @@ from strandline.codec.messages.assign_replicas_to_dirs_response import (
     TopicData,
 )
 from strandline.errors import ErrorCode, RequestError, error_code
-from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import Outcomes, decide
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.time_slicing import Outcomes, decide
 
 API_KEY = 73
 VERSIONS = (0, 0)

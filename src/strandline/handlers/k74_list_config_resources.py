@@ -12,8 +12,8 @@ from strandline.codec.message import encode
 from strandline.codec.messages.list_config_resources_request import ListConfigResourcesRequest
 from strandline.codec.messages.list_config_resources_response import ConfigResource, ListConfigResourcesResponse
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import gradually, joined_response
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.time_slicing import gradually, joined_response
 from strandline.quorum.image.cluster_image import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,

@@ -18,9 +18,9 @@ from strandline.codec.messages.describe_topic_partitions_response import (
     DescribeTopicPartitionsResponseTopic,
 )
 from strandline.errors import ErrorCode
-from strandline.handlers.context import EncodedResponse, Node, RequestContext
 from strandline.handlers.k03_metadata import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, partition_state
-from strandline.handlers.shares import gradually, joined
+from strandline.handlers.support.context import EncodedResponse, Node, RequestContext
+from strandline.handlers.support.time_slicing import gradually, joined
 from strandline.quorum.controller.topic_names import is_internal, why_invalid
 from strandline.quorum.image.cluster_image import ClusterImage, PartitionImage, Topic
 

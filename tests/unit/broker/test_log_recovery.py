@@ -25,9 +25,9 @@ from strandline.codec.messages.describe_storage_request import DescribeStorageRe
 from strandline.codec.messages.describe_storage_response import DescribeStorageResponse
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode
-from strandline.handlers.absent_partitions import led_partition
-from strandline.handlers.context import EncodedResponse
 from strandline.handlers.k20007_describe_storage import handle
+from strandline.handlers.support.absent_partitions import led_partition
+from strandline.handlers.support.context import EncodedResponse
 from strandline.ids import TopicPartition
 from strandline.log.checkpoints import CLEAN_SHUTDOWN
 from strandline.log.disk import RealDisk

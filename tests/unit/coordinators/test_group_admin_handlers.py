@@ -18,13 +18,8 @@ from strandline.codec.messages.offset_delete_request import (
     OffsetDeleteRequestTopic,
 )
 from strandline.errors import ErrorCode
-from strandline.handlers import (
-    group_descriptions,
-    k15_describe_groups,
-    k16_list_groups,
-    k42_delete_groups,
-    k47_offset_delete,
-)
+from strandline.handlers import k15_describe_groups, k16_list_groups, k42_delete_groups, k47_offset_delete
+from strandline.handlers.support import group_descriptions
 
 E = ErrorCode
 GROUPS = [f"job-{number}" for number in range(20)]

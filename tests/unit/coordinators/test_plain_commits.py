@@ -29,13 +29,8 @@ from strandline.codec.messages.offset_commit_response import OffsetCommitRespons
 from strandline.codec.messages.sync_group_request import SyncGroupRequest
 from strandline.coordinators.groups.group_shard import GroupShard
 from strandline.errors import ErrorCode, NotLeader
-from strandline.handlers import (
-    k08_offset_commit,
-    k11_join_group,
-    k14_sync_group,
-    k68_consumer_group_heartbeat,
-    plain_commits,
-)
+from strandline.handlers import k08_offset_commit, k11_join_group, k14_sync_group, k68_consumer_group_heartbeat
+from strandline.handlers.support import plain_commits
 
 OFFSET_COMMIT = 8
 FLEXIBLE_FROM = 8

@@ -29,7 +29,7 @@ from strandline.codec.messages.txn_offset_commit_request import (
 )
 from strandline.errors import ErrorCode
 from strandline.handlers import k08_offset_commit, k09_offset_fetch, k28_txn_offset_commit
-from strandline.handlers.marker_writing import Marker, write_marker
+from strandline.handlers.support.marker_writing import Marker, write_marker
 from strandline.ids import TopicPartition
 from strandline.partition.partition import Partition
 from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS

@@ -19,7 +19,7 @@ from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
 from strandline.codec.messages.topic_record import TopicRecord
 from strandline.coordinators.groups.group_config import GroupConfig
-from strandline.handlers.context import EncodedResponse
+from strandline.handlers.support.context import EncodedResponse
 from strandline.quorum.image.cluster_image import ClusterImage
 
 

@@ -22,7 +22,7 @@ from strandline.broker.routes import routes as controller_routes
 from strandline.codec.message import Message, decode_exact, encode
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import CorruptLog, ErrorCode, RequestError, StrandlineError
-from strandline.handlers.context import EncodedResponse
+from strandline.handlers.support.context import EncodedResponse
 from strandline.log.segment.time_lookup import FoundTime
 from strandline.partition.look_up import FoundCallback
 from strandline.quorum.controller.broker_liveness import OWN_LINK, OwnLink

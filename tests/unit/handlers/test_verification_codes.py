@@ -6,7 +6,7 @@ import pytest
 
 from strandline.errors import ErrorCode
 from strandline.handlers import k28_txn_offset_commit as txn_offset_commit
-from strandline.handlers.transactional_produce import refusal
+from strandline.handlers.support.transactional_produce import refusal
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ Only the active controller decides. Wiring (`broker/node.py`):
                              `controller.knocks_due(now)` are brokers that may be dead, see `broker_presence`
 
 What may concern thousands of partitions comes in shares: a `Steps` generator yields records, each list to be written
-before the next is asked for, and returns the outcome (`handlers/steps.py` runs it for the handlers).
+before the next is asked for, and returns the outcome (`handlers/support/steps.py` runs it for the handlers).
 
 Its parts: `topic_commands`, `broker_registry`, `heartbeats`, `elections`, `in_sync_changes`, `resignations`,
 `reassignment`, `directory_assignments`; they share `controller_state`, and every change of a partition is made by

@@ -13,7 +13,7 @@ from typing import Final
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from strandline.codec.messages.create_topics_response import CreateTopicsResponse
 from strandline.errors import ErrorCode, RequestError
-from strandline.handlers.context import Node
+from strandline.handlers.support.context import Node
 from strandline.quorum.controller.new_topics import NewTopic, internal_topic
 from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
 

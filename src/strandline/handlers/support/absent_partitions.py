@@ -8,8 +8,8 @@ from typing import Final
 
 from strandline.codec.current_leader import NodeEndpoint, endpoints_section
 from strandline.errors import ErrorCode
-from strandline.handlers.broker_endpoints import endpoint_of
-from strandline.handlers.context import Node
+from strandline.handlers.support.broker_endpoints import endpoint_of
+from strandline.handlers.support.context import Node
 from strandline.partition.partition import Partition
 from strandline.quorum.image.cluster_image import PartitionImage
 

@@ -14,7 +14,7 @@ from typing import Final
 from strandline.codec.produce import PartitionRecords
 from strandline.codec.record_batch import HEADER, HEADER_SIZE, TRANSACTIONAL
 from strandline.errors import ErrorCode, RequestError, StrandlineError
-from strandline.handlers.context import Node
+from strandline.handlers.support.context import Node
 from strandline.partition.partition import Partition
 from strandline.partition.verification import ONGOING, VerificationGuard
 

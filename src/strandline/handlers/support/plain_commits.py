@@ -24,7 +24,7 @@ from strandline.codec.messages.offset_commit_response import OffsetCommitRespons
 from strandline.coordinators.offsets.offsets import refuse_commit
 from strandline.coordinators.offsets.plain_commit import NO_SESSION, PlainCommit, commit
 from strandline.errors import ErrorCode
-from strandline.handlers.context import Connection, Exchange, Node
+from strandline.handlers.support.context import Connection, Exchange, Node
 
 FLEXIBLE_FROM: Final = 8
 LEADER_EPOCH_FROM: Final = 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from strandline.codec.messages.describe_storage_response import StoredDamage, StoredPartition
-from strandline.handlers.context import Node
+from strandline.handlers.support.context import Node
 from strandline.log.maintenance.retention import outlook
 from strandline.partition.partition import Partition
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from strandline.codec.message import Message, encode
 from strandline.codec.primitives import write_uvarint
-from strandline.handlers.context import EncodedResponse, Node
+from strandline.handlers.support.context import EncodedResponse, Node
 from strandline.quorum.controller.prepared_records import PreparedRecords
 from strandline.quorum.controller.state import Decisions
 from strandline.runtime.runtime import Runtime

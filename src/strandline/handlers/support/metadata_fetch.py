@@ -16,8 +16,8 @@ from strandline.codec.messages.fetch_response import (
     SnapshotId,
 )
 from strandline.errors import ErrorCode, StrandlineError, error_code
-from strandline.handlers.context import RequestContext
-from strandline.handlers.quorum_member import member_of
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.quorum_member import member_of
 from strandline.log.segment.log_slice import LogSlice
 from strandline.quorum.raft.fetch import FetchAnswer, ReplicaFetch
 from strandline.quorum.raft.messages import fetch_response, replica_fetch

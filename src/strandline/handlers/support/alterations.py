@@ -10,8 +10,8 @@ from typing import Any
 
 from strandline.codec.message import Message, encode
 from strandline.errors import ErrorCode, PeerError, RequestError, error_code, error_message
-from strandline.handlers.context import RequestContext
-from strandline.handlers.shares import Outcomes, decide, joined_response
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.time_slicing import Outcomes, decide, joined_response
 from strandline.quorum.controller.config_changes import ConfigAlteration, Operation, broker_id_of
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER_LOGGER
 from strandline.runtime import loggers

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from strandline.coordinators.groups.events import TransactionEnded
 from strandline.errors import ErrorCode, StrandlineError, error_code, named
-from strandline.handlers.context import Node
+from strandline.handlers.support.context import Node
 from strandline.ids import TopicPartition
 from strandline.partition.partition import Partition
 from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS

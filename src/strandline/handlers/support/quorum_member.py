@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 from strandline.codec.message import Message
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
+from strandline.handlers.support.context import RequestContext
 from strandline.log.partition_log import PartitionLog
 from strandline.quorum.raft.fetch import FetchAnswer, ReplicaFetch
 from strandline.quorum.raft.raft import Raft

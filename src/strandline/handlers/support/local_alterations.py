@@ -13,7 +13,7 @@ from typing import Any, Final
 from strandline.codec.answers import response_class
 from strandline.errors import PeerError, RequestError, error_code, error_message
 from strandline.handlers import k33_alter_configs, k44_incremental_alter_configs
-from strandline.handlers.alterations import alter_loggers
+from strandline.handlers.support.alterations import alter_loggers
 from strandline.quorum.controller.config_changes import ConfigAlteration, config_records
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from strandline.errors import RequestError
-from strandline.handlers.context import Node
-from strandline.handlers.shares import TURN_S_MAX
+from strandline.handlers.support.context import Node
+from strandline.handlers.support.time_slicing import TURN_S_MAX
 from strandline.quorum.controller.state import Steps
 
 T = TypeVar("T")

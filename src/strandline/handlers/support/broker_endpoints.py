@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline.handlers.context import Node
+from strandline.handlers.support.context import Node
 
 
 def endpoint_of(node: Node, broker_id: int) -> tuple[str, int] | None:

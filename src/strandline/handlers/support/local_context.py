@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from strandline.handlers.context import ApiRange, Connection, Node
+from strandline.handlers.support.context import ApiRange, Connection, Node
 
 
 class LocalContext:

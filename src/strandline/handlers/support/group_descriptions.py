@@ -13,9 +13,9 @@ from typing import Any, Final
 from strandline.codec.message import encode
 from strandline.coordinators.groups.pending_request import Call
 from strandline.errors import ErrorCode
-from strandline.handlers.context import RequestContext
-from strandline.handlers.gathering import Gathering
-from strandline.handlers.shares import gradually, joined_response
+from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.gathering import Gathering
+from strandline.handlers.support.time_slicing import gradually, joined_response
 
 # Bits by operation number: read, delete, describe, describe and alter configs.
 GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))

@@ -14,8 +14,8 @@ from typing import Final
 from strandline.codec.current_leader import FETCH_LEADER_TAG, NO_TAGS, diverging_section, leader_section
 from strandline.codec.fetch import ENDPOINTS_FROM, FLEXIBLE_FROM, PartitionData, encode_fetch_response
 from strandline.errors import DamagedRecords, ErrorCode, StrandlineError, error_code
-from strandline.handlers.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
-from strandline.handlers.context import Exchange, Node
+from strandline.handlers.support.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
+from strandline.handlers.support.context import Exchange, Node
 from strandline.log.segment.aborted_transactions import aborted_in, aborted_segments
 from strandline.log.segment.log_slice import LogSlice
 from strandline.log.segment.read_verification import PIECE_BYTES, check_ahead

@@ -20,9 +20,9 @@ from typing import Final, cast
 from strandline.codec.current_leader import NO_TAGS, diverging_section, horizon_section
 from strandline.codec.fetch import BEGINS_AGAIN, ENDPOINTS_FROM, FetchRequest, PartitionData, encode_fetch_response
 from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError, StrandlineError, error_code
-from strandline.handlers.absent_partitions import leaders_section, why_absent
-from strandline.handlers.context import Exchange, Node
-from strandline.handlers.fetch_attempt import API_KEY, COLD_LOOKUPS_MAX, FetchAttempt, release
+from strandline.handlers.support.absent_partitions import leaders_section, why_absent
+from strandline.handlers.support.context import Exchange, Node
+from strandline.handlers.support.fetch_attempt import API_KEY, COLD_LOOKUPS_MAX, FetchAttempt, release
 from strandline.ids import TopicPartition
 from strandline.log.segment.log_slice import LogSlice
 from strandline.log.segment.segment import ColdRead

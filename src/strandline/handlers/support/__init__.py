@@ -1,0 +1,1 @@
+"""What several handlers share: their context, fetches under way, time slicing, refused requests."""
