@@ -85,7 +85,7 @@ generate: setup ## message classes, Java classes and docs tables from their sour
 	$(BIN)/python tools/generate_messages.py
 	$(BIN)/python tools/compile_local_files.py
 	$(BIN)/python -m strandline.config.docs > docs/configuration.md
-	$(BIN)/python -m strandline.broker.metrics_docs
+	$(BIN)/python -m strandline.broker.metrics.docs
 	$(BIN)/python -m tests.differential.page > docs/differences.md
 
 clean: ## remove what was made here

@@ -7,7 +7,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from strandline.broker.log_recovery import LOOP_LOG_BYTES_MAX
+from strandline.broker.replicas.log_recovery import LOOP_LOG_BYTES_MAX
 from strandline.ids import TopicPartition
 from strandline.testing.embedded_broker import embedded
 from strandline.testing.final_read import read_to_the_end

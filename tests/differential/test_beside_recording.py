@@ -16,7 +16,7 @@ from tests.differential.page import page
 from tests.differential.recording import Outcome
 from tests.differential.words import request_class
 
-from strandline.broker.routes import OWN_APIS_FROM, Route, routes
+from strandline.broker.network.routes import OWN_APIS_FROM, Route, routes
 
 ROUTES = [route for route in routes().values() if route.api_key < OWN_APIS_FROM]
 CASES_PER_VERSION_MIN = 3

@@ -17,10 +17,10 @@ from tests.hostile.peer import request_class
 from tests.unit.codec.message_values import every_class_and_version, random_message
 from tests.unit.twins import load_plain
 
-from strandline.broker.admission import parse_overrides
-from strandline.broker.answer_stream import AnswerStream, Asked
-from strandline.broker.http_server import _parsed, _Refused
-from strandline.broker.routes import CONTROLLER, Route, routes
+from strandline.broker.metrics.http_server import _parsed, _Refused
+from strandline.broker.network.admission import parse_overrides
+from strandline.broker.network.answer_stream import AnswerStream, Asked
+from strandline.broker.network.routes import CONTROLLER, Route, routes
 from strandline.codec import columns, compression, internal_records, record_batch
 from strandline.codec.columns import Record, _check
 from strandline.codec.columns.decode import payload_of

@@ -14,7 +14,7 @@ from typing import Any
 from tests.hostile.peer import ROUTES, request_class
 from tests.unit.codec.message_values import random_message
 
-from strandline.broker.routes import Route
+from strandline.broker.network.routes import Route
 from strandline.codec.message import Message, decode, encode
 from strandline.errors import MalformedMessage
 

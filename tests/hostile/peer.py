@@ -13,7 +13,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any
 
-from strandline.broker.routes import Route, routes
+from strandline.broker.network.routes import Route, routes
 from strandline.codec.message import Message, decode, decode_exact, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse

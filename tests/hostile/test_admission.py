@@ -10,8 +10,8 @@ from tests.hostile.process import until
 from tests.hostile.stage import stage
 from tests.hostile.test_connections import peer_is_served
 
-from strandline.broker.admission import Admission, parse_overrides
-from strandline.broker.descriptors import SET_ASIDE, share_out
+from strandline.broker.network.admission import Admission, parse_overrides
+from strandline.broker.network.descriptors import SET_ASIDE, share_out
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import InvalidConfig
 

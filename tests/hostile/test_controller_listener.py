@@ -20,7 +20,7 @@ from tests.hostile.odd_requests import body_of, cuts, damages, may_wait, odd_mes
 from tests.hostile.peer import Peer, answer_of, framed, header, request_class
 from tests.hostile.process import MIB, resident_bytes, standard_error, until
 
-from strandline.broker.routes import CONTROLLER, Route, routes
+from strandline.broker.network.routes import CONTROLLER, Route, routes
 from strandline.codec.message import encode
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.testing.free_ports import free_port

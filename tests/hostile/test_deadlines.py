@@ -12,10 +12,10 @@ from tests.hostile.peer import Peer, framed, header
 from tests.hostile.silent_wire import Wire
 from tests.hostile.stage import stage
 
-from strandline.broker.connection import Connection
-from strandline.broker.deadlines import REQUEST_BYTES_PER_S_MIN, Deadlines
-from strandline.broker.dispatch import CLOSES_PER_TURN_MAX, Dispatcher
-from strandline.broker.routes import Route
+from strandline.broker.network.connection import Connection
+from strandline.broker.network.deadlines import REQUEST_BYTES_PER_S_MIN, Deadlines
+from strandline.broker.network.dispatch import CLOSES_PER_TURN_MAX, Dispatcher
+from strandline.broker.network.routes import Route
 
 FIRST_S, PARTIAL_S = 30, 60
 SILENT_REASON, PARTIAL_REASON = "no request within", "a request that was not complete"

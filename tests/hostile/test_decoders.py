@@ -13,7 +13,7 @@ from tests.hostile.batches import batch
 from tests.hostile.odd_requests import every_route_and_version, odd_message
 from tests.hostile.peer import request_class
 
-from strandline.broker.routes import Route
+from strandline.broker.network.routes import Route
 from strandline.codec import compression
 from strandline.codec.message import decode, encode
 from strandline.codec.wire import ELEMENTS_MAX

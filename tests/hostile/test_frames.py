@@ -108,7 +108,7 @@ def test_an_unknown_api_key_closes_the_connection(broker: EmbeddedBroker, api_ke
 
 @pytest.mark.parametrize("route", [route for route in ROUTES.values() if route.api_key != 18], ids=lambda r: r.name)
 def test_an_unknown_version_closes_the_connection(broker: EmbeddedBroker, route: object) -> None:
-    from strandline.broker.routes import Route
+    from strandline.broker.network.routes import Route
 
     assert isinstance(route, Route)
     for version in (route.version_min - 1, route.version_max + 1, -32_768, 32_767, -1):

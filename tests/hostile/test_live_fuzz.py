@@ -17,7 +17,7 @@ from tests.hostile.peer import ROUTES, Peer, framed, raw_request
 from tests.hostile.process import MIB, resident_bytes, standard_error
 from tests.hostile.stage import stage
 
-from strandline.broker.routes import Route
+from strandline.broker.network.routes import Route
 from strandline.codec.message import encode
 from strandline.codec.messages.offset_commit_request import (
     OffsetCommitRequest,

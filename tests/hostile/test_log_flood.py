@@ -7,8 +7,8 @@ import logging
 import pytest
 from tests.hostile.silent_wire import Wire
 
-from strandline.broker.connection import Connection
-from strandline.broker.dispatch import REFUSALS_LOGGED_MAX, Dispatcher
+from strandline.broker.network.connection import Connection
+from strandline.broker.network.dispatch import REFUSALS_LOGGED_MAX, Dispatcher
 
 
 def test_a_second_has_so_many_lines(caplog: pytest.LogCaptureFixture) -> None:

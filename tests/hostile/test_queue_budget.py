@@ -11,9 +11,9 @@ from tests.hostile.process import MIB, forget_peak, peak_resident_bytes, residen
 from tests.hostile.silent_wire import Wire
 from tests.hostile.stage import stage
 
-from strandline.broker import dispatch
-from strandline.broker.connection import Connection
-from strandline.broker.dispatch import Dispatcher
+from strandline.broker.network import dispatch
+from strandline.broker.network.connection import Connection
+from strandline.broker.network.dispatch import Dispatcher
 
 BUDGET_BYTES = 4 * MIB
 PEERS = 300

@@ -19,7 +19,7 @@ from tests.hostile.peer import Peer, answer_of, framed, header, raw_request, req
 from tests.hostile.process import MIB, forget_peak, peak_resident_bytes, resident_bytes
 from tests.hostile.stage import stage
 
-from strandline.broker.routes import Route
+from strandline.broker.network.routes import Route
 from strandline.codec.message import encode
 from strandline.testing.embedded_broker import EmbeddedBroker
 

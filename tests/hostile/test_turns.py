@@ -10,9 +10,9 @@ from typing import Any
 from tests.hostile.peer import framed, header
 from tests.hostile.silent_wire import Wire
 
-from strandline.broker.connection import REQUESTS_PER_TURN_MAX, Connection
-from strandline.broker.dispatch import Dispatcher
-from strandline.broker.routes import Route
+from strandline.broker.network.connection import REQUESTS_PER_TURN_MAX, Connection
+from strandline.broker.network.dispatch import Dispatcher
+from strandline.broker.network.routes import Route
 
 
 class Loop:

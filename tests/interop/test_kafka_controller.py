@@ -13,11 +13,11 @@ import pytest
 from bench.brokers import start_kafka
 from bench.kafka_jars import KafkaUnavailable, kafka_class_path
 
-from strandline.broker.controller_channel import ControllerChannel
-from strandline.broker.lifecycle import BrokerState, Identity, Lifecycle, Timing
-from strandline.broker.network import SocketNetwork, SocketOptions
-from strandline.broker.producer_id_blocks import producer_id_blocks
-from strandline.broker.routes import CONTROLLER, routes
+from strandline.broker.kraft.controller_channel import ControllerChannel
+from strandline.broker.kraft.lifecycle import BrokerState, Identity, Lifecycle, Timing
+from strandline.broker.kraft.producer_id_blocks import producer_id_blocks
+from strandline.broker.network.network import SocketNetwork, SocketOptions
+from strandline.broker.network.routes import CONTROLLER, routes
 from strandline.codec.message import Message, decode, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest

@@ -15,7 +15,7 @@ import pytest
 from tests.clients.broker import existing_bootstrap
 from tests.interop.kafka_tools import Tools
 
-from strandline.broker.routes import OWN_APIS_FROM, TELEMETRY_APIS, routes
+from strandline.broker.network.routes import OWN_APIS_FROM, TELEMETRY_APIS, routes
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 

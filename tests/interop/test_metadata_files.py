@@ -13,8 +13,8 @@ from tests.interop.kafka_tools import Tools
 from tests.interop.test_our_files import COMPLAINTS
 from tests.unit.log.manual_runtime import ManualRuntime
 
-from strandline.broker.metadata_quorum import MetadataQuorum, QuorumSettings
-from strandline.broker.metadata_snapshots import write_bootstrap
+from strandline.broker.kraft.metadata_quorum import MetadataQuorum, QuorumSettings
+from strandline.broker.kraft.metadata_snapshots import write_bootstrap
 from strandline.codec.messages.topic_record import TopicRecord
 from strandline.log.disk import RealDisk
 from strandline.log.flusher import Flusher

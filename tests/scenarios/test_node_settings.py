@@ -19,8 +19,8 @@ from tests.hostile.peer import Peer, request
 from tests.unit.log.manual_runtime import ManualRuntime
 
 import strandline
+from strandline.broker.kraft.metadata_quorum import MetadataQuorum, QuorumSettings
 from strandline.broker.main import node_on, stop
-from strandline.broker.metadata_quorum import MetadataQuorum, QuorumSettings
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from strandline.codec.messages.topic_record import TopicRecord
 from strandline.config.node_config import BrokerConfig

@@ -11,7 +11,7 @@ import dataclasses
 import pytest
 from tests.simulation.stage import ORDERS, Play, stage
 
-from strandline.broker.metadata_lateness import LATE_S
+from strandline.broker.kraft.metadata_lateness import LATE_S
 from strandline.codec.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.broker.routes import CONTROLLER, Route, routes
+from strandline.broker.network.routes import CONTROLLER, Route, routes
 from strandline.cli import command_names
 from strandline.config.docs import configuration_page
 

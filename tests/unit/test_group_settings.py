@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.broker.group_driver import group_config
+from strandline.broker.coordinating.group_driver import group_config
 from strandline.config.node_config import BrokerConfig
 from strandline.coordinators.groups.group_config import ConsumerSettings, GroupConfig, MigrationPolicy
 from strandline.errors import InvalidConfig

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from strandline.broker.admission import parse_overrides
-from strandline.broker.descriptors import descriptors_max, share_out
+from strandline.broker.network.admission import parse_overrides
+from strandline.broker.network.descriptors import descriptors_max, share_out
 from strandline.config.node_config import BrokerConfig
 from strandline.config.node_settings import NODE_SETTINGS, refusal_of_change
 from strandline.errors import InvalidConfig

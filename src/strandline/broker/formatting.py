@@ -113,7 +113,7 @@ def format_directory(
     disk.make_directory(path)
     if controllers:
         # Before meta.properties: with that file a directory counts as formatted, so it comes last.
-        from strandline.broker.metadata_snapshots import write_bootstrap
+        from strandline.broker.kraft.metadata_snapshots import write_bootstrap
 
         listener_name = (*config.controller_listener_names, "CONTROLLER")[0].upper()
         write_bootstrap(

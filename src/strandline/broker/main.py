@@ -20,8 +20,8 @@ from strandline.observability import log_lines
 from strandline.runtime.runtime import LoopRuntime
 
 if TYPE_CHECKING:
+    from strandline.broker.network.transport import Network
     from strandline.broker.node import Node
-    from strandline.broker.transport import Network
     from strandline.log.disk import Disk
 
 log = logging.getLogger("strandline.node")
@@ -88,7 +88,7 @@ def spare_the_collector() -> None:
 
 
 async def _serve(data: Path, config: BrokerConfig, network_of: NetworkOf | None) -> int:
-    from strandline.broker.endpoint import Endpoint, take_address
+    from strandline.broker.metrics.endpoint import Endpoint, take_address
 
     _raise_descriptor_limit()
     loop = asyncio.get_running_loop()
@@ -139,7 +139,7 @@ def node_on(
     disk: Disk | None = None,
 ) -> Node:
     """A node on this machine: its clock, its threads, its sockets and its disk."""
-    from strandline.broker.network import SocketNetwork
+    from strandline.broker.network.network import SocketNetwork
     from strandline.broker.node import Node
 
     runtime = LoopRuntime(loop)

@@ -11,20 +11,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.broker.checkpoint_writer import CheckpointWriter
-from strandline.broker.descriptors import descriptors_max, share_out
-from strandline.broker.doors import client_door, controller_door
 from strandline.broker.dynamic_config import DynamicConfig
-from strandline.broker.forwarding import Forwarding
 from strandline.broker.identity import identify
-from strandline.broker.membership import Membership
-from strandline.broker.metadata_quorum import Done
+from strandline.broker.kraft.membership import Membership
+from strandline.broker.kraft.metadata_quorum import Done
+from strandline.broker.kraft.producer_id_blocks import producer_id_blocks
+from strandline.broker.metrics.watchdog import Watchdog
+from strandline.broker.network.descriptors import descriptors_max, share_out
+from strandline.broker.network.forwarding import Forwarding
+from strandline.broker.network.routes import TELEMETRY_APIS
+from strandline.broker.network.socket_server import client_door, controller_door
+from strandline.broker.network.transport import Network
 from strandline.broker.preloading import import_rest
-from strandline.broker.producer_id_blocks import producer_id_blocks
-from strandline.broker.replicas import Replicas
-from strandline.broker.routes import TELEMETRY_APIS
-from strandline.broker.transport import Network
-from strandline.broker.watchdog import Watchdog
+from strandline.broker.replicas.checkpoint_writer import CheckpointWriter
+from strandline.broker.replicas.replicas import Replicas
 from strandline.config.cluster_checks import EVERY_INTERFACE
 from strandline.config.node_config import BrokerConfig, Listener
 from strandline.errors import DamagedRecords, StrandlineError
@@ -44,14 +44,14 @@ from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.runtime.runtime import Runtime, TimerHandle
 
 if TYPE_CHECKING:
-    from strandline.broker.group_driver import GroupDriver
-    from strandline.broker.lag_sampler import LagSampler
-    from strandline.broker.log_cleaner import LogCleaner
-    from strandline.broker.retention import Retention
-    from strandline.broker.scrubber import Scrubber
-    from strandline.broker.storage_worker import StorageWorkers
-    from strandline.broker.telemetry import Telemetry
-    from strandline.broker.transaction_driver import TransactionDriver
+    from strandline.broker.coordinating.group_driver import GroupDriver
+    from strandline.broker.coordinating.lag_sampler import LagSampler
+    from strandline.broker.coordinating.transaction_driver import TransactionDriver
+    from strandline.broker.maintenance.log_cleaner import LogCleaner
+    from strandline.broker.maintenance.retention import Retention
+    from strandline.broker.maintenance.scrubber import Scrubber
+    from strandline.broker.maintenance.storage_worker import StorageWorkers
+    from strandline.broker.metrics.telemetry import Telemetry
 
 log = logging.getLogger("strandline.node")
 
@@ -168,14 +168,14 @@ class Node:
     @cached_property
     def groups(self) -> GroupDriver:
         """The groups that this node coordinates. Their code is loaded after the node is ready, not before."""
-        from strandline.broker.group_driver import groups_of_node
+        from strandline.broker.coordinating.group_driver import groups_of_node
 
         return groups_of_node(self)
 
     @cached_property
     def transactions(self) -> TransactionDriver:
         """The transactions that this node coordinates. Their code is loaded after the node is ready, not before."""
-        from strandline.broker.transaction_driver import transactions_of_node
+        from strandline.broker.coordinating.transaction_driver import transactions_of_node
 
         return transactions_of_node(self)
 
@@ -200,35 +200,35 @@ class Node:
     @cached_property
     def telemetry(self) -> Telemetry:
         """What clients tell about themselves; nothing of it is there until one does."""
-        from strandline.broker.telemetry import Telemetry
+        from strandline.broker.metrics.telemetry import Telemetry
 
         return Telemetry(self.runtime)
 
     @cached_property
     def lag(self) -> LagSampler:
         """How far the groups that this node coordinates are behind."""
-        from strandline.broker.lag_sampler import LagSampler
+        from strandline.broker.coordinating.lag_sampler import LagSampler
 
         return LagSampler(self)
 
     @cached_property
     def retention(self) -> Retention:
         """What is past its time, or its size, is deleted."""
-        from strandline.broker.retention import Retention
+        from strandline.broker.maintenance.retention import Retention
 
         return Retention(self)
 
     @cached_property
     def storage_workers(self) -> StorageWorkers:
         """Who cleans and scrubs files, off the loop; nobody until there is something to do."""
-        from strandline.broker.storage_worker import storage_workers
+        from strandline.broker.maintenance.storage_worker import storage_workers
 
         return storage_workers(self.runtime, self.directory.disk)
 
     @cached_property
     def scrubber(self) -> Scrubber:
         """What changed on the disk is found, and mended."""
-        from strandline.broker.scrubber import Scrubber
+        from strandline.broker.maintenance.scrubber import Scrubber
 
         return Scrubber(self)
 
@@ -240,7 +240,7 @@ class Node:
     @cached_property
     def cleaner(self) -> LogCleaner:
         """What is compacted is cleaned of records that newer ones replace."""
-        from strandline.broker.log_cleaner import LogCleaner
+        from strandline.broker.maintenance.log_cleaner import LogCleaner
 
         return LogCleaner(self)
 

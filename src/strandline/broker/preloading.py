@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import Final
 
-from strandline.broker.routes import Route
+from strandline.broker.network.routes import Route
 
 _GROUP_APIS: Final = (*range(8, 17), 42, 47, 68, 69)
 _GROUP_RECORDS: Final = tuple(
@@ -30,27 +30,20 @@ _GROUP_RECORDS: Final = tuple(
     for part in ("key", "value")
 )
 _GROUPS: Final = (
-    *("group_config", "events", "call", "classic_group", "group_records", "consumer_group"),
-    *("consumer_protocol", "group_holdings", "group_flaps", "group_history", "group_sentences", "turn"),
-    *(
-        "rebalance",
-        "pending_offsets",
-        "offsets",
-        "transactional_offsets",
-        "membership",
-        "join",
-        "replay",
-        "assignors",
-        "regex_subscriptions",
-    ),
-    *("consumer_records", "consumer_replay", "consumer_target", "consumer_reconciliation"),
-    *("consumer_heartbeat", "group_admin", "expiry", "group_shard"),
+    *("groups.group_config", "groups.events", "groups.pending_request", "groups.classic.classic_group"),
+    *("groups.group_records", "groups.consumer.consumer_group", "groups.classic.consumer_protocol"),
+    *("groups.history.assignment_diff", "groups.history.flapping_members", "groups.history.group_history"),
+    *("groups.history.sentences", "groups.step_context", "groups.classic.rebalance", "offsets.pending_offsets"),
+    *("offsets.offsets", "offsets.transactional_offsets", "groups.classic.membership", "groups.classic.join"),
+    *("groups.replay", "groups.assignors", "groups.consumer.regex_subscriptions", "groups.consumer.records"),
+    *("groups.consumer.replay", "groups.consumer.target_assignment", "groups.consumer.reconciliation"),
+    *("groups.consumer.heartbeat", "groups.admin", "offsets.expiry", "groups.group_shard"),
 )
 _TRANSACTION_RECORDS: Final = (
     *("transaction_log_key", "transaction_log_value", "sink_decision_key", "sink_decision_value"),
 )
 _TRANSACTIONS: Final = (
-    *("transaction_config", "transaction", "events", "transaction_records", "sink_records", "sinks", "turn"),
+    *("transaction_config", "transaction", "events", "transaction_records", "sink_records", "sinks", "step_context"),
     *("ending", "adding", "init_producer_id", "listing", "timeouts", "batches", "transaction_shard"),
 )
 
@@ -62,23 +55,25 @@ def import_rest(routes: Iterable[Route]) -> Iterator[str]:
     yield from _messages(groups)
     yield from _modules("codec.messages", _GROUP_RECORDS)
     yield from _modules("coordinators", _GROUPS)
-    yield from _modules("broker", ("group_log", "hosted_shard", "group_driver"))
+    yield from _modules("broker.coordinating", ("group_log", "coordinator_context", "group_driver"))
     yield from _handlers(groups)
     others = [route for route in cold if route not in groups]
     yield from _messages(others)
     yield from _modules("codec.messages", _TRANSACTION_RECORDS)
     yield from _modules("coordinators.transactions", _TRANSACTIONS)
-    yield from _modules("broker", ("marker_sender", "transaction_verification", "transaction_driver"))
+    yield from _modules("broker.coordinating", ("marker_sender", "transaction_verification", "transaction_driver"))
     yield from _handlers(others)
     yield from _modules("codec.messages", ("fetch_request", "fetch_response"))
     yield from _modules("lag", ("samples", "figures", "verdict"))
-    yield from _modules("broker", ("lag_counting", "lag_leaders", "lag_sampler"))
-    yield from _modules("log", ("retention", "segment_times"))
-    yield from _modules("broker", ("retention",))
-    yield from _modules("log", ("cleanable", "swapping", "worker_jobs"))
-    yield from _modules("broker", ("storage_worker", "cleaning_run", "dirty_times", "compactions", "log_cleaner"))
-    yield from _modules("log", ("scrubbing", "mending"))
-    yield from _modules("broker", ("repairs", "damages", "scrubber"))
+    yield from _modules("broker.coordinating", ("lag_counting", "lag_leaders", "lag_sampler"))
+    yield from _modules("log", ("maintenance.retention", "segment.segment_times"))
+    yield from _modules("broker.maintenance", ("retention",))
+    yield from _modules("log.maintenance", ("cleanable", "segment_replacement", "worker_jobs"))
+    yield from _modules(
+        "broker.maintenance", ("storage_worker", "cleaner_task", "dirty_times", "manual_compaction", "log_cleaner")
+    )
+    yield from _modules("log.maintenance", ("scrubbing", "segment_rebuild"))
+    yield from _modules("broker.maintenance", ("repairs", "corruption", "scrubber"))
 
 
 def _messages(routes: Iterable[Route]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 Honoured: defaults, explicit assignments, configs, validate-only, one outcome per topic; from version 5 on the answer
 tells the settings in force. Answered when the records are flushed in the metadata log and the logs are there. A long
 list is worked through a share per turn of the loop; topics of one share stand or fall together.
-The timeout is `broker/forwarding`'s.
+The timeout is `broker/network/forwarding`'s.
 """
 
 from __future__ import annotations

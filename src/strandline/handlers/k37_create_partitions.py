@@ -3,7 +3,7 @@
 Honoured: counts, explicit assignments, validate-only, one outcome per topic. Answered when the records are flushed in
 the metadata log and the new logs are there, so that a producer may write to them at once. The number of partitions of
 an internal topic is fixed: where a group's offsets lie follows from it.
-The timeout is `broker/forwarding`'s.
+The timeout is `broker/network/forwarding`'s.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ElectLeaders (43), versions 0-2: leadership to preferred replicas, or to any live one where nobody leads.
 
 Honoured: both kinds, a list of partitions or all of them; with all, only those are told that were not led so already.
-Answered when the elections are committed. The timeout is `broker/forwarding`'s.
+Answered when the elections are committed. The timeout is `broker/network/forwarding`'s.
 """
 
 from __future__ import annotations

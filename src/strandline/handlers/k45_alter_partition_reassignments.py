@@ -1,7 +1,7 @@
 """AlterPartitionReassignments (45), versions 0-1: other replicas for partitions, or the end of such a change.
 
 Honoured: new lists, cancelling (null), a fixed replication factor (version 1). Answered when the change has begun, or
-is done where nothing has to be copied. The timeout is `broker/forwarding`'s.
+is done where nothing has to be copied. The timeout is `broker/network/forwarding`'s.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ListPartitionReassignments (46), version 0: which partitions are getting other replicas, of some or of all.
 
-Answered from what is committed. The timeout is `broker/forwarding`'s.
+Answered from what is committed. The timeout is `broker/network/forwarding`'s.
 """
 
 from __future__ import annotations

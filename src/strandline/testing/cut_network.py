@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from strandline.broker.transport import Accept, Listening, Network, OutgoingReceiver, OutgoingTransport, Piece
+from strandline.broker.network.transport import Accept, Listening, Network, OutgoingReceiver, OutgoingTransport, Piece
 from strandline.log.segment.log_slice import LogSlice
 
 Address = tuple[str, int]

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Collection
 
 from strandline.broker import main as broker
-from strandline.broker.network import SocketNetwork
+from strandline.broker.network.network import SocketNetwork
 from strandline.config.node_config import BrokerConfig
 from strandline.runtime.runtime import LoopRuntime
 from strandline.testing.bound_child import follow_parent

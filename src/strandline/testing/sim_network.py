@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from strandline.broker.transport import Accept, OutgoingReceiver
+from strandline.broker.network.transport import Accept, OutgoingReceiver
 from strandline.testing.sim_loop import SimLoop
 from strandline.testing.sim_runtime import SimRuntime
 from strandline.testing.sim_transport import SimTransport

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from strandline.broker.transport import OutgoingReceiver, Piece, Receiver
+from strandline.broker.network.transport import OutgoingReceiver, Piece, Receiver
 from strandline.log.segment.log_slice import LogSlice
 from strandline.testing.sim_flips import flipped
 from strandline.testing.sim_runtime import SimRuntime

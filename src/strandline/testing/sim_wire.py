@@ -10,7 +10,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
-from strandline.broker.transport import Network, OutgoingTransport
+from strandline.broker.network.transport import Network, OutgoingTransport
 from strandline.codec.message import Message, decode, encode
 from strandline.codec.messages.request_header import RequestHeader
 from strandline.runtime.runtime import Runtime

@@ -6,8 +6,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from strandline.broker.channel import Channel
-from strandline.broker.transport import Transport
+from strandline.broker.network.channel import Channel
+from strandline.broker.network.transport import Transport
 from strandline.testing.sim_loop import SimLoop
 from strandline.testing.sim_network import SimListening, SimNetwork
 from strandline.testing.sim_runtime import SimHost, SimRuntime

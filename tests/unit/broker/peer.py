@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from strandline.broker.connection import Connection, Exchange
-from strandline.broker.dispatch import Dispatcher
-from strandline.broker.routes import Route
-from strandline.broker.transport import Piece
+from strandline.broker.network.connection import Connection, Exchange
+from strandline.broker.network.dispatch import Dispatcher
+from strandline.broker.network.routes import Route
+from strandline.broker.network.transport import Piece
 
 PRODUCE, FETCH, HEARTBEAT = 0, 1, 12
 FRAME_MAX = 10_000

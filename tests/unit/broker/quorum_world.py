@@ -6,13 +6,13 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from strandline.broker.admission import Admission
-from strandline.broker.channel import Channel
-from strandline.broker.dispatch import Dispatcher
-from strandline.broker.listener import Listener
-from strandline.broker.metadata_quorum import NAME, MetadataQuorum, QuorumSettings
-from strandline.broker.metadata_snapshots import write_bootstrap
-from strandline.broker.routes import CONTROLLER, routes
+from strandline.broker.kraft.metadata_quorum import NAME, MetadataQuorum, QuorumSettings
+from strandline.broker.kraft.metadata_snapshots import write_bootstrap
+from strandline.broker.network.admission import Admission
+from strandline.broker.network.channel import Channel
+from strandline.broker.network.dispatch import Dispatcher
+from strandline.broker.network.listener import Listener
+from strandline.broker.network.routes import CONTROLLER, routes
 from strandline.codec.messages.topic_record import TopicRecord
 from strandline.errors import ErrorCode, RequestError, StrandlineError
 from strandline.log.flusher import Flusher

@@ -12,15 +12,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from strandline.broker.admission import Admission
-from strandline.broker.channel import Channel
-from strandline.broker.controller_channel import ControllerChannel, LocalController
-from strandline.broker.dispatch import Dispatcher
-from strandline.broker.forwarding import Forwarding
-from strandline.broker.lifecycle import Identity, Lifecycle, Timing
-from strandline.broker.listener import Listener
-from strandline.broker.producer_id_blocks import producer_id_blocks
-from strandline.broker.routes import BROKER, CONTROLLER, routes
+from strandline.broker.kraft.controller_channel import ControllerChannel, LocalController
+from strandline.broker.kraft.lifecycle import Identity, Lifecycle, Timing
+from strandline.broker.kraft.producer_id_blocks import producer_id_blocks
+from strandline.broker.network.admission import Admission
+from strandline.broker.network.channel import Channel
+from strandline.broker.network.dispatch import Dispatcher
+from strandline.broker.network.forwarding import Forwarding
+from strandline.broker.network.listener import Listener
+from strandline.broker.network.routes import BROKER, CONTROLLER, routes
 from strandline.codec.message import Message
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError

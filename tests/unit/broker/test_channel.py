@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.unit.broker.answering import PORT, World, answer
 
-from strandline.broker.channel import BACKOFF_S_MAX, CONNECT_TIMEOUT_S, REQUESTS_MAX
-from strandline.broker.transport import Transport
+from strandline.broker.network.channel import BACKOFF_S_MAX, CONNECT_TIMEOUT_S, REQUESTS_MAX
+from strandline.broker.network.transport import Transport
 from strandline.codec.message import encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse

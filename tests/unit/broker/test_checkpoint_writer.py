@@ -11,7 +11,7 @@ import pytest
 from tests.unit.broker.test_replicas import World
 from tests.unit.log.engine import NOON_MS, batch_of, open_log
 
-from strandline.broker.checkpoint_writer import CheckpointWriter
+from strandline.broker.replicas.checkpoint_writer import CheckpointWriter
 from strandline.ids import TopicPartition
 from strandline.log.checkpoints import LOG_START_OFFSETS, parse_offsets
 from strandline.partition.trimming import delete_records

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.broker.peer import FETCH, FRAME_MAX, HEARTBEAT, PRODUCE, Broker, feed, request
 from tests.unit.log.engine import fill, open_log
 
-from strandline.broker.connection import PRODUCES_WAITING_MAX
+from strandline.broker.network.connection import PRODUCES_WAITING_MAX
 
 SEED = 20_241_115
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.log.manual_runtime import ManualRuntime
 
-from strandline.broker.controller_driver import LOOK_S, ControllerDriver
+from strandline.broker.kraft.controller_driver import LOOK_S, ControllerDriver
 from strandline.codec.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from strandline.config.node_config import BrokerConfig
 from strandline.quorum.controller.controller import Controller

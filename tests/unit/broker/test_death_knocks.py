@@ -7,8 +7,8 @@ import socket
 from types import SimpleNamespace
 from typing import Any
 
-from strandline.broker.death_knocks import Knock
-from strandline.broker.network import SocketNetwork, SocketOptions
+from strandline.broker.kraft.liveness_probe import Knock
+from strandline.broker.network.network import SocketNetwork, SocketOptions
 from strandline.quorum.controller.broker_liveness import Knocked
 from strandline.runtime.runtime import LoopRuntime
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.unit.log.engine import batch_of
 
-from strandline.broker import replicas
 from strandline.broker.main import node_on, stop
 from strandline.broker.node import Node
+from strandline.broker.replicas import replicas
 from strandline.codec.messages.config_record import ConfigRecord
 from strandline.config.node_config import BrokerConfig
 from strandline.config.settings import READ_ONLY, settings_of

@@ -15,7 +15,7 @@ from strandline.broker.formatting import (
     parse_initial_controllers,
     standalone,
 )
-from strandline.broker.metadata_snapshots import MetadataSnapshots
+from strandline.broker.kraft.metadata_snapshots import MetadataSnapshots
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import InvalidConfig
 from strandline.log.disk import RealDisk

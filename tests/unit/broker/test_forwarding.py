@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.unit.broker.small_cluster import CLIENT_PORT, CONTROLLER_PORT, SmallCluster
 
-from strandline.broker import forwarding
-from strandline.broker.channel import Channel
-from strandline.broker.controller_channel import ControllerChannel
-from strandline.broker.routes import BROKER, CONTROLLER, routes
+from strandline.broker.kraft.controller_channel import ControllerChannel
+from strandline.broker.network import forwarding
+from strandline.broker.network.channel import Channel
+from strandline.broker.network.routes import BROKER, CONTROLLER, routes
 from strandline.codec.message import Message, encode
 from strandline.codec.messages import (
     alter_configs_request,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.coordinators.world import MemoryPartition, TurnedClock
 
-from strandline.broker import hosted_shard
-from strandline.broker.hosted_shard import HostedShard
+from strandline.broker.coordinating import coordinator_context as hosted_shard
+from strandline.broker.coordinating.coordinator_context import HostedShard
 from strandline.codec.columns import Columns, decode_batch
 from strandline.coordinators.groups.events import Append, AppendWhole, Loaded, Record, Reply
 from strandline.errors import ErrorCode

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from strandline.broker import http_server
-from strandline.broker.http_server import HEAD_BYTES_MAX, HTTP_CONNECTIONS_MAX, OK, PLAIN, HttpServer, Page
+from strandline.broker.metrics import http_server
+from strandline.broker.metrics.http_server import HEAD_BYTES_MAX, HTTP_CONNECTIONS_MAX, OK, PLAIN, HttpServer, Page
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

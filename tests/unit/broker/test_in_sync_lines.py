@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from strandline.broker.in_sync_keeper import tell_changed
+from strandline.broker.replicas.alter_partition import tell_changed
 
 
 def test_what_changes_alike_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:

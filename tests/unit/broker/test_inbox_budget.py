@@ -6,7 +6,7 @@ import random
 
 from tests.unit.broker.peer import FETCH, PRODUCE, Broker, FakeTransport, feed, request
 
-from strandline.broker.connection import Connection
+from strandline.broker.network.connection import Connection
 
 SEED = 20_241_116
 BUDGET = 1000

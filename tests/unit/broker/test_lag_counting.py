@@ -10,8 +10,8 @@ import pytest
 from tests.unit.broker.test_lag_sampler import Stage
 from tests.unit.log.engine import batch_of
 
-from strandline.broker import lag_counting, lag_sampler
-from strandline.broker.lag_leaders import LagLeaders
+from strandline.broker.coordinating import lag_counting, lag_sampler
+from strandline.broker.coordinating.lag_leaders import LagLeaders
 from strandline.broker.main import stop
 from strandline.codec.messages.record_counts_request import PartitionPositions, RecordCountsRequest, TopicPositions
 from strandline.codec.messages.record_counts_response import PartitionCounts

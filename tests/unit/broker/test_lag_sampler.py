@@ -12,8 +12,8 @@ from uuid import UUID
 import pytest
 from tests.unit.log.engine import batch_of
 
-from strandline.broker import lag_sampler
-from strandline.broker.lag_judging import Judged, judged
+from strandline.broker.coordinating import lag_sampler
+from strandline.broker.coordinating.lag_judging import Judged, judged
 from strandline.broker.main import node_on, stop
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.config.node_config import BrokerConfig

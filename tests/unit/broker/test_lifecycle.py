@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 from tests.unit.broker.small_cluster import CLIENT_PORT, CLUSTER_ID, CONTROLLER_PORT, Member, SmallCluster
 
-from strandline.broker.controller_registration import ControllerRegistration, registration_request
-from strandline.broker.lifecycle import BrokerState, Identity, Lifecycle, Timing
+from strandline.broker.kraft.controller_registration import ControllerRegistration, registration_request
+from strandline.broker.kraft.lifecycle import BrokerState, Identity, Lifecycle, Timing
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.codec.messages.describe_cluster_request import DescribeClusterRequest
 from strandline.codec.messages.unregister_broker_request import UnregisterBrokerRequest

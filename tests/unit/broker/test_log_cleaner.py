@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.unit.broker.test_dynamic_config import BROKER, STATIC, TOPIC, change, create
 
-from strandline.broker import log_cleaner
 from strandline.broker.main import node_on, stop
+from strandline.broker.maintenance import log_cleaner
+from strandline.broker.maintenance.storage_worker import InlineWorkers
 from strandline.broker.node import Node
-from strandline.broker.storage_worker import InlineWorkers
 from strandline.codec.columns import Record, decode_batch, encode_batch
 from strandline.codec.record_batch import HEADER
 from strandline.config.node_config import BrokerConfig

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from tests.unit.broker.test_dynamic_config import STATIC, create, write
 
-from strandline.broker import directory_health
-from strandline.broker.endpoint import reasons_not_ready
 from strandline.broker.main import node_on, stop
+from strandline.broker.maintenance.storage_worker import Job, JobFailed
+from strandline.broker.metrics.endpoint import reasons_not_ready
 from strandline.broker.node import Node
-from strandline.broker.storage_worker import Job, JobFailed
+from strandline.broker.replicas import directory_health
 from strandline.codec.columns import Record, encode_batch
 from strandline.codec.message import decode_exact
 from strandline.codec.messages.describe_storage_request import DescribeStorageRequest

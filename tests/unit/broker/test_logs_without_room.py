@@ -12,7 +12,7 @@ from tests.unit.broker.test_replicas import World
 from tests.unit.log.engine import NOON_MS, batch_of
 from tests.unit.log.faulty_disk import Fault
 
-from strandline.broker.directory_health import PROBE_NAME, PROBE_S, PROBE_S_MAX
+from strandline.broker.replicas.directory_health import PROBE_NAME, PROBE_S, PROBE_S_MAX
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord

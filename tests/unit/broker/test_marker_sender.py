@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit.coordinators.world import TurnedClock
 
-from strandline.broker.marker_sender import TIMEOUT_S, MarkerSender
+from strandline.broker.coordinating.marker_sender import TIMEOUT_S, MarkerSender
 from strandline.codec.messages.write_txn_markers_request import WriteTxnMarkersRequest
 from strandline.codec.messages.write_txn_markers_response import (
     WritableTxnMarkerPartitionResult,

@@ -12,7 +12,7 @@ from tests.unit.handlers.node_of_one import SlowRuntime
 from tests.unit.log.engine import NOON_MS, UnsyncedDisk, abandon, open_log
 from tests.unit.log.manual_runtime import ManualRuntime
 
-from strandline.broker.metadata_fold import MetadataFold, Write
+from strandline.broker.kraft.metadata_loader import MetadataFold, Write
 from strandline.codec.columns import Record, encode_batch
 from strandline.codec.internal_records import encode_metadata_record
 from strandline.codec.messages.partition_record import PartitionRecord

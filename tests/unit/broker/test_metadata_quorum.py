@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from tests.unit.broker.quorum_world import DATA, World, is_refused
 
-from strandline.broker.metadata_lateness import LATE_S
+from strandline.broker.kraft.metadata_lateness import LATE_S
 from strandline.codec.messages.topic_record import TopicRecord
 from strandline.codec.messages.vote_request import PartitionData, TopicData, VoteRequest
 from strandline.codec.messages.vote_response import VoteResponse

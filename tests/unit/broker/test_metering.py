@@ -7,8 +7,8 @@ import logging
 import pytest
 from tests.unit.broker.peer import FETCH, FRAME_MAX, PRODUCE, Broker, feed, request
 
-from strandline.broker.dispatch import WINDOW_REQUESTS_BUSY, WINDOWS_PER_TIMED, Dispatcher
-from strandline.broker.watchdog import QUIET_S, STALL_S, TOLD_S, Watchdog
+from strandline.broker.metrics.watchdog import QUIET_S, STALL_S, TOLD_S, Watchdog
+from strandline.broker.network.dispatch import WINDOW_REQUESTS_BUSY, WINDOWS_PER_TIMED, Dispatcher
 from strandline.observability.request_meter import RequestMeter
 
 

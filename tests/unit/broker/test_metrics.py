@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from strandline.broker import metrics_docs
-from strandline.broker.endpoint import Endpoint, parse_listener, reasons_not_ready, take_address
-from strandline.broker.http_server import listening_socket
 from strandline.broker.main import node_on, stop
-from strandline.broker.metrics import SECTIONS, Family, families, page
+from strandline.broker.metrics import docs as metrics_docs
+from strandline.broker.metrics.endpoint import Endpoint, parse_listener, reasons_not_ready, take_address
+from strandline.broker.metrics.families import SECTIONS, Family, families, page
+from strandline.broker.metrics.http_server import listening_socket
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import DiskFailed, InvalidConfig
 from strandline.observability.request_meter import BUCKETS, RequestMeter, cumulative

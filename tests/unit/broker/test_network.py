@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from strandline.broker.channel import Channel
-from strandline.broker.network import SocketNetwork, SocketOptions
+from strandline.broker.network.channel import Channel
+from strandline.broker.network.network import SocketNetwork, SocketOptions
 from strandline.runtime.runtime import LoopRuntime
 
 WITHIN_S = 30.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.log.manual_runtime import ManualRuntime
 
-from strandline.broker.removals import TREES_PER_JOB, Removals
+from strandline.broker.maintenance.removals import TREES_PER_JOB, Removals
 from strandline.log.disk import RealDisk
 
 

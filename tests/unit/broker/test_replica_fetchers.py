@@ -18,8 +18,8 @@ from tests.unit.log.engine import NOON_MS, batch_of, open_log
 from tests.unit.log.faulty_disk import FaultyDisk
 from tests.unit.log.manual_runtime import ManualRuntime
 
-from strandline.broker import replica_fetchers
-from strandline.broker.replica_fetchers import FETCH_VERSION, ReplicaFetchers
+from strandline.broker.replicas import replica_fetchers
+from strandline.broker.replicas.replica_fetchers import FETCH_VERSION, ReplicaFetchers
 from strandline.codec.current_leader import NO_TAGS, diverging_section, horizon_section
 from strandline.codec.fetch import BEGINS_AGAIN, PartitionData, PartitionFetch, encode_fetch_response, parse_fetch
 from strandline.codec.record_batch import LEADER_FIELDS, check_batch

@@ -16,9 +16,9 @@ from tests.unit.log.engine import NOON_MS, batch_of
 from tests.unit.log.faulty_disk import FaultyDisk
 from tests.unit.log.manual_runtime import ManualRuntime
 
-from strandline.broker.directory_assignments import RETRY_S
+from strandline.broker.kraft.directory_assignments import RETRY_S
 from strandline.broker.main import spare_the_collector
-from strandline.broker.replicas import OPENED_REST, OPENED_STEP, Replicas
+from strandline.broker.replicas.replicas import OPENED_REST, OPENED_STEP, Replicas
 from strandline.codec.messages.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
 from strandline.codec.messages.assign_replicas_to_dirs_response import DirectoryData as DirectoryAnswered
 from strandline.codec.messages.assign_replicas_to_dirs_response import PartitionData as PartitionAnswered

@@ -14,8 +14,8 @@ from tests.unit.broker.test_replicas import World
 from tests.unit.log.engine import NOON_MS, batch_of, open_log
 from tests.unit.log.manual_runtime import ManualRuntime
 
-from strandline.broker.checkpoint_writer import CheckpointWriter
-from strandline.broker.retention import SOON_S, Retention
+from strandline.broker.maintenance.retention import SOON_S, Retention
+from strandline.broker.replicas.checkpoint_writer import CheckpointWriter
 from strandline.codec.columns import decode_batch
 from strandline.errors import CorruptLog
 from strandline.ids import TopicPartition
@@ -269,7 +269,7 @@ def test_a_segment_that_cannot_be_read_stays(stage: Stage, monkeypatch: pytest.M
     stage.create()
     stage.append(*[OLD_MS] * 9, NOON_MS)
     stage.partition.log.segments[0].max_timestamp_ms = -1
-    monkeypatch.setattr("strandline.broker.retention.read_newest_ms", refuse)
+    monkeypatch.setattr("strandline.broker.maintenance.retention.read_newest_ms", refuse)
     stage.look()
     assert start(stage) == 0
 

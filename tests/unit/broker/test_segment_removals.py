@@ -11,7 +11,7 @@ from tests.unit.log.engine import NOON_MS, append, batch_of, open_log, records_i
 from tests.unit.log.faulty_disk import FaultyDisk
 from tests.unit.log.manual_runtime import ManualRuntime
 
-from strandline.broker.removals import SEGMENTS_PER_JOB, Removals, SegmentRemovals
+from strandline.broker.maintenance.removals import SEGMENTS_PER_JOB, Removals, SegmentRemovals
 from strandline.errors import DiskFailed
 from strandline.log.maintenance.segment_deletion import Leaving
 from strandline.log.partition_log import PartitionLog

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from strandline.broker.hangups import Hangups
-from strandline.broker.socket_transport import COPY_BYTES_MAX, ReceiveBuffer, SocketTransport
+from strandline.broker.network.disconnects import Hangups
+from strandline.broker.network.socket_transport import COPY_BYTES_MAX, ReceiveBuffer, SocketTransport
 from strandline.log.disk import RealDisk
 from strandline.log.segment.log_slice import LogSlice
 from strandline.runtime.runtime import LoopRuntime

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from tests.unit.log.cleaning_cases import SegmentedLog
 
-from strandline.broker import storage_worker
-from strandline.broker.storage_worker import InlineWorkers, JobFailed, ProcessWorkers, storage_workers
+from strandline.broker.maintenance import storage_worker
+from strandline.broker.maintenance.storage_worker import InlineWorkers, JobFailed, ProcessWorkers, storage_workers
 from strandline.codec.columns import Record
 from strandline.log.cleaning.job import CleaningJob, SourceSegment
 from strandline.log.disk import RealDisk
@@ -194,7 +194,7 @@ def test_a_worker_dies_with_its_parent(tmp_path: Path, sign: int) -> None:
     """In the middle of a job that would take a day."""
     script = (
         "import asyncio, json, sys\n"
-        "from strandline.broker.storage_worker import ProcessWorkers\n"
+        "from strandline.broker.maintenance.storage_worker import ProcessWorkers\n"
         "from strandline.runtime.runtime import LoopRuntime\n"
         "async def main():\n"
         "    workers = ProcessWorkers(LoopRuntime(asyncio.get_running_loop()))\n"

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.unit.observability.otlp_messages import metric, metrics_data, part
 
-from strandline.broker.telemetry import INFLATED_FACTOR_MAX, WAITING_BYTES_MAX, Telemetry
+from strandline.broker.metrics.telemetry import INFLATED_FACTOR_MAX, WAITING_BYTES_MAX, Telemetry
 from strandline.codec.compression import compress
 from strandline.errors import ErrorCode
 from strandline.runtime.runtime import LoopRuntime

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tests.unit.coordinators.world import MemoryPartition, TurnedClock
 
-from strandline.broker.transaction_driver import TransactionDriver
+from strandline.broker.coordinating.transaction_driver import TransactionDriver
 from strandline.codec.columns import decode_batch, encode_record
 from strandline.config.broker_settings import BrokerSettings
 from strandline.coordinators.transactions.events import MarkersWritten, SendMarkers

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from strandline.broker import metrics_transactions
-from strandline.broker.metrics_transactions import GRACE_MS, TransactionFigures, counted, is_late
+from strandline.broker.metrics import transactions as metrics_transactions
+from strandline.broker.metrics.transactions import GRACE_MS, TransactionFigures, counted, is_late
 from strandline.coordinators.transactions.transaction import Transaction, TransactionStatus
 from strandline.observability.exposition import Metric, Sample, render
 from strandline.partition.producers import ProducerEntry, Producers

@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 from tests.unit.coordinators.world import TurnedClock
 
-from strandline.broker import transaction_verification
-from strandline.broker.transaction_verification import CONNECTIONS_MAX, TIMEOUT_S, Place, TransactionVerification
+from strandline.broker.coordinating import transaction_verification
+from strandline.broker.coordinating.transaction_verification import (
+    CONNECTIONS_MAX,
+    TIMEOUT_S,
+    Place,
+    TransactionVerification,
+)
 from strandline.errors import ErrorCode, TimedOut
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.unit.broker.peer import HEARTBEAT, Broker, FakeTransport, feed, request
 
-from strandline.broker.connection import Connection
+from strandline.broker.network.connection import Connection
 
 BUDGET = 1000
 

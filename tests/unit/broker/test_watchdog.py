@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from strandline.broker.watchdog import Watchdog
+from strandline.broker.metrics.watchdog import Watchdog
 from strandline.runtime.runtime import LoopRuntime
 
 STALL_S = 0.15

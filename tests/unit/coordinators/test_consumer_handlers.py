@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.unit.coordinators.world import Asked, World
 
-from strandline.broker.group_driver import GroupDriver
-from strandline.broker.group_topics import TopicsOfNode
+from strandline.broker.coordinating.group_driver import GroupDriver
+from strandline.broker.coordinating.group_topics import TopicsOfNode
 from strandline.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from strandline.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from strandline.codec.messages.feature_level_record import FeatureLevelRecord

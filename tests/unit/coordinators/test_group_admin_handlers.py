@@ -8,7 +8,7 @@ import pytest
 from tests.unit.coordinators.test_group_driver import commit, join
 from tests.unit.coordinators.world import Asked, World
 
-from strandline.broker import hosted_shard
+from strandline.broker.coordinating import coordinator_context as hosted_shard
 from strandline.codec.messages.delete_groups_request import DeleteGroupsRequest
 from strandline.codec.messages.describe_groups_request import DescribeGroupsRequest
 from strandline.codec.messages.list_groups_request import ListGroupsRequest

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.unit.coordinators.world import Asked, MemoryPartition, World
 
-from strandline.broker import hosted_shard
-from strandline.broker.hosted_shards import leads
+from strandline.broker.coordinating import coordinator_context as hosted_shard
+from strandline.broker.coordinating.coordinator_runtime import leads
 from strandline.codec.messages.heartbeat_request import HeartbeatRequest
 from strandline.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from strandline.codec.messages.leave_group_request import LeaveGroupRequest, MemberIdentity

@@ -10,7 +10,7 @@ from tests.unit.coordinators.test_group_driver import join, one_member, sync
 from tests.unit.coordinators.test_group_history import group_of, owns
 from tests.unit.coordinators.world import World
 
-from strandline.broker.group_log import LINES_PER_SECOND_MAX, GroupLog
+from strandline.broker.coordinating.group_log import LINES_PER_SECOND_MAX, GroupLog
 from strandline.codec.messages.group_history_request import GroupHistoryRequest
 from strandline.coordinators.groups.events import Tell
 from strandline.coordinators.groups.history.group_history import Happening

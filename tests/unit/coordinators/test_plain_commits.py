@@ -11,11 +11,11 @@ import pytest
 from tests.unit.broker.peer import FakeTransport
 from tests.unit.coordinators.world import World
 
-from strandline.broker.connection import Connection
-from strandline.broker.dispatch import Dispatcher
-from strandline.broker.group_driver import GroupDriver
-from strandline.broker.group_topics import TopicsOfNode
-from strandline.broker.routes import routes
+from strandline.broker.coordinating.group_driver import GroupDriver
+from strandline.broker.coordinating.group_topics import TopicsOfNode
+from strandline.broker.network.connection import Connection
+from strandline.broker.network.dispatch import Dispatcher
+from strandline.broker.network.routes import routes
 from strandline.codec.message import Message, decode, encode
 from strandline.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from strandline.codec.messages.feature_level_record import FeatureLevelRecord

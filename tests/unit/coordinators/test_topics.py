@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from types import SimpleNamespace
 
-from strandline.broker.group_topics import TopicsOfNode, overrides_of_node
+from strandline.broker.coordinating.group_topics import TopicsOfNode, overrides_of_node
 from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.register_broker_record import RegisterBrokerRecord

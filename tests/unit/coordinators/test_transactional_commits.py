@@ -10,7 +10,7 @@ import pytest
 from tests.unit.coordinators.world import Asked, World
 from tests.unit.partition.test_partition import World as PartitionWorld
 
-from strandline.broker import hosted_shard
+from strandline.broker.coordinating import coordinator_context as hosted_shard
 from strandline.codec.columns import decode_batch
 from strandline.codec.messages.offset_commit_request import (
     OffsetCommitRequest,

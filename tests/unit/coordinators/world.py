@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from strandline.broker.group_driver import GroupDriver
-from strandline.broker.group_topics import TopicsOfNode
+from strandline.broker.coordinating.group_driver import GroupDriver
+from strandline.broker.coordinating.group_topics import TopicsOfNode
 from strandline.codec.answers import response_class
 from strandline.codec.columns import columns_of
 from strandline.codec.message import Message, decode_exact, encode

@@ -15,10 +15,10 @@ from typing import Any
 
 from tests.unit.log.manual_runtime import ManualRuntime
 
-from strandline.broker.controller_channel import ControllerChannel, LocalController
-from strandline.broker.producer_id_blocks import producer_id_blocks
-from strandline.broker.routes import CONTROLLER
-from strandline.broker.routes import routes as controller_routes
+from strandline.broker.kraft.controller_channel import ControllerChannel, LocalController
+from strandline.broker.kraft.producer_id_blocks import producer_id_blocks
+from strandline.broker.network.routes import CONTROLLER
+from strandline.broker.network.routes import routes as controller_routes
 from strandline.codec.message import Message, decode_exact, encode
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import CorruptLog, ErrorCode, RequestError, StrandlineError

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.quorum_world import PORT, World
 
-from strandline.broker.channel import Channel
+from strandline.broker.network.channel import Channel
 from strandline.codec.message import Message
 from strandline.codec.messages import begin_quorum_epoch_request as begin
 from strandline.codec.messages import describe_quorum_request as describe

@@ -1,0 +1,117 @@
+"""The shards of an internal topic that this node hosts, of groups or transactions: found, loaded, asked, let go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Protocol
+
+from strandline.broker.coordinating.coordinator_context import HostedShard, ShardT, waiting_of
+from strandline.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+
+
+class CoordinatorTopic(Protocol):
+    """An internal topic as this node sees it."""
+
+    def partition_count(self) -> int:
+        """Of the topic if it exists, else what it will be created with."""
+
+    def partition(self, index: int) -> Any:
+        """The partition if this node leads it."""
+
+    def is_led(self, index: int) -> bool:
+        """Whether the node's image has it lead the partition in the epoch in which it does."""
+
+
+def leads(node: Node, topic: str, index: int) -> bool:
+    """Return whether the node leads the partition, and its image says so of the same leader epoch."""
+    partition, known = node.partition(topic, index), node.image.topic_by_name(topic)
+    if partition is None or not partition.is_leader or known is None or index >= len(known.partitions):
+        return False
+    image = known.partitions[index]
+    return image.leader == node.node_id and image.leader_epoch == partition.leader_epoch
+
+
+class HostedShards(Generic[ShardT]):
+    _topic: CoordinatorTopic
+
+    def __init__(self) -> None:
+        self._hosted: dict[int, HostedShard[ShardT]] = {}
+        self._closed = False
+
+    def partition_index(self, key: str) -> int:
+        """The partition whose leader coordinates the group or the transactional id, as FindCoordinator tells."""
+        raise NotImplementedError
+
+    def _host(self, index: int) -> HostedShard[ShardT] | None:
+        """Begin to load a shard, if this node leads its partition."""
+        raise NotImplementedError
+
+    def _found(self, index: int) -> HostedShard[ShardT] | None:
+        return self._hosted.get(index) or (None if self._closed else self._host(index))
+
+    def submit(self, key: str, event: Any) -> None:
+        """Hand a request to the shard of its key; its token, a `Waiting`, is answered or refused exactly once."""
+        self.submit_to(self.partition_index(key), event)
+
+    def submit_to(self, index: int, event: Any) -> None:
+        """As `submit`, where the shard is known."""
+        hosted = self._found(index)
+        if hosted is None:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if self._closed else ErrorCode.NOT_COORDINATOR
+            waiting_of(event.token).refuse(code)
+        elif not self._topic.is_led(index):
+            # The image is ahead of the work that follows from it: another coordinates, or did meanwhile. What the shard
+            # remembers may be old.
+            waiting_of(event.token).refuse(ErrorCode.NOT_COORDINATOR)
+        elif hosted.is_loading:
+            waiting_of(event.token).refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        else:
+            hosted.submit(event)
+
+    def hosted_shard(self, key: str) -> HostedShard[ShardT] | None:
+        """The shard of the key, if it is hosted here; it may be loading still."""
+        return self._hosted.get(self.partition_index(key))
+
+    def led_indexes(self) -> list[int]:
+        """The partitions that this node coordinates by."""
+        if self._closed:
+            return []
+        return [index for index in range(self._topic.partition_count()) if self._topic.partition(index) is not None]
+
+    def when_loaded(self, index: int, then: Callable[[ShardT | None], object]) -> None:
+        """Call `then` with the shard, to look at and not to touch, now or when it is loaded; None if it is not led."""
+        hosted = self._found(index)
+        if hosted is None:
+            then(None)
+        else:
+            hosted.when_loaded(lambda is_loaded: then(hosted.shard if is_loaded else None))
+
+    def shard_of(self, key: str) -> ShardT | None:
+        """The loaded shard of the key, to look at and not to touch."""
+        hosted = self.hosted_shard(key)
+        return None if hosted is None or hosted.is_loading else hosted.shard
+
+    def load(self, index: int) -> bool:
+        """Begin to load a shard; False if that has happened before, or if it is not led here."""
+        if self._closed or index in self._hosted:
+            return False
+        return self._host(index) is not None
+
+    def loaded_shards(self) -> list[ShardT]:
+        """All that are loaded, to look at and not to touch."""
+        return [hosted.shard for hosted in self._hosted.values() if not hosted.is_loading]
+
+    def stop_leading(self, index: int) -> None:
+        """Another node coordinates by this partition now; whoever waits here has to find it."""
+        hosted = self._hosted.get(index)
+        if hosted is not None:
+            hosted.close(ErrorCode.NOT_COORDINATOR)
+
+    def close(self) -> None:
+        self._closed = True
+        for hosted in list(self._hosted.values()):
+            hosted.flush_all()
+            hosted.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, keep_held=True)

@@ -1,0 +1,1 @@
+"""Background work on the logs of this node: cleaning, retention, scrubbing, repair and removal."""

@@ -1,0 +1,48 @@
+"""What `/metrics` and `/public_metrics` show: the tables of all families, and the page made of them.
+
+A family says what it is called, what it means and how to read it from the node; `docs/observability.md` is printed from
+the same tables. Nothing here runs unless somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from strandline.broker.metrics import client_metrics as metrics_telemetry
+from strandline.broker.metrics import groups as metrics_groups
+from strandline.broker.metrics import node as metrics_node
+from strandline.broker.metrics import replication as metrics_replication
+from strandline.broker.metrics import requests as metrics_requests
+from strandline.broker.metrics import storage as metrics_storage
+from strandline.broker.metrics import topics as metrics_topics
+from strandline.broker.metrics import transactions as metrics_transactions
+from strandline.broker.metrics.scrape import Scrape
+from strandline.observability.exposition import Histogram, Metric, render
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+
+Family = Metric[Scrape] | Histogram[Scrape]
+
+SECTIONS: dict[str, tuple[Family, ...]] = {
+    "Requests and connections": metrics_requests.FAMILIES,
+    "Topics and partitions": metrics_topics.FAMILIES,
+    "The files of a log": metrics_storage.FAMILIES,
+    "Replicas": metrics_replication.FAMILIES,
+    "Groups": metrics_groups.FAMILIES,
+    "Transactions": metrics_transactions.FAMILIES,
+    "The node": metrics_node.FAMILIES,
+    "What clients push": metrics_telemetry.FAMILIES,
+}
+
+
+def families(*, public: bool) -> list[Family]:
+    return [family for section in SECTIONS.values() for family in section if family.public or not public]
+
+
+def page(node: Node, *, public: bool) -> Iterator[str]:
+    """The text, piece by piece; the caller takes as many as fit into its turn."""
+    yield from render(families(public=public), Scrape(node, deep=not public))
+    if "telemetry" in node.__dict__ and not public:
+        yield from node.telemetry.store.pieces(node.runtime.now_ms())

@@ -1,0 +1,90 @@
+"""One look at a node: what several families need is gathered once, and does not change under their hands.
+
+A page is written over many turns of the loop, and topics come and go in between. So lists are copied when the look
+begins, and whatever hangs on them is read when its line is written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from strandline.broker.coordinating.lag_judging import Judged, judged
+from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC
+from strandline.partition.partition import Partition
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+    from strandline.coordinators.groups.group_shard import GroupShard
+
+T = TypeVar("T")
+
+UNKNOWN_SOFTWARE = ("unknown", "unknown")
+
+
+class Scrape:
+    def __init__(self, node: Node, *, deep: bool) -> None:
+        self.node = node
+        self.deep = deep
+        """Whether there is a line for each topic and partition, or one for all of them together."""
+        self.partitions: list[Partition] = list(node.replicas.all())
+        self._judged: list[Judged] | None = None
+        self._counted: dict[object, Any] = {}
+
+    @cached_property
+    def topics(self) -> dict[str, list[Partition]]:
+        by_name: dict[str, list[Partition]] = {}
+        for partition in self.partitions:
+            by_name.setdefault(partition.topic, []).append(partition)
+        return by_name
+
+    @cached_property
+    def software(self) -> Counter[tuple[str, str]]:
+        """Connections by what their clients call themselves."""
+        return Counter(each.software or UNKNOWN_SOFTWARE for each in self.node.dispatcher.connections)
+
+    @cached_property
+    def waiting(self) -> Counter[str]:
+        """Requests that were started and are not answered yet, by API."""
+        waiting: Counter[str] = Counter()
+        for connection in self.node.dispatcher.connections:
+            for exchange in connection.started or ():
+                if exchange.meter is not None:
+                    waiting[exchange.meter.name] += 1
+        return waiting
+
+    @cached_property
+    def shards(self) -> list[GroupShard]:
+        """The groups that are loaded, and one more part of them with each look at the whole page.
+
+        Who is interested in lag wants that of a group whose members did not survive the restart, too.
+        """
+        groups = self.node.groups
+        if self.deep:
+            for partition in self.topics.get(CONSUMER_OFFSETS_TOPIC, ()):
+                if partition.log.log_end_offset and groups.load(partition.index):
+                    break
+        return groups.loaded_shards()
+
+    def once(self, count: Callable[[Node], Iterator[T | None]]) -> Iterator[T | None]:
+        """What `count` comes to in the end, for all families that ask; None while the first of them counts."""
+        if count not in self._counted:
+            found = None
+            for found in count(self.node):
+                if found is None:
+                    yield None
+            self._counted[count] = found
+        yield self._counted[count]
+
+    def judged(self) -> Iterator[Judged]:
+        """The positions of groups with figures and verdict, which the first family that asks works out line by line."""
+        if self._judged is not None:
+            yield from self._judged
+            return
+        found = []
+        for each in judged(self.node):
+            found.append(each)
+            yield each
+        self._judged = found

@@ -1,0 +1,1 @@
+"""Sockets, connections and the dispatch of requests: from bytes to handlers and back."""

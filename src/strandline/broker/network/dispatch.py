@@ -1,0 +1,402 @@
+"""From a frame to its handler, and the limits that all connections share.
+
+The table in `routes` decides what is served and what ApiVersions advertises: one place, so they cannot disagree.
+A request that cannot be read closes its connection and no other; nothing that a peer sends stops the node.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline.broker.network.connection import Connection, Exchange
+from strandline.broker.network.deadlines import Deadlines
+from strandline.broker.network.routes import BROKER, CONTROLLER, Route
+from strandline.broker.network.unsent_answers import UnsentAnswers
+from strandline.codec.message import Message, decode, encode
+from strandline.codec.messages.api_versions_request import ApiVersionsRequest
+from strandline.codec.wire import skip_tags
+from strandline.errors import ErrorCode, PeerError
+from strandline.handlers.support.context import EncodedResponse
+from strandline.handlers.support.refusals import refusal
+from strandline.observability.log_lines import fields
+from strandline.observability.request_meter import RequestMeter
+from strandline.observability.response_errors import count_errors
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+
+API_VERSIONS: Final = 18
+REQUEST_HEADER: Final = Struct(">hhih")
+"""API key, version, correlation id, length of the client id."""
+REFUSALS_LOGGED_MAX: Final = 10
+"""Lines a second about connections that were hung up on: fourteen bytes of a peer are not to cost a line each."""
+FAVOUR_S_MAX: Final = 30
+"""How long one connection may keep all others from reading while requests fill the memory set aside for them."""
+FAVOUR_SILENT_S_MAX: Final = 3
+"""How long it may send nothing meanwhile."""
+CLOSES_PER_TURN_MAX: Final = 100
+"""Connections that are hung up on in one turn of the loop: ten thousand at once would keep it for a tenth second."""
+
+SOFTWARE_MAX: Final = 256
+SOFTWARE_CHARACTERS_MAX: Final = 100
+"""Kinds of client libraries that are told apart, and the length of a name with its version."""
+WINDOW_REQUESTS_BUSY: Final = 50
+WINDOWS_PER_TIMED: Final = 4
+"""With more requests in a window than that, one window of so many is timed."""
+SLOW_NS: Final = 20_000_000
+"""A request that keeps the loop for longer is remembered, so that a stall can be explained."""
+
+log = logging.getLogger("strandline.broker")
+
+
+class RequestContext:
+    """One request of the compiled messages, until it is answered."""
+
+    __slots__ = ("_exchange", "api_version", "client_host", "client_id", "node", "route")
+
+    def __init__(
+        self, node: Node, route: Route, exchange: Exchange, api_version: int, client_id: str | None, client_host: str
+    ) -> None:
+        self.node = node
+        self.route = route
+        self._exchange = exchange
+        self.api_version = api_version
+        self.client_id = client_id
+        self.client_host = client_host
+
+    @property
+    def exchange(self) -> Exchange:
+        return self._exchange
+
+    @property
+    def connection(self) -> Connection:
+        return self._exchange.connection
+
+    @property
+    def routes(self) -> dict[int, Route]:
+        return self._exchange.connection.dispatcher.routes
+
+    @property
+    def is_at_controller(self) -> bool:
+        return self._exchange.connection.dispatcher.listener == CONTROLLER
+
+    @property
+    def client_port(self) -> int:
+        return self._exchange.connection.transport.peer_port
+
+    @property
+    def client_software(self) -> tuple[str, str] | None:
+        return self._exchange.connection.software
+
+    def remember_software(self, name: str, version: str) -> None:
+        self._exchange.connection.software = self.node.dispatcher.one_software(name, version)
+
+    def reply(self, response: Any) -> None:
+        if type(response) is EncodedResponse:
+            self._exchange.reply(response.body)
+            return
+        if self.route.meter is not None:
+            count_errors(self.route.meter, response)
+        self._exchange.reply(encode(response, self.api_version))
+
+
+Forward = Callable[[RequestContext, Message, bytes], None]
+"""Takes a request that was begun, as a message and as the bytes that came, header and body."""
+
+
+class Dispatcher:
+    def __init__(
+        self,
+        node: Node,
+        routes: dict[int, Route],
+        *,
+        frame_size_max: int,
+        inbox_bytes_max: int,
+        clock_ns: Callable[[], int] | None = None,
+        listener: str = BROKER,
+    ) -> None:
+        self.node = node
+        self.listener = listener
+        self.is_active: Callable[[], bool] = lambda: True
+        """Whether this node is the active controller."""
+        self.forward: Forward | None = None
+        """Has the one that is answer a request. Without it, whoever asks is told that this is the wrong one."""
+        self.clock_ns = clock_ns
+        """What requests are timed by; without a clock nothing is counted."""
+        self.window_clock_ns = clock_ns
+        """The same while requests that are answered at once are timed, too; see `next_window`."""
+        self.received_ns = 0
+        """When the bytes came that are being worked on, if such requests are timed now."""
+        self._window = 0
+        self._begun_before = 0
+        self.current: RequestMeter | None = None
+        """What counts the request that is being started, or was started last."""
+        self.slow: tuple[int, str, str, str | None] | None = None
+        """The last request that took long to start: nanoseconds, API, host, client id. Whoever reads it clears it."""
+        if clock_ns is not None:
+            for route in routes.values():
+                route.meter = RequestMeter(route.name)
+        self.routes = routes
+        self.frame_size_max = frame_size_max
+        self.inbox_bytes_max = inbox_bytes_max
+        self.inbox_bytes = 0
+        self.connections: dict[Connection, None] = {}
+        """In the order in which they came: what is done to all of them is done in the same order in every run."""
+        self.connections_by_host: dict[str, int] = {}
+        self.deadlines = Deadlines()
+        self.unsent = UnsentAnswers(self._shed, self.call_soon)
+        self.accepted = 0
+        self.refusals = {"limit": 0, "protocol": 0, "deadline": 0, "memory": 0}
+        """Connections that were hung up on, by the kind of reason."""
+        self.idle_closed = 0
+        self._software: dict[tuple[str, str], tuple[str, str]] = {}
+        self.ticks = 0
+        """Seconds since the start, roughly: cheap enough to be noted with every receive."""
+        self.is_stopping = False
+        """Then what was started is finished, and nothing is begun any more."""
+        self._starved: deque[Connection] = deque()
+        self._favoured: Connection | None = None
+        self._favoured_at = 0
+        self._logged_at = self._logged = self._unlogged = 0
+        self._is_high = False
+        self.on_pressure: Callable[[bool], None] = lambda is_high: None
+        """Told when requests fill more memory than was set aside for them, and when they no longer do."""
+
+    def start(
+        self,
+        connection: Connection,
+        view: memoryview,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id_size: int,
+    ) -> None:
+        """Start one request; `view` begins with the client id and is good only until this returns."""
+        route = self.routes.get(api_key)
+        if route is None:
+            self.refuse(connection, f"unknown API key {api_key}")
+            return
+        try:
+            if not route.version_min <= version <= route.version_max:
+                self._refuse_version(connection, route, version, correlation_id)
+                return
+            at = max(0, client_id_size)
+            if version >= route.flexible_from:
+                at = skip_tags(view, at)
+            route.requests += 1
+            meter = self.current = route.meter
+            if api_key and meter is not None:
+                # Produce is key 0, and its partitions count its bytes.
+                meter.request_bytes += len(view)
+            hot = route.hot
+            if hot is not None:
+                hot(self.node, connection, view, at, version, correlation_id)
+            elif route.plain is None or not route.plain(self.node, connection, view, at, version, correlation_id):
+                self._start_cold(connection, route, view, at, version, correlation_id, client_id_size)
+        except (PeerError, IndexError) as error:
+            # IndexError: a header that ends within its tagged fields.
+            self.refuse(connection, f"{route.name} {version}: {error}")
+        except Exception:
+            # We are wrong, but one connection is what it may cost.
+            facts = fields(api=route.name, version=version, host=connection.transport.peer_host)
+            log.exception("%s %d failed", route.name, version, extra=facts)
+            connection.close()
+
+    def _start_cold(
+        self,
+        connection: Connection,
+        route: Route,
+        view: memoryview,
+        at: int,
+        version: int,
+        correlation_id: int,
+        client_id_size: int,
+    ) -> None:
+        began_ns = 0 if self.clock_ns is None else self.clock_ns()
+        handler = route.load()
+        # What follows the message is ignored, as Kafka does: librdkafka's Metadata 13 for "all topics" ends in three
+        # bytes that belong to nothing.
+        request, _ = decode(handler.request_class, version, view, at, elements_max=route.elements_max)
+        # A client id is for people; what is no UTF-8 in it shows as U+FFFD, as in Kafka.
+        client_id = str(view[:client_id_size], "utf-8", "replace") if client_id_size >= 0 else None
+        exchange = connection.begin(
+            correlation_id, flexible_header=version >= route.flexible_from and route.api_key != API_VERSIONS
+        )
+        context = RequestContext(self.node, route, exchange, version, client_id, connection.transport.peer_host)
+        if self.forward is not None and route.is_forwarded:
+            header = REQUEST_HEADER.pack(route.api_key, version, correlation_id, client_id_size)
+            self.forward(context, request, header + view)
+        elif self.forward is None and route.for_active and not self.is_active():
+            self._refuse_inactive(context, request)
+        elif (response := handler.handle(context, request)) is not None:
+            context.reply(response)
+        if self.clock_ns is not None and (took_ns := self.clock_ns() - began_ns) > SLOW_NS:
+            self.slow = took_ns, route.name, context.client_host, client_id
+
+    def _refuse_inactive(self, context: RequestContext, request: Message) -> None:
+        """What only the active controller can answer has come to another one."""
+        answer = refusal(request, context.api_version, ErrorCode.NOT_CONTROLLER)
+        if answer is None:
+            self.refuse(context.connection, f"{context.route.name} is for the active controller")
+        else:
+            context.reply(answer)
+
+    def _refuse_version(self, connection: Connection, route: Route, version: int, correlation_id: int) -> None:
+        if route.api_key != API_VERSIONS:
+            self.refuse(connection, f"{route.name} has no version {version}")
+            return
+        # A newer client asks with a version we do not know: it is answered in version 0, with the list, and asks again.
+        exchange = connection.begin(correlation_id, flexible_header=False)
+        context = RequestContext(self.node, route, exchange, version, None, connection.transport.peer_host)
+        context.reply(EncodedResponse(encode(route.load().handle(context, ApiVersionsRequest()), 0)))
+
+    def one_software(self, name: str, version: str) -> tuple[str, str] | None:
+        """The same object for all connections of one kind; None for what is too long, or one kind too many."""
+        told = name, version
+        known = self._software.get(told)
+        if known is None and len(name) + len(version) <= SOFTWARE_CHARACTERS_MAX and len(self._software) < SOFTWARE_MAX:
+            known = self._software[told] = told
+        return known
+
+    def next_window(self) -> None:
+        """Some forty times a second: decide whether requests that are answered at once are timed until the next.
+
+        Two looks at a clock are a good part of what counting such a request costs. While thousands of them come in a
+        second, a quarter of the time tells as much of their latency as all of it. Whatever waits is always timed.
+        """
+        if self.clock_ns is None:
+            return
+        begun = sum(route.requests for route in self.routes.values() if route.hot is not None)
+        is_busy = begun - self._begun_before > WINDOW_REQUESTS_BUSY
+        self._begun_before = begun
+        self._window += 1
+        self.window_clock_ns = None if is_busy and self._window % WINDOWS_PER_TIMED else self.clock_ns
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Call on the next turn of the loop."""
+        self.node.runtime.call_soon(callback)
+
+    @property
+    def refused(self) -> int:
+        return sum(self.refusals.values())
+
+    def refuse(self, connection: Connection, reason: str, *, kind: str = "protocol") -> None:
+        """Hang up on a peer that does not speak the protocol, or not fast enough."""
+        self.refusals[kind] += 1
+        if self._logged_at != self.ticks:
+            if self._unlogged:
+                log.info("... and closed %d more", self._unlogged)
+            self._logged_at, self._logged, self._unlogged = self.ticks, 0, 0
+        if self._logged < REFUSALS_LOGGED_MAX:
+            self._logged += 1
+            host = connection.transport.peer_host
+            log.info(
+                "closing the connection from %s: %s", host, reason, extra=fields(host=host, reason=reason, kind=kind)
+            )
+        else:
+            self._unlogged += 1
+        connection.close()
+
+    # Memory for requests that are not complete yet
+
+    def note_inbox(self, connection: Connection, change: int) -> None:
+        """An inbox grew or shrank. Beyond the budget only one connection may go on reading, so that it can finish."""
+        self.inbox_bytes += change
+        is_high = self.inbox_bytes > self.inbox_bytes_max
+        if is_high != self._is_high:
+            self._is_high = is_high
+            self.on_pressure(is_high)
+        if change > 0 and is_high:
+            if self._favoured is None or self._favoured.closed:
+                self._favoured = connection
+                self._favoured_at = self.ticks
+            if self._favoured is not connection:
+                connection.transport.pause()
+                self._starved.append(connection)
+        elif change < 0:
+            if self._favoured is connection:
+                self._favoured = None
+            while (
+                self._starved
+                and not self.is_stopping
+                and (self.inbox_bytes <= self.inbox_bytes_max or self._favoured is None)
+            ):
+                waiting = self._starved.popleft()
+                if waiting.closed:
+                    continue
+                if self.inbox_bytes > self.inbox_bytes_max and waiting.inbox is not None:
+                    # Not one that has finished meanwhile: it may stay silent, and everybody would wait for it.
+                    self._favoured = waiting
+                    self._favoured_at = waiting.used_at = self.ticks
+                if waiting.inbox is not None:
+                    # The time that it had to wait is not its own.
+                    self.deadlines.on_request_begun(waiting, self.ticks)
+                if not waiting.paused:
+                    waiting.transport.resume()
+
+    def _shed(self, connection: Connection) -> None:
+        self.refuse(connection, "it does not take its answers, and memory for answers is short", kind="memory")
+
+    # Connections
+
+    def welcome(self, connection: Connection) -> None:
+        host = connection.transport.peer_host
+        connection.used_at = self.ticks
+        self.accepted += 1
+        connection.number = self.accepted
+        self.connections[connection] = None
+        self.deadlines.on_welcome(connection, self.ticks)
+        self.connections_by_host[host] = self.connections_by_host.get(host, 0) + 1
+
+    def forget(self, connection: Connection) -> None:
+        host = connection.transport.peer_host
+        self.connections.pop(connection, None)
+        self.deadlines.on_closed(connection)
+        self.unsent.forget(connection)
+        left = self.connections_by_host.get(host, 0) - 1
+        if left > 0:
+            self.connections_by_host[host] = left
+        else:
+            self.connections_by_host.pop(host, None)
+
+    def close_idle(self, *, idle_s: float) -> None:
+        """Hang up on whoever was silent for so long.
+
+        A peer whose request waits here is not idle. But where more requests wait behind that one nobody reads from the
+        connection, and it may be long dead.
+        """
+        self._close_some(
+            [
+                (connection, "")
+                for connection in self.connections
+                if self.ticks - connection.used_at > idle_s and (connection.started is None or connection.paused)
+            ]
+        )
+
+    def close_stalled(self) -> None:
+        """Hang up on who never asked anything, and on who does not finish what it began to ask."""
+        self._close_some(self.deadlines.expired(self.ticks, lambda: set(self._starved)))
+        # Beyond the budget everybody waits for one connection to finish its request: it may not take for ever.
+        favoured = self._favoured
+        if favoured is None or favoured.closed:
+            return
+        if (
+            self.ticks - self._favoured_at > FAVOUR_S_MAX
+            or self.ticks - max(self._favoured_at, favoured.used_at) > FAVOUR_SILENT_S_MAX
+        ):
+            self.refuse(favoured, "its request is not complete, and memory for requests is short", kind="memory")
+
+    def _close_some(self, others: list[tuple[Connection, str]]) -> None:
+        """Close a turn's share, and the rest on the next turns; a reason that is given is logged."""
+        for connection, reason in others[:CLOSES_PER_TURN_MAX]:
+            if reason and not connection.closed:
+                self.refuse(connection, reason, kind="deadline")
+            else:
+                self.idle_closed += 1
+                connection.close()
+        if rest := others[CLOSES_PER_TURN_MAX:]:
+            self.call_soon(lambda: self._close_some(rest))

@@ -1,0 +1,80 @@
+"""One address that peers connect to: who is admitted, and what is served to them.
+
+A node has one for clients and, where it is a controller, one for controllers and brokers. Each has a dispatcher of its
+own, because other APIs are served there. Whoever carries the bytes, what is made of them is a `Connection`.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from strandline.broker.network.admission import Admission
+from strandline.broker.network.connection import Connection
+from strandline.broker.network.dispatch import Dispatcher
+from strandline.broker.network.transport import Listening, Network, Transport
+from strandline.errors import InvalidConfig
+from strandline.observability.log_lines import fields
+from strandline.runtime.runtime import Runtime
+
+log = logging.getLogger("strandline.broker")
+
+
+class Listener:
+    def __init__(self, network: Network, runtime: Runtime, dispatcher: Dispatcher, admission: Admission) -> None:
+        self._network = network
+        self._runtime = runtime
+        self._dispatcher = dispatcher
+        self.admission = admission
+        self._listening: Listening | None = None
+        self._warned_at = -1
+
+    def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Take the address; what was really bound (port 0 chooses one). Peers are served after `open`.
+
+        InvalidConfig if it cannot be had.
+        """
+        try:
+            listening = self._listening = self._network.listen(host, port, self._on_accept, delay_s=self._delay_s)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise InvalidConfig(
+                f"cannot listen on {host}:{port}: {why}; choose another address or port (--listen, or listeners)"
+            ) from error
+        self._dispatcher.on_pressure = listening.hold_back
+        return listening.host, listening.port
+
+    def open(self) -> None:
+        assert self._listening is not None
+        self._listening.open()
+
+    def close(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+
+    def _delay_s(self) -> float:
+        return self.admission.delay_s(self._runtime.monotonic())
+
+    def _on_accept(self, transport: Transport) -> Connection | None:
+        self.admission.note_creation()
+        dispatcher, host = self._dispatcher, transport.peer_host
+        if self.admission.is_full_for(host, len(dispatcher.connections), dispatcher.connections_by_host.get(host, 0)):
+            dispatcher.refusals["limit"] += 1
+            self._warn(host)
+            return None
+        connection = Connection(dispatcher, transport)
+        dispatcher.welcome(connection)
+        return connection
+
+    def _warn(self, host: str) -> None:
+        dispatcher = self._dispatcher
+        if self._warned_at == dispatcher.ticks:
+            # Once in a second is enough: a flood of connections is not to become a flood of lines.
+            return
+        self._warned_at = dispatcher.ticks
+        log.warning(
+            "%d connections; refusing one of %s: see max.connections, max.connections.per.ip, `ulimit -n`",
+            len(dispatcher.connections),
+            host,
+            extra=fields(host=host, connections=len(dispatcher.connections)),
+        )

@@ -1,0 +1,147 @@
+"""The directories of partitions on this node: opened, renamed out of the way, removed."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from strandline.broker.kraft import metadata_quorum
+from strandline.broker.maintenance.removals import Removals, SegmentRemovals, Written
+from strandline.errors import DiskFull, StrandlineError
+from strandline.ids import TopicPartition
+from strandline.log.partition_log import PartitionLog
+from strandline.observability.log_lines import fields
+from strandline.partition.partition import Partition
+from strandline.partition.producers import ProducerLimit, Producers
+from strandline.quorum.controller.topic_names import is_internal
+from strandline.quorum.image.cluster_image import PartitionImage, Topic
+from strandline.quorum.raft.state_files import uuid_text
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+
+log = logging.getLogger("strandline.node")
+
+
+def offline_reason(number: int | None, reason: str) -> StrandlineError:
+    """Return why a log could not be opened: DiskFull if only room was wanting, and nothing speaks against the log."""
+    return (DiskFull if number in (errno.ENOSPC, errno.EDQUOT) else StrandlineError)(reason)
+
+
+class ReplicaLogs:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._removals = Removals(node.runtime, node.directory.disk)
+        self.producer_limit = ProducerLimit(node.config.producer_id_count_max)
+        self._leaving = SegmentRemovals(node.runtime, node.directory.disk, self._write_start_offsets)
+
+    def _write_start_offsets(self, on_done: Written) -> None:
+        self._node.checkpoints.write_start_offsets(on_done)
+
+    def sort_out(self) -> None:
+        """After a start: finish deletions, remove what moved to other nodes, put aside what nobody knows."""
+        node, directory = self._node, self._node.directory
+        for path in directory.deleted_directories():
+            self._removals.remove(path)
+        removed = {uuid_text(topic_id) for topic_id in node.metadata.removed_topic_ids}
+        node.metadata.forget_removed()
+        for name in directory.partition_directories():
+            if name == metadata_quorum.NAME:
+                continue
+            topic_id = directory.topic_id_of(name)
+            topic = node.image.topic_by_name(name.topic)
+            known = node.image.partition(name.topic, name.partition)
+            if topic_id in removed:
+                # A crash came between the record and the directory: the topic's end was acknowledged.
+                directory.disk.remove_tree(directory.path / str(name))
+            elif topic is None or known is None or (topic_id is not None and topic_id != uuid_text(topic.id)):
+                log.warning("%s belongs to no topic of this cluster; kept as %s", name, directory.put_aside(name).name)
+            elif topic_id is None and directory.is_in_use(name):
+                # A power cut may spare unflushed records, and not the unflushed file that names their topic. If that
+                # was deleted and made again meanwhile, both topics have records of leader epoch 0 at the same offsets,
+                # and no comparison with the leader would find that they differ.
+                log.warning("%s has records of an unknown topic; kept as %s", name, directory.put_aside(name).name)
+            elif node.node_id not in known.replicas:
+                log.info("%s has its replicas elsewhere", name)
+                self.delete(name, None)
+
+    def open(self, topic: Topic, index: int) -> Partition | StrandlineError:
+        """The log of a partition, opened or made; or why it cannot be: one bad log is one offline partition. Its data
+        stays as it is, and everything else is served."""
+        name, image = TopicPartition(topic.name, index), topic.partitions[index]
+        try:
+            return self._open(topic, index, name, image)
+        except (StrandlineError, OSError) as error:
+            facts = fields(topic=topic.name, partition=index, reason=str(error))
+            log.error("%s is offline: %s", name, error, extra=facts)
+            return error if isinstance(error, StrandlineError) else offline_reason(error.errno, str(error))
+
+    def _open(self, topic: Topic, index: int, name: TopicPartition, image: PartitionImage) -> Partition:
+        node, directory = self._node, self._node.directory
+        config = node.config.topic_config_in_force(topic.config_overrides)
+        topic_id = directory.topic_id_of(name)
+        if topic_id is not None and topic_id != uuid_text(topic.id):
+            # Of a topic of that name that was deleted while we were away.
+            log.warning("%s belongs to another topic; kept as %s", name, directory.put_aside(name).name)
+            topic_id = None
+        producers = Producers(self.producer_limit)
+        is_only_replica = len(image.replicas) <= 1
+        opened: PartitionLog | None = None
+        try:
+            opened = directory.open_log(name, config, now_ms=node.runtime.now_ms(), observer=producers)
+            if topic_id is None:
+                directory.write_topic_id(opened, uuid_text(topic.id))
+            if opened.log_end_offset and is_only_replica:
+                # What recovery found was perhaps only in memory of the last process' kernel: safe before it is shown.
+                opened.flush_now()
+        except (StrandlineError, OSError):
+            # It may be opened again many times: what is held for it would add up.
+            producers.clear()
+            for segment in () if opened is None else opened.segments:
+                segment.close()
+            raise
+        opened.on_leaving = self._leaving.take
+        opened.remove_files = partial(self._removals.remove_files_of, opened)
+        return Partition(
+            topic.name,
+            index,
+            topic.id,
+            log=opened,
+            producers=producers,
+            flusher=node.flusher,
+            config=config,
+            leader_epoch=image.leader_epoch,
+            is_only_copy=len(image.isr) <= 1,
+            is_internal=is_internal(topic.name),
+            turnstile=node.reencoder.turnstile,
+            # A power cut may have taken back that the log was cut, and not what was noted of the watermark afterwards:
+            # only below the recovery point, which goes to the disk before a cut does, is the log what it was.
+            high_watermark=None
+            if is_only_replica
+            else min(directory.high_watermarks.get(name, 0), opened.flushed_offset),
+        )
+
+    def put_aside(self, name: TopicPartition) -> None:
+        """Keep what cannot be used for a person, and begin anew: others have the records."""
+        directory = self._node.directory
+        if directory.disk.exists(directory.path / str(name)):
+            log.warning("%s is damaged and fetched anew; kept as %s", name, directory.put_aside(name).name)
+
+    def delete(self, where: TopicPartition, partition: Partition | None) -> bool:
+        """Rename the directory out of the way, and remove it later; whether that was possible."""
+        directory = self._node.directory
+        target = directory.delete_path(where)
+        try:
+            if partition is None:
+                directory.disk.rename(directory.path / str(where), target)
+            else:
+                partition.log.delete(target)
+        except OSError as error:
+            # The next start finds a directory without a topic and puts it aside.
+            log.error("%s could not be deleted: %s", where, error)
+            return False
+        config = self._node.config.topic_defaults if partition is None else partition.config
+        self._removals.remove(target, delay_ms=config.file_delete_delay_ms)
+        return True

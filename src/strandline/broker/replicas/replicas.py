@@ -1,0 +1,512 @@
+"""The partitions that live on this node: opened, led, followed and deleted as the metadata log says.
+
+Records are taken one batch after the other, a share of the work in each turn of the loop. What is done for a partition
+is decided by the image as it is then, not by the record that drew attention to it: so nothing is done twice, nor
+undone. `on_led` and `on_unled` tell whoever keeps state by leadership: the group coordinators.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline.broker.kraft import metadata_quorum
+from strandline.broker.kraft.controller_channel import ControllerChannel
+from strandline.broker.kraft.directory_assignments import DirectoryAssignments
+from strandline.broker.network.channel import Channel
+from strandline.broker.replicas.alter_partition import InSyncKeeper
+from strandline.broker.replicas.directory_health import DirectoryHealth
+from strandline.broker.replicas.log_recovery import LogRecovery
+from strandline.broker.replicas.replica_fetchers import ReplicaFetchers
+from strandline.broker.replicas.replica_logs import ReplicaLogs
+from strandline.codec.messages.clear_elr_record import ClearElrRecord
+from strandline.codec.messages.config_record import ConfigRecord
+from strandline.codec.messages.partition_change_record import PartitionChangeRecord
+from strandline.codec.messages.partition_record import PartitionRecord
+from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
+from strandline.config.settings import LONG_MAX
+from strandline.errors import DamagedRecords, DiskFull, ErrorCode, StrandlineError
+from strandline.ids import TopicPartition
+from strandline.log.partition_log import PartitionLog
+from strandline.partition.partition import Partition
+from strandline.quorum.controller.topic_names import is_internal
+from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, PartitionImage, Topic
+
+if TYPE_CHECKING:
+    from strandline.broker.node import Node
+
+WORK_S_MAX: Final = 0.005
+"""What making and deleting logs may take of one turn of the loop."""
+OPEN_FIRST_S_MAX: Final = 0.5
+"""How long a quorum of one opens partitions before it lets clients in; the rest is opened while they are served."""
+OPENED_STEP: Final = 500
+OPENED_REST: Final = 100
+"""Partitions after which `on_many_opened` is told: so many, or the smaller number when no more are to come for now."""
+PARTITIONS_PER_STEP: Final = 500
+"""Partitions that get their new settings before the clock is looked at again."""
+
+
+class Departed:
+    """What deleted partitions had counted: a total that went down would be taken for a restart."""
+
+    def __init__(self) -> None:
+        self.batches_in = self.bytes_in = self.bytes_out = self.records_in = 0
+
+    def add(self, partition: Partition) -> None:
+        self.batches_in += partition.batches_in
+        self.bytes_in += partition.bytes_in
+        self.bytes_out += partition.bytes_out
+        self.records_in += partition.records_in
+
+
+class Replicas:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.topics: dict[str | bytes, list[Partition | None]] = {}
+        """By topic name and by topic id: the hot paths look up whichever the client sent. None where this node has no
+        replica, or one that is offline."""
+        self.offline: dict[TopicPartition, StrandlineError] = {}
+        self.departed = Departed()
+        self.on_led: Callable[[Partition], object] = _nobody
+        """Told of each leader epoch that begins on this node; the log is open."""
+        self.on_unled: Callable[[Partition], object] = _nobody
+        """Told that this node leads a partition no longer, because another does, or because it is gone."""
+        self.on_topics_changed: Callable[[tuple[str, ...]], object] = _nobody
+        """Told the names of topics that came, went, got more partitions or other replicas, when all that is done."""
+        self.on_configured: Callable[[Partition], object] = _nobody
+        """Told of each partition that has other settings now."""
+        self.on_damaged: Callable[[Partition, DamagedRecords], None] = _nobody
+        """Told of a partition in which a reader met batches that are not what was written."""
+        self.on_many_opened: Callable[[], object] = _nobody
+        """Told that many partitions were opened since it was last told: Python's collector need not walk them."""
+        self._opened = 0
+        self._names: dict[bytes, str] = {}
+        self._flushed_by_time: dict[Partition, float] = {}
+        self.work_s_max = WORK_S_MAX
+        self._work: deque[Callable[[], object]] = deque()
+        self._is_working = False
+        self._logs = ReplicaLogs(node)
+        self.recovery = LogRecovery(node)
+        self.recovery.on_recovered = self._on_recovered
+        self.recovery.on_failed = self._on_not_opened
+        self.health = DirectoryHealth(node.runtime, node.directory, node.directory_id)
+        self.health.on_room = self._open_again
+        self.directories = DirectoryAssignments(node, self._broker_epoch)
+        self.in_sync = InSyncKeeper(
+            node.runtime,
+            self._controller,
+            node_id=node.node_id,
+            broker_epoch=self._broker_epoch,
+            lag_max_s=node.config.replica_lag_time_max_ms / 1000,
+        )
+        self.fetchers = ReplicaFetchers(
+            node.runtime,
+            node.config,
+            node_id=node.node_id,
+            broker_epoch=self._broker_epoch,
+            address_of=self._address_of,
+            connect=self._connect,
+            write_recovery_points=self._write_recovery_points,
+            write_start_offsets=self._write_start_offsets,
+            may_leave=self._may_leave_in_sync,
+        )
+
+    def _controller(self) -> ControllerChannel:
+        return self._node.controller_channel
+
+    def _broker_epoch(self) -> int:
+        return self._node.lifecycle.broker_epoch
+
+    def _verifies_transactions(self) -> bool:
+        return self._node.config.transaction_partition_verification_enable
+
+    def _write_recovery_points(self, on_done: Callable[[BaseException | None], object]) -> None:
+        self._node.checkpoints.write_recovery_points(on_done)
+
+    def _write_start_offsets(self, on_done: Callable[[BaseException | None], object]) -> None:
+        self._node.checkpoints.write_start_offsets(on_done)
+
+    def _address_of(self, broker_id: int) -> tuple[str, int] | None:
+        broker = self._node.image.brokers.get(broker_id)
+        return None if broker is None else broker.address(self._node.config.inter_broker_listener_name)
+
+    def _connect(self, host: str, port: int) -> Channel:
+        node = self._node
+        return Channel(node.runtime, node.network, host, port, client_id=f"replica-{node.node_id}")
+
+    def _may_leave_in_sync(self, partition: Partition) -> bool:
+        """Tell whether enough others stay in sync if this node's replica is out of sync for a while.
+
+        With fewer, the controller keeps it as an eligible leader, and then it may not discard its log either.
+        """
+        topic = self._node.image.topic_by_id(partition.topic_id)
+        if topic is None or partition.index >= len(topic.partitions):
+            return False
+        image, node_id = topic.partitions[partition.index], self._node.node_id
+        others = [each for each in image.isr if each != node_id]
+        is_eligible = node_id in (image.eligible_leader_replicas or ())
+        return not is_eligible and len(others) >= min(partition.config.min_insync_replicas, len(image.replicas))
+
+    def _is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a broker may be in sync: here in that very life, neither fenced nor leaving (KIP-841, KIP-903)."""
+        broker = self._node.image.brokers.get(broker_id)
+        return broker is not None and broker.epoch == broker_epoch and broker.is_active
+
+    def offline_dirs(self) -> tuple[uuid.UUID, ...]:
+        """What a heartbeat says of directories that take no appends; nothing, if nobody else has a replica of anything
+        here: then there is no leadership to move, and what is here can be read."""
+        if self.health.is_offline and any(
+            len(partition.replicas) > 1 and self._node.node_id in partition.replicas
+            for topic in self._node.image.topics.values()
+            for partition in topic.partitions
+        ):
+            return self.health.offline_dirs()
+        return ()
+
+    def all(self) -> Iterator[Partition]:
+        for key, partitions in self.topics.items():
+            if isinstance(key, str):
+                yield from (partition for partition in partitions if partition is not None)
+
+    def logs(self) -> dict[TopicPartition, tuple[PartitionLog, int]]:
+        """Every log with its high watermark, for the checkpoints."""
+        logs = {
+            TopicPartition(each.topic, each.index): (each.log, each.high_watermark)
+            for each in self.all()
+            if each.log.segments
+        }
+        metadata = self._node.metadata.log
+        logs[metadata_quorum.NAME] = (metadata, metadata.flushed_offset)
+        return logs
+
+    # Following the metadata
+
+    def open_all(self, then: Callable[[], object], *, at_once: bool) -> None:
+        """After a start, when the image is up to date: open what it says is here, then call `then`.
+
+        Logs that no clean stop left are read again, which may take minutes. `at_once` is for a quorum of one: it serves
+        each partition as soon as that is open, for no other broker could. One of several stays fenced until all are.
+        """
+        self._logs.sort_out()
+        for topic in sorted(self._node.image.topics.values(), key=lambda topic: not is_internal(topic.name)):
+            self._work.extend(partial(self._follow_image, topic.id, index) for index in range(len(topic.partitions)))
+        if not at_once:
+            self._work.append(partial(self.recovery.when_done, then))
+            self._maybe_work_off()
+            return
+        until = self._node.runtime.monotonic() + OPEN_FIRST_S_MAX
+        while self._work and self._node.runtime.monotonic() <= until:
+            self._work.popleft()()
+        then()
+        self._maybe_work_off()
+
+    def on_metadata(self, records: list[Any], then: Callable[[], object]) -> None:
+        """Do what records ask that have just been committed, a share per turn of the loop; then call `then`."""
+        touched: dict[tuple[uuid.UUID, int], None] = {}
+        configured: dict[tuple[int, str], None] = {}
+        changed: dict[uuid.UUID, None] = {}
+        for record in records:
+            if isinstance(record, PartitionRecord | PartitionChangeRecord):
+                touched[record.topic_id, record.partition_id] = None
+                if record.replicas is not None:
+                    changed[record.topic_id] = None
+            elif isinstance(record, RemoveTopicRecord):
+                changed[record.topic_id] = None
+                self._work.append(partial(self._delete_topic, record.topic_id.bytes))
+            elif isinstance(record, ConfigRecord):
+                configured[record.resource_type, record.resource_name] = None
+            elif isinstance(record, ClearElrRecord):
+                # No partition epoch tells leaders that those who were eligible are so no longer.
+                touched.update(dict.fromkeys(self._partitions_of(record.topic_name)))
+        names = self._names_of(changed)
+        self._work.extend(partial(self._follow_image, *each) for each in touched)
+        self._configure(configured)
+        if names:
+            self._work.append(partial(self.on_topics_changed, names))
+        self._work.append(then)
+        self._maybe_work_off()
+
+    def on_image_replaced(self) -> None:
+        """A snapshot took the place of records that nobody will see: everything is compared with the image anew."""
+        image = self._node.image
+        names = tuple(dict.fromkeys([*self._names.values(), *image.topics]))
+        for topic_id in list(self._names):
+            if image.topic_by_id(uuid.UUID(bytes=topic_id)) is None:
+                self._work.append(partial(self._delete_topic, topic_id))
+        for topic in image.topics.values():
+            self._work.extend(partial(self._follow_image, topic.id, index) for index in range(len(topic.partitions)))
+        self._node.dynamic_config.apply()
+        self._configure_topics(image.topics)
+        self._work.append(partial(self.on_topics_changed, names))
+        self._maybe_work_off()
+
+    def _partitions_of(self, name: str) -> Iterator[tuple[uuid.UUID, int]]:
+        """Yield the partitions of a topic; those of all topics for an empty name."""
+        for topic in self._node.image.topics.values():
+            if not name or topic.name == name:
+                yield from ((topic.id, index) for index in range(len(topic.partitions)))
+
+    def _names_of(self, topic_ids: Iterable[uuid.UUID]) -> tuple[str, ...]:
+        """Of topics that are there, and of topics that are about to go."""
+        names = []
+        for topic_id in topic_ids:
+            topic = self._node.image.topic_by_id(topic_id)
+            name = self._names.get(topic_id.bytes) if topic is None else topic.name
+            if name is not None:
+                names.append(name)
+        return tuple(names)
+
+    def _configure(self, resources: Iterable[tuple[int, str]]) -> None:
+        """Have new settings obeyed by the partitions they concern: all of them, if the node's defaults changed."""
+        node = self._node
+        topics: Iterable[str] = [name for kind, name in resources if kind == RESOURCE_TOPIC]
+        if any(kind == RESOURCE_BROKER for kind, _ in resources):
+            before = node.config.topic_defaults
+            node.dynamic_config.apply()
+            if node.config.topic_defaults != before:
+                topics = node.image.topics
+        self._configure_topics(topics)
+
+    def _configure_topics(self, names: Iterable[str]) -> None:
+        for name in names:
+            for first in range(0, len(self.topics.get(name, ())), PARTITIONS_PER_STEP):
+                self._work.append(partial(self._configure_some, name, first))
+
+    def _configure_some(self, name: str, first: int) -> None:
+        node, topic = self._node, self._node.image.topic_by_name(name)
+        if topic is None:
+            return
+        config = node.config.topic_config_in_force(topic.config_overrides)
+        for partition in self.topics.get(name, ())[first : first + PARTITIONS_PER_STEP]:
+            if partition is not None and partition.topic_id == topic.id:
+                partition.reconfigure(config)
+                self._note_flush_by_time(partition)
+                self.on_configured(partition)
+
+    def _note_flush_by_time(self, partition: Partition) -> None:
+        if partition.config.flush_ms < LONG_MAX:
+            self._flushed_by_time.setdefault(partition, self._node.runtime.monotonic())
+        else:
+            self._flushed_by_time.pop(partition, None)
+
+    def _maybe_work_off(self) -> None:
+        if not self._is_working:
+            self._work_off()
+
+    def _work_off(self) -> None:
+        """Thousands of new logs take seconds: clients are served in between."""
+        runtime = self._node.runtime
+        until = runtime.monotonic() + self.work_s_max
+        self._is_working = True
+        while self._work:
+            self._work.popleft()()
+            self._tell_opened(OPENED_STEP)
+            if self._work and runtime.monotonic() > until:
+                runtime.call_soon(self._work_off)
+                return
+        self._is_working = False
+        self._tell_opened(OPENED_REST)
+
+    def _tell_opened(self, least: int) -> None:
+        if self._opened >= least:
+            self._opened = 0
+            self.on_many_opened()
+
+    # One partition
+
+    def _follow_image(self, topic_id: uuid.UUID, index: int) -> None:
+        """Have a partition be what the image says: open or gone, led or followed."""
+        topic = self._node.image.topic_by_id(topic_id)
+        if topic is None or index >= len(topic.partitions):
+            return
+        partitions = self.topics.get(topic_id.bytes)
+        if partitions is None:
+            partitions = self.topics[topic.name] = self.topics[topic_id.bytes] = []
+            self._names[topic_id.bytes] = topic.name
+        while len(partitions) <= index:
+            partitions.append(None)
+        image = topic.partitions[index]
+        if self._node.node_id not in image.replicas:
+            self._let_go(TopicPartition(topic.name, index), partitions)
+            return
+        partition = partitions[index]
+        if partition is None:
+            partition = partitions[index] = self._open(topic, index)
+        if partition is not None:
+            self._take_role(partition, image)
+            self.directories.on_opened(topic_id, index)
+
+    def _open(self, topic: Topic, index: int) -> Partition | None:
+        name, image, node = TopicPartition(topic.name, index), topic.partitions[index], self._node
+        failure = self.offline.get(name)
+        # A log that only found no room is tried again: put aside, it would be copied to the same full disk.
+        if failure is not None and not isinstance(failure, DiskFull):
+            if node.node_id in image.isr or image.leader in (node.node_id, -1):
+                return None
+            # Nobody counts on our copy, and another has the records.
+            self._logs.put_aside(name)
+        if self.recovery.takes(topic, index):
+            # No longer offline: if the topic is deleted now, its files must wait for the worker that has them open.
+            self.offline.pop(name, None)
+            return None
+        opened = self._logs.open(topic, index)
+        if isinstance(opened, StrandlineError):
+            self._on_not_opened(name, opened)
+            return None
+        self.offline.pop(name, None)
+        opened.on_lag = self.in_sync.watch
+        opened.on_proposal = self.in_sync.propose
+        opened.on_failed = self._on_failed
+        opened.verifies_transactions = self._verifies_transactions
+        opened.log.on_write_failed = self.health.on_write_failed
+        opened.log.on_damaged = partial(self.on_damaged, opened)
+        self._note_flush_by_time(opened)
+        self._opened += 1
+        return opened
+
+    def _on_not_opened(self, name: TopicPartition, failure: StrandlineError) -> None:
+        # As the last one: when logs are opened again, one for which the room is too small must not hold up the others.
+        self.offline.pop(name, None)
+        self.offline[name] = failure
+        if isinstance(failure, DiskFull):
+            self._node.directory.note_unopened(name)
+            self.health.on_full(str(failure))
+
+    def _open_again(self) -> None:
+        """Open the logs that found no room, now that there is some."""
+        full = [name for name, failure in self.offline.items() if isinstance(failure, DiskFull)]
+        self._work.extend(partial(self._maybe_open_again, name) for name in full)
+        self._maybe_work_off()
+
+    def _maybe_open_again(self, name: TopicPartition) -> None:
+        topic = self._node.image.topic_by_name(name.topic)
+        # After the first that finds no room again, the others wait for the next time.
+        if topic is not None and name in self.offline and not self.health.is_full:
+            self._follow_image(topic.id, name.partition)
+
+    def _on_recovered(self, name: TopicPartition) -> None:
+        topic = self._node.image.topic_by_name(name.topic)
+        if topic is not None:
+            self._work.append(partial(self._follow_image, topic.id, name.partition))
+            self._maybe_work_off()
+
+    def _on_failed(self, partition: Partition, error: StrandlineError) -> None:
+        self.health.on_log_failed(f"{partition.topic}-{partition.index}", str(error))
+        # The next fetch would say that all is here which the disk has just refused to keep.
+        self.fetchers.unfollow(partition)
+
+    def _take_role(self, partition: Partition, image: PartitionImage) -> None:
+        node = self._node
+        was_led = partition.is_leader and partition.leader_id == node.node_id
+        if image.leader == node.node_id:
+            begins = partition.make_leader(
+                node.node_id,
+                leader_epoch=image.leader_epoch,
+                partition_epoch=image.partition_epoch,
+                replicas=image.replicas,
+                isr=image.isr,
+                lag_max_s=self.in_sync.lag_max_s,
+                is_eligible=self._is_eligible,
+                eligible=image.eligible_leader_replicas or (),
+            )
+            if begins:
+                self.fetchers.unfollow(partition)
+                self.on_led(partition)
+        elif partition.make_follower(
+            image.leader, leader_epoch=image.leader_epoch, partition_epoch=image.partition_epoch
+        ):
+            self.in_sync.forget(partition)
+            self.fetchers.follow(partition)
+            if was_led:
+                self.on_unled(partition)
+
+    def _let_go(self, where: TopicPartition, partitions: list[Partition | None]) -> None:
+        """A replica moved away: its records are elsewhere, and the directory goes."""
+        partition = partitions[where.partition]
+        partitions[where.partition] = None
+        if partition is not None:
+            self.departed.add(partition)
+            self._end(where, partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            self._delete_unopened(where)
+
+    def _delete_topic(self, topic_id: bytes) -> None:
+        """The topic is out of sight at once; its partitions end one by one, before any work that was ordered later."""
+        name = self._names.pop(topic_id, None)
+        if name is None:
+            return
+        partitions = self.topics.pop(topic_id)
+        if self.topics.get(name) is partitions:
+            del self.topics[name]
+        for partition in partitions:
+            # In the turn in which it goes out of sight, so that no total is ever seen to go down.
+            if partition is not None:
+                self.departed.add(partition)
+        endings: list[Callable[[], object]] = [
+            partial(self._delete_partition, TopicPartition(name, index), partition)
+            for index, partition in enumerate(partitions)
+        ]
+        endings.append(partial(self._node.groups.on_topic_deleted, name, uuid.UUID(bytes=topic_id)))
+        self._work.extendleft(reversed(endings))
+
+    def _delete_partition(self, where: TopicPartition, partition: Partition | None) -> None:
+        if partition is not None:
+            self._end(where, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            self._delete_unopened(where)
+
+    def _delete_unopened(self, where: TopicPartition) -> None:
+        """Delete the log of a partition that is offline or still to be recovered."""
+        if self.offline.pop(where, None) is not None:
+            self._logs.delete(where, None)
+        else:
+            self.recovery.cancel(where, partial(self._logs.delete, where, None))
+
+    def _end(self, where: TopicPartition, partition: Partition, error_code: int) -> None:
+        was_led = partition.is_leader
+        partition.is_leader = False
+        self._flushed_by_time.pop(partition, None)
+        self.in_sync.forget(partition)
+        self.fetchers.unfollow(partition)
+        self._logs.delete(where, partition)
+        partition.abandon(error_code)
+        if was_led:
+            self.on_unled(partition)
+
+    # From time to time
+
+    def flush_by_time(self, now: float) -> None:
+        for partition, flushed_at in self._flushed_by_time.items():
+            if (now - flushed_at) * 1000 >= partition.config.flush_ms:
+                self._flushed_by_time[partition] = now
+                if partition.log.unflushed:
+                    self._node.flusher.flush(partition.log)
+
+    def expire_producers(self) -> None:
+        before_ms = self._node.runtime.now_ms() - self._node.config.producer_id_expiration_ms
+        partitions = 0
+        count = 0
+        for partition in self.all():
+            producers = partition.producers
+            producers.expire(before_ms=before_ms)
+            partitions += bool(producers.entries)
+            count += len(producers.entries)
+        # A log that failed while it was opened had counted its producers, too.
+        limit = self._logs.producer_limit
+        limit.partitions, limit.count = partitions, count
+
+    def close(self) -> None:
+        """No more opening, fetching, proposing or looking; the logs are closed by whoever stops the node."""
+        self._work.clear()
+        self.recovery.close()
+        self.fetchers.close()
+        self.in_sync.close()
+        self.directories.close()
+        self.health.close()
+
+
+def _nobody(*_: object) -> None:
+    """Where nobody keeps state by leadership or topics."""
