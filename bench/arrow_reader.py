@@ -14,10 +14,10 @@ import time
 import pyarrow as pa
 from confluent_kafka import Producer
 
+from strandline.client.arrow_rows import FIELDS
+from strandline.client.cluster_client import LATEST, ClientSettings, RawClient
+from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
 from strandline.ids import TopicPartition
-from strandline.spark.arrow_rows import FIELDS
-from strandline.spark.fetching import FetchSettings, OffsetRange, read_range
-from strandline.spark.raw_client import LATEST, ClientSettings, RawClient
 from strandline.testing import embedded
 
 PROMISE_PER_CPU_S = 3_000_000

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from tests.cli.conftest import CommandLine
 
-from strandline.cli.knocking import QUESTION, knock
+from strandline.client.bootstrap_probe import QUESTION, knock
 
 HOST = "127.0.0.1"
 

@@ -15,11 +15,11 @@ from tests.clients.client import until
 
 from strandline.cli.client import Cluster
 from strandline.cli.config_access import Entry, Target, read_entries
-from strandline.cli.conversation import Conversation
 from strandline.cli.output import Output
 from strandline.cli.storage_reading import Storage, StoredReplica
 from strandline.cli.topic_storage import policy_lines, show, show_without
 from strandline.cli.topics import described
+from strandline.client.conversation import Conversation
 from strandline.codec.messages.describe_storage_request import DescribeStorageRequest, StorageTopic
 from strandline.codec.messages.describe_storage_response import DescribeStorageResponse, StoredPartition
 from strandline.testing import embedded

@@ -51,8 +51,8 @@ def until_decided(bootstrap: str, *topics: str) -> None:
     Who commits or aborts is answered when that is decided, and the markers follow: at once in a broker that is idle,
     and at the next start in one that is killed between the two.
     """
+    from strandline.client.cluster_client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClientSettings, RawClient
     from strandline.ids import TopicPartition
-    from strandline.spark.raw_client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClientSettings, RawClient
 
     with contextlib.closing(RawClient(ClientSettings(bootstrap))) as client:
         found = client.topics(topics)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 from tests.spark.sink_ground import counts, fresh_sink, options_for, rows, sinks, until
 
+from strandline.client.connection import RawConnection
 from strandline.codec.message import Message
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.errors import Disconnected
 from strandline.pipelines.checkpoint_files import Note
 from strandline.pipelines.sink_notes import LastBatch, SinkNotes
-from strandline.spark.raw_connection import RawConnection
 from strandline.spark.sink import driver
 from strandline.spark.sink.commit_message import TaskWritten
 from strandline.spark.sink.failures import SinkRefused

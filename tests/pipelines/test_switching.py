@@ -13,6 +13,7 @@ from tests.clients.positions import until_decided
 from tests.pipelines.rebuild_ground import TwoVersions, ends_of, put_rows, table_of, topic_id
 from tests.spark.sink_ground import consume
 
+from strandline.client.cluster_client import ClientSettings, RawClient
 from strandline.pipelines import fault_points
 from strandline.pipelines import rebuild_phases as phases
 from strandline.pipelines.fault_points import PlantedFault
@@ -24,7 +25,6 @@ from strandline.pipelines.rebuilding import Means, Rebuilding
 from strandline.pipelines.state import PipelineState, checkpoint_of
 from strandline.pipelines.switching import Removal, RemovesMuch, Switching, give_up
 from strandline.spark.display import Display
-from strandline.spark.raw_client import ClientSettings, RawClient
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 OLD = {"a": "1", "b": "2", "c": "3", **{f"same-{each}": "x" for each in range(20)}}

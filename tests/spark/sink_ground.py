@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import confluent_kafka
 import pyarrow as pa
 
+from strandline.client.cluster_client import ClientSettings, RawClient
 from strandline.codec.messages.list_sinks_request import ListSinksRequest
 from strandline.codec.messages.list_sinks_response import ListSinksResponse
 from strandline.codec.messages.list_transactions_request import ListTransactionsRequest
 from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
-from strandline.spark.raw_client import ClientSettings, RawClient
 from strandline.spark.sink import driver
 from strandline.spark.sink.commit_message import TaskWritten
 from strandline.spark.sink.options import SinkOptions, parse_options

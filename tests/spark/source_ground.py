@@ -16,10 +16,10 @@ import confluent_kafka
 import pyarrow as pa
 from confluent_kafka import Producer
 
+from strandline.client.arrow_rows import FIELDS
+from strandline.client.cluster_client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClientSettings, RawClient
+from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
 from strandline.ids import TopicPartition
-from strandline.spark.arrow_rows import FIELDS
-from strandline.spark.fetching import FetchSettings, OffsetRange, read_range
-from strandline.spark.raw_client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClientSettings, RawClient
 
 WAIT_S = 60.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

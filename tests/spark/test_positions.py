@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
 from tests.interop.kafka_tools import Tools
 
+from strandline.client.cluster_client import ClusterFailed
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
 from strandline.spark.positions import (
     GroupPositions,
@@ -28,7 +29,6 @@ from strandline.spark.positions import (
     settle,
     watch_positions,
 )
-from strandline.spark.raw_client import ClusterFailed
 from strandline.spark.sink.cluster import SinkCluster
 from strandline.spark.sink.options import SinkOptions
 from strandline.testing import embedded

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.spark.sink_ground import Query, consume, counts, once, options_for, rows, sinks, transactions, until
 
+from strandline.client.connection import RawConnection
 from strandline.codec.message import Message
 from strandline.codec.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
@@ -17,7 +18,6 @@ from strandline.codec.messages.init_producer_id_response import InitProducerIdRe
 from strandline.codec.messages.produce_response import ProduceResponse
 from strandline.errors import Disconnected
 from strandline.spark.explain import SparkFailed
-from strandline.spark.raw_connection import RawConnection
 from strandline.spark.sink import driver
 from strandline.spark.sink.failures import SinkFailed, SinkRefused, TransactionLost
 from strandline.spark.sink.sending import next_sequence

@@ -11,11 +11,11 @@ import pytest
 from crc32c import crc32c
 from tests.spark.source_ground import RECORD_SCHEMA, WAIT_S, Seen, seen_in
 
+from strandline.client import arrow_rows
+from strandline.client.arrow_rows import FIELDS, AbortedTransactions, ArrowDecoder
 from strandline.codec.columns import Compression, Record, encode_batch, records_of
 from strandline.codec.record_batch import CRC_POSITION, CRC_START, HEADER_SIZE
 from strandline.errors import CorruptBatch
-from strandline.spark import arrow_rows
-from strandline.spark.arrow_rows import FIELDS, AbortedTransactions, ArrowDecoder
 
 SEED = random.randrange(2**32)
 END = 2**62
@@ -196,7 +196,7 @@ def test_a_worker_does_not_load_pandas_for_us() -> None:
 import sys
 import pyarrow as pa
 from strandline.codec.columns import Record, encode_batch
-from strandline.spark.arrow_rows import FIELDS, ArrowDecoder
+from strandline.client.arrow_rows import FIELDS, ArrowDecoder
 import strandline.spark.source.stream, strandline.spark.source.batch
 batch = encode_batch([Record(key=b"k"), Record(value=b"v", headers=(("h", b"1"),))], base_offset=0)
 (found,) = ArrowDecoder(pa.schema(list(FIELDS.values())), "orders", 0).decode(batch, start=0, end=2)

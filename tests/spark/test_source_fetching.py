@@ -23,11 +23,11 @@ from tests.spark.source_ground import (
     wait_until_decided,
 )
 
+from strandline.client.arrow_rows import FIELDS
+from strandline.client.cluster_client import ClientSettings, ClusterFailed, RawClient, TopicMissing
+from strandline.client.connection import RawConnection
+from strandline.client.fetcher import DataLost, FetchSettings, OffsetRange, read_range
 from strandline.ids import TopicPartition
-from strandline.spark.arrow_rows import FIELDS
-from strandline.spark.fetching import DataLost, FetchSettings, OffsetRange, read_range
-from strandline.spark.raw_client import ClientSettings, ClusterFailed, RawClient, TopicMissing
-from strandline.spark.raw_connection import RawConnection
 from strandline.testing.embedded_broker import EmbeddedBroker
 
 SEED = random.randrange(2**32)

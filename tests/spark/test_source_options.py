@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from strandline.client.cluster_client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from strandline.ids import TopicPartition
-from strandline.spark.raw_client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from strandline.spark.source.columns import ddl, value_ddl
 from strandline.spark.source.options import parse_options, parse_shape
 from strandline.spark.source.wanted import Everywhere, Offsets, OptionRefused, Subscription, Timestamps, TriggerLimits

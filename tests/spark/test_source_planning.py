@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 from tests.spark.source_ground import WAIT_S
 
-from strandline.spark.fetching import DataLost, OffsetRange
+from strandline.client.fetcher import DataLost, OffsetRange
 from strandline.spark.source.batch import BatchReader, FilteringBatchReader
 from strandline.spark.source.columns import arrow_schema
 from strandline.spark.source.options import parse_options

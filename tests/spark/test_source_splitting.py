@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
     Not,
 )
 
+from strandline.client.fetcher import OffsetRange
 from strandline.ids import ZERO_UUID, TopicPartition
-from strandline.spark.fetching import OffsetRange
 from strandline.spark.source.filters import Bounds, bounds_of
 from strandline.spark.source.offset_json import TOPIC_IDS, as_json, from_json, topic_ids_of
 from strandline.spark.source.splitting import limited, split

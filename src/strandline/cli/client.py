@@ -56,7 +56,7 @@ def admin_api() -> Any:
 
 def connect(bootstrap: str, properties: list[str] | None, timeout_s: float) -> Cluster:
     """A cluster of which at least one bootstrap server answers."""
-    from strandline.cli.knocking import knock
+    from strandline.client.bootstrap_probe import knock
 
     cluster = Cluster(bootstrap, key_values(properties, option="-X"), timeout_s)
     if reasons := knock(servers_of(bootstrap), timeout_s):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from strandline.cli.client import TIMEOUT_S_DEFAULT, Cluster, connect, kafka_api
-from strandline.cli.conversation import Offered, converse
 from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
 from strandline.cli.output import Output
 from strandline.cli.plain_words import count
+from strandline.client.conversation import Offered, converse
 
 
 @dataclass

@@ -10,13 +10,13 @@ from strandline.cli.client import TIMEOUT_S_DEFAULT, connect
 from strandline.cli.cluster_reading import conversation_with, read_state, require_quorum
 from strandline.cli.cluster_reassign import NoWait
 from strandline.cli.cluster_state import listed
-from strandline.cli.conversation import error_name
 from strandline.cli.failures import CommandFailed, NotFound
 from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout, Yes
 from strandline.cli.output import Output
 from strandline.cli.plans import confirm
 from strandline.cli.reassigning import carry_out, plan_lines
 from strandline.cli.reassignment_plan import plan_drain
+from strandline.client.conversation import error_name
 from strandline.codec.messages.unregister_broker_request import UnregisterBrokerRequest
 from strandline.codec.messages.unregister_broker_response import UnregisterBrokerResponse
 

@@ -17,8 +17,8 @@ from strandline.cli.cluster_state import (
     QuorumState,
     Reassignment,
 )
-from strandline.cli.conversation import Conversation, converse, error_name, is_plain
 from strandline.cli.failures import CommandFailed, ExitCode, Unreachable
+from strandline.client.conversation import Conversation, converse, error_name, is_plain
 from strandline.codec.messages.describe_cluster_request import DescribeClusterRequest
 from strandline.codec.messages.describe_cluster_response import DescribeClusterResponse
 from strandline.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource

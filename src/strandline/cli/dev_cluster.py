@@ -7,7 +7,6 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from strandline.cli.conversation import Conversation
 from strandline.cli.failures import CommandFailed, Interrupted, NotFound
 from strandline.cli.output import Output
 from strandline.cli.supervision import (
@@ -19,6 +18,7 @@ from strandline.cli.supervision import (
     stop_all,
     watch_over,
 )
+from strandline.client.conversation import Conversation
 from strandline.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from strandline.codec.messages.describe_log_dirs_response import DescribeLogDirsResponse
 from strandline.errors import InvalidConfig

@@ -11,12 +11,12 @@ from typing import Any
 from strandline.cli.client import Cluster, admin_api, host_and_port, kafka_api, servers_of
 from strandline.cli.cluster import health_of
 from strandline.cli.config_access import Target, read_entries
-from strandline.cli.conversation import Conversation, converse, is_plain
 from strandline.cli.doctor_disk import room_findings
 from strandline.cli.doctor_machine import is_this_machine
 from strandline.cli.failures import CommandFailed
 from strandline.cli.findings import Finding, note, ok, problem, warning
 from strandline.cli.plain_words import count, duration
+from strandline.client.conversation import Conversation, converse, is_plain
 from strandline.config.cluster_checks import EVERY_INTERFACE, is_loopback
 from strandline.config.properties import parse_properties
 

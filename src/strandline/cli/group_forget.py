@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.cli.client import Cluster
-from strandline.cli.conversation import Conversation, error_name, is_plain
 from strandline.cli.failures import CommandFailed, UsageFailed
 from strandline.cli.group_offsets import committed_offsets
 from strandline.cli.group_reading import ask_coordinator, check
@@ -14,6 +13,7 @@ from strandline.cli.output import Output
 from strandline.cli.plain_words import count
 from strandline.cli.plans import confirm
 from strandline.cli.reset_plan import parse_selection
+from strandline.client.conversation import Conversation, error_name, is_plain
 from strandline.codec.messages.offset_delete_request import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,

@@ -13,13 +13,13 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from strandline.cli.client import TIMEOUT_S_DEFAULT, Cluster, connect
-from strandline.cli.conversation import Conversation, error_name, is_plain
 from strandline.cli.failures import CommandFailed
 from strandline.cli.group_reading import brokers_of, find_group, group_not_found
 from strandline.cli.group_state import Place, partitions_words, places_json
 from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, GroupName, Timeout
 from strandline.cli.output import Output
 from strandline.cli.plain_words import count
+from strandline.client.conversation import Conversation, error_name, is_plain
 from strandline.codec.messages.group_history_request import GroupHistoryRequest
 from strandline.codec.messages.group_history_response import GroupHistoryResponse
 from strandline.coordinators.groups.history.sentences import VERBS

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from strandline.cli.client import Cluster, kafka_api
-from strandline.cli.conversation import Conversation, converse, error_name, is_plain
 from strandline.cli.failures import CommandFailed, NotFound, Unreachable, did_you_mean
 from strandline.cli.group_state import GroupMember, GroupState, Place
+from strandline.client.conversation import Conversation, converse, error_name, is_plain
 from strandline.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from strandline.codec.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
 from strandline.codec.messages.describe_groups_request import DescribeGroupsRequest

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from strandline.cli.client import Cluster
-from strandline.cli.conversation import Conversation, is_plain
 from strandline.cli.failures import CommandFailed
 from strandline.cli.group_state import Place
 from strandline.cli.lag_topics import TopicFactsReader
 from strandline.cli.record_times import Spot
+from strandline.client.conversation import Conversation, is_plain
 from strandline.codec.messages.record_counts_request import PartitionPositions, RecordCountsRequest, TopicPositions
 from strandline.codec.messages.record_counts_response import RecordCountsResponse
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from strandline.cli.client import Cluster
 from strandline.cli.config_access import Entry, Target, read_entries
-from strandline.cli.conversation import converse
 from strandline.cli.topics import described, log_sizes
+from strandline.client.conversation import converse
 from strandline.lag.figures import Retention
 
 

@@ -153,8 +153,8 @@ def _means(
 
 def expected_records(runner: Runner) -> int:
     """What the queries of a version that never ran have to read of the topics that others write."""
+    from strandline.client.cluster_client import EARLIEST, LATEST, ClientSettings, RawClient
     from strandline.ids import TopicPartition
-    from strandline.spark.raw_client import EARLIEST, LATEST, ClientSettings, RawClient
 
     state = runner.registry.pipeline(runner.pipeline.name)
     version = None if state is None else state.versions.get(runner.version)

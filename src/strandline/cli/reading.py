@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 from strandline.cli.client import Cluster, admin_api, kafka_api, servers_of
 from strandline.cli.failures import CommandFailed, Unreachable, from_kafka_error
-from strandline.cli.knocking import knock
 from strandline.cli.positions import AtTime, Position, start_offset
 from strandline.cli.record import ReadRecord
 from strandline.cli.topics import told_offset
+from strandline.client.bootstrap_probe import knock
 
 # By partition: the log start offset, where to begin, and where to stop: the end as it was when we looked, or --to.
 Ranges = dict[int, tuple[int, int, int]]

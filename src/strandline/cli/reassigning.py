@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from strandline.cli.client import Cluster
 from strandline.cli.cluster_reading import conversation_with, read_reassignments
 from strandline.cli.cluster_state import ClusterState, Reassignment
-from strandline.cli.conversation import Conversation, error_name
 from strandline.cli.failures import CommandFailed, Interrupted
 from strandline.cli.output import Output
 from strandline.cli.plain_words import count, size
 from strandline.cli.progress import Progress
 from strandline.cli.reassignment_plan import Move
+from strandline.client.conversation import Conversation, error_name
 from strandline.codec.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

@@ -14,11 +14,11 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from strandline.cli.client import Cluster
-from strandline.cli.conversation import Conversation
 from strandline.cli.failures import CommandFailed, Unreachable
 from strandline.cli.group_reading import brokers_of
 from strandline.cli.progress import Progress
 from strandline.cli.storage_reading import why_unreachable
+from strandline.client.conversation import Conversation
 from strandline.codec.message import Message
 
 WAIT_S_DEFAULT = 3600.0

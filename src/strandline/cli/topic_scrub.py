@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from strandline.cli.client import TIMEOUT_S_DEFAULT, Cluster, connect
-from strandline.cli.conversation import error_name
 from strandline.cli.failures import CommandFailed, ExitCode
 from strandline.cli.options import (
     BOOTSTRAP_DEFAULT,
@@ -24,6 +23,7 @@ from strandline.cli.storage_reading import Storage, read_storage
 from strandline.cli.storage_words import damage_words, offsets, scrub_words
 from strandline.cli.storage_work import WAIT_S_DEFAULT, Wait, have_done, replicas_of, tell_failures
 from strandline.cli.topics import chosen_partitions, described
+from strandline.client.conversation import error_name
 from strandline.codec.messages.scrub_partitions_request import ScrubPartitionsRequest, ScrubTopic
 from strandline.codec.messages.scrub_partitions_response import FoundDamage, ScrubbedPartition, ScrubPartitionsResponse
 

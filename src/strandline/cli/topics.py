@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from strandline.cli.client import Cluster, admin_api, kafka_api
 from strandline.cli.config_access import known_topics
-from strandline.cli.conversation import converse
 from strandline.cli.failures import NotFound, topic_not_found
 from strandline.cli.plain_words import count
+from strandline.client.conversation import converse
 
 # Log start offset and high watermark; None for a partition that nobody serves.
 OffsetRange = tuple[int | None, int | None]

@@ -18,7 +18,6 @@ import typer
 
 from strandline.cli.client import TIMEOUT_S_DEFAULT, Cluster, connect
 from strandline.cli.completion import transactional_ids
-from strandline.cli.conversation import Conversation, error_name
 from strandline.cli.failures import CommandFailed, NotFound, Unreachable, UsageFailed
 from strandline.cli.group_reading import LOOK_AGAIN_S, TRANSACTION, ask_coordinator, check
 from strandline.cli.group_state import Place, partitions_words
@@ -28,6 +27,7 @@ from strandline.cli.plans import confirm
 from strandline.cli.txn_holds import PartitionsOfCluster, read_holders
 from strandline.cli.txn_reading import find_transaction, read_transaction, read_transactions, require_plain
 from strandline.cli.txn_state import ONGOING, PREPARED, Holder, TransactionState, Verdict
+from strandline.client.conversation import Conversation, error_name
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
 from strandline.codec.messages.write_txn_markers_request import (

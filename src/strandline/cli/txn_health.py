@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from strandline.cli.client import Cluster
-from strandline.cli.conversation import is_plain
 from strandline.cli.failures import CommandFailed
 from strandline.cli.findings import Finding, note, ok, problem
 from strandline.cli.plain_words import count
 from strandline.cli.txn_holds import read_holds
 from strandline.cli.txn_reading import TransactionsFound, read_transactions
 from strandline.cli.txn_state import OPEN, Hold, TransactionState, Verdict
+from strandline.client.conversation import is_plain
 from strandline.lag.verdict import span
 
 CHECK = "transactions"

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from strandline.cli.client import Cluster, admin_api, kafka_api
-from strandline.cli.conversation import Conversation, error_name
 from strandline.cli.failures import CommandFailed, NotFound, UsageFailed, topic_not_found
 from strandline.cli.group_state import Place
 from strandline.cli.record_times import RecordTimes
 from strandline.cli.topics import look_up_offsets
 from strandline.cli.txn_reading import TransactionsFound, read_transactions
 from strandline.cli.txn_state import Hold, Holder, OpenProducer, Verdict, judged
+from strandline.client.conversation import Conversation, error_name
 from strandline.codec.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from strandline.codec.messages.describe_producers_response import DescribeProducersResponse
 

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from strandline.cli.client import TIMEOUT_S_DEFAULT, Cluster, connect
-from strandline.cli.conversation import Conversation
 from strandline.cli.failures import CommandFailed, NotFound, Unreachable, did_you_mean
 from strandline.cli.group_reading import LOOK_AGAIN_S, TRANSACTION, ask_coordinator, check
 from strandline.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout, Yes
@@ -18,6 +17,7 @@ from strandline.cli.plans import confirm
 from strandline.cli.topic_list import matcher
 from strandline.cli.txn_reading import read_sinks, require_plain
 from strandline.cli.txn_state import SinkState
+from strandline.client.conversation import Conversation
 from strandline.codec.messages.delete_sink_request import DeleteSinkRequest
 from strandline.codec.messages.delete_sink_response import DeleteSinkResponse
 from strandline.errors import ErrorCode

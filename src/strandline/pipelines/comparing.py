@@ -9,13 +9,13 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
+from strandline.client.arrow_rows import FIELDS
+from strandline.client.cluster_client import EARLIEST, RawClient, TopicMissing
+from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
 from strandline.ids import TopicPartition
 from strandline.pipelines import rebuild_phases as phases
 from strandline.pipelines.newest_records import committed_ends, newest_records
 from strandline.pipelines.state import DatasetState, PipelineState
-from strandline.spark.arrow_rows import FIELDS
-from strandline.spark.fetching import FetchSettings, OffsetRange, read_range
-from strandline.spark.raw_client import EARLIEST, RawClient, TopicMissing
 
 SAMPLE_ROWS: Final = 5
 VALUE_LENGTH_MAX: Final = 200

@@ -16,12 +16,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from strandline.client.cluster_client import EARLIEST, LATEST
 from strandline.ids import TopicPartition
 from strandline.pipelines.compiling import dead_letters_name
 from strandline.pipelines.failures import refused
 from strandline.pipelines.model import Dataset, Kind, Pipeline, Source
 from strandline.pipelines.state import SourceStart, VersionState
-from strandline.spark.raw_client import EARLIEST, LATEST
 from strandline.spark.source.offset_json import TOPIC_IDS
 from strandline.spark.source.options import parse_options
 from strandline.spark.source.planning import Planner

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.client.arrow_rows import FIELDS
+from strandline.client.cluster_client import EARLIEST, LATEST, RawClient, TopicMissing
+from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
 from strandline.ids import TopicPartition
-from strandline.spark.arrow_rows import FIELDS
-from strandline.spark.fetching import FetchSettings, OffsetRange, read_range
-from strandline.spark.raw_client import EARLIEST, LATEST, RawClient, TopicMissing
 
 if TYPE_CHECKING:
     import duckdb

@@ -18,12 +18,12 @@ from typing import Final
 
 import pyarrow as pa
 
+from strandline.client.cluster_client import ClusterFailed
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest, SinkTransaction
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.errors import ErrorCode, named
 from strandline.pipelines.fault_points import fault_point
 from strandline.spark.explain import SparkFailed
-from strandline.spark.raw_client import ClusterFailed
 from strandline.spark.sink import driver
 from strandline.spark.sink.cluster import SinkCluster, coordinator_key
 from strandline.spark.sink.failures import SinkRefused

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import Final
 
+from strandline.client.cluster_client import ClusterFailed
 from strandline.codec.messages.delete_groups_request import DeleteGroupsRequest
 from strandline.codec.messages.delete_groups_response import DeleteGroupsResponse
 from strandline.errors import ErrorCode
 from strandline.pipelines.checkpoint_files import Offsets
 from strandline.pipelines.failures import refused
-from strandline.spark.raw_client import ClusterFailed
 from strandline.spark.sink.cluster import GROUP, SinkCluster
 from strandline.spark.sink.group_positions import read_positions
 

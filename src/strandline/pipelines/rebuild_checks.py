@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from strandline.client.cluster_client import LATEST, ClientSettings, RawClient
 from strandline.ids import TopicPartition
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.model import Pipeline
 from strandline.pipelines.one_commit import OneCommit
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.state import PipelineState
-from strandline.spark.raw_client import LATEST, ClientSettings, RawClient
 from strandline.spark.sink.checkpoint import local_path
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from strandline.client.cluster_client import ClientSettings, RawClient
 from strandline.ids import TopicPartition
 from strandline.pipelines import first_offsets, outputs, removing
 from strandline.pipelines import rebuild_phases as phases
@@ -32,7 +33,6 @@ from strandline.pipelines.switching import Removal, RemovesMuch, Switching, Tell
 from strandline.pipelines.version_files import digest_of, file_of, forget_file, with_file
 from strandline.spark.display import Display
 from strandline.spark.explain import in_a_sentence
-from strandline.spark.raw_client import ClientSettings, RawClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from strandline.client.cluster_client import EARLIEST, ClientSettings, RawClient
 from strandline.ids import TopicPartition
 from strandline.pipelines import compiling, first_offsets, queries
 from strandline.pipelines.checkpoint_files import (
@@ -45,7 +46,6 @@ from strandline.pipelines.query_groups import committed_positions, remove_groups
 from strandline.pipelines.sink_notes import LastBatch, SinkNotes
 from strandline.pipelines.state import DatasetState
 from strandline.spark.explain import plainly
-from strandline.spark.raw_client import EARLIEST, ClientSettings, RawClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,11 +15,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from strandline.ids import TopicPartition
-from strandline.pipelines.ground import admin_of
-from strandline.spark.arrow_rows import FIELDS
-from strandline.spark.fetching import FetchSettings, OffsetRange, read_range
-from strandline.spark.raw_client import (
+from strandline.client.arrow_rows import FIELDS
+from strandline.client.cluster_client import (
     LATEST,
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -27,6 +24,9 @@ from strandline.spark.raw_client import (
     ClusterFailed,
     RawClient,
 )
+from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
+from strandline.ids import TopicPartition
+from strandline.pipelines.ground import admin_of
 
 TOPIC: Final = "__strandline_pipelines"
 REPLICAS: Final = 3

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
+from strandline.client.cluster_client import ClusterFailed
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.errors import ErrorCode, named
 from strandline.pipelines.checkpoint_files import Note
-from strandline.spark.raw_client import ClusterFailed
 from strandline.spark.sink.cluster import SinkCluster, coordinator_key
 from strandline.spark.sink.driver import ask_about
 from strandline.spark.sink.options import SinkOptions

@@ -24,6 +24,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from strandline.client.cluster_client import ClientSettings, RawClient, TopicMissing
 from strandline.pipelines import rebuild_phases as phases
 from strandline.pipelines.checkpoint_moves import Moves, drop_moves, stage_moves, take_moves
 from strandline.pipelines.fault_points import fault_point
@@ -40,7 +41,6 @@ from strandline.pipelines.rebuild_phases import RebuildRefused
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.state import DatasetState, Offsets, PipelineState, RebuildState
 from strandline.pipelines.topic_copies import make_like
-from strandline.spark.raw_client import ClientSettings, RawClient, TopicMissing
 
 COPY: Final = 0
 DIFFERENCES: Final = 1

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from strandline.client.cluster_client import host_and_port
 from strandline.codec.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -37,7 +38,6 @@ from strandline.errors import ErrorCode, named
 from strandline.spark import shared_environment
 from strandline.spark.explain import SparkFailed, explain_failure
 from strandline.spark.lost_java import is_java_gone
-from strandline.spark.raw_client import host_and_port
 from strandline.spark.sink.cluster import GROUP, SinkCluster
 from strandline.spark.source.offset_json import from_json
 

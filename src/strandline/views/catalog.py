@@ -13,11 +13,11 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from strandline.client.arrow_rows import FIELDS
+from strandline.client.cluster_client import EARLIEST, LATEST, RawClient, TopicMissing
+from strandline.client.fetcher import DataLost, FetchSettings, OffsetRange, read_range
 from strandline.ids import TopicPartition
-from strandline.spark.arrow_rows import FIELDS
 from strandline.spark.explain import SparkFailed
-from strandline.spark.fetching import DataLost, FetchSettings, OffsetRange, read_range
-from strandline.spark.raw_client import EARLIEST, LATEST, RawClient, TopicMissing
 from strandline.views.definition import ViewDefinition, definitions, unknown_words
 from strandline.views.failures import ViewFailed, ViewUnknown
 

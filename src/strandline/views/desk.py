@@ -23,9 +23,9 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from strandline.client.cluster_client import ClientSettings, RawClient
 from strandline.codec.messages.metadata_request import MetadataRequest
 from strandline.codec.messages.metadata_response import MetadataResponse
-from strandline.spark.raw_client import ClientSettings, RawClient
 from strandline.views.as_of import AsOf, AtOffsets, Freshness, Reach, as_moment
 from strandline.views.catalog import Catalog
 from strandline.views.columns import Key, key_values

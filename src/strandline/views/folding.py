@@ -27,12 +27,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.client.arrow_rows import FIELDS, ArrowDecoder
+from strandline.client.cluster_client import EARLIEST, READ_UNCOMMITTED, RawClient, TopicMissing
+from strandline.client.fetcher import DataLost, FetchSettings, OffsetRange, PartitionFetcher, read_range
 from strandline.errors import PeerError
 from strandline.ids import ZERO_UUID, TopicPartition
-from strandline.spark.arrow_rows import FIELDS, ArrowDecoder
 from strandline.spark.explain import SparkFailed
-from strandline.spark.fetching import DataLost, FetchSettings, OffsetRange, PartitionFetcher, read_range
-from strandline.spark.raw_client import EARLIEST, READ_UNCOMMITTED, RawClient, TopicMissing
 from strandline.views.failures import HistoryLost, ViewFailed
 from strandline.views.querying import plain_words
 

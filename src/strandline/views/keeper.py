@@ -19,10 +19,10 @@ from uuid import UUID
 
 import duckdb
 
+from strandline.client.cluster_client import LATEST, RawClient
+from strandline.client.fetcher import FetchSettings, OffsetRange, PartitionFetcher
 from strandline.ids import TopicPartition
 from strandline.spark.explain import SparkFailed
-from strandline.spark.fetching import FetchSettings, OffsetRange, PartitionFetcher
-from strandline.spark.raw_client import LATEST, RawClient
 from strandline.views.as_of import AsOf, AtOffsets, AtTime, Reach, offsets_words, time_words
 from strandline.views.definition import ViewDefinition
 from strandline.views.failures import BeyondReach, HistoryLost, LogMoved, SnapshotFailed, ViewFailed

@@ -9,11 +9,11 @@ from typing import Any
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from strandline.client.cluster_client import ClientSettings, RawClient
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from strandline.codec.messages.find_coordinator_response import FindCoordinatorResponse
 from strandline.codec.messages.list_transactions_request import ListTransactionsRequest
 from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
-from strandline.spark.raw_client import ClientSettings, RawClient
 from strandline.spark.sink.pool import coordinator_key
 from strandline.testing.embedded_cluster import EmbeddedCluster
 

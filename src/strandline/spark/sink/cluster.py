@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from strandline._version import __version__
+from strandline.client.cluster_client import ClientSettings, ClusterFailed, RawClient
+from strandline.client.connection import RawConnection
 from strandline.codec.message import Message
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse
@@ -16,8 +18,6 @@ from strandline.codec.messages.metadata_request import MetadataRequest, Metadata
 from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.codec.messages.produce_request import ProduceRequest
 from strandline.errors import Disconnected, ErrorCode, TimedOut, named
-from strandline.spark.raw_client import ClientSettings, ClusterFailed, RawClient
-from strandline.spark.raw_connection import RawConnection
 from strandline.spark.sink.failures import SinkRefused
 from strandline.spark.sink.options import SinkOptions
 

@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from strandline.client.cluster_client import TopicMissing
 from strandline.codec.columns import decode_batch, encode_batch
 from strandline.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from strandline.codec.messages.produce_response import PartitionProduceResponse, ProduceResponse
 from strandline.errors import Disconnected, ErrorCode, TimedOut, named
 from strandline.ids import TopicPartition
-from strandline.spark.raw_client import TopicMissing
 from strandline.spark.sink.cluster import ADDING_PRODUCE_VERSION, SinkCluster
 from strandline.spark.sink.failures import SinkFailed, SinkRefused, TransactionLost
 from strandline.spark.sink.open_batches import Place

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from strandline.spark.fetching import OffsetRange
+from strandline.client.fetcher import OffsetRange
 from strandline.spark.source.columns import arrow_schema
 from strandline.spark.source.filters import Bounds, bounds_of, column_of
 from strandline.spark.source.planning import Planner

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from strandline.spark.arrow_rows import FIELDS
+from strandline.client.arrow_rows import FIELDS
 from strandline.spark.source.wanted import (
     COLUMNS,
     CORRUPT_COLUMN,

@@ -15,8 +15,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from strandline.client.cluster_client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClientSettings
 from strandline.ids import TopicPartition
-from strandline.spark.raw_client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClientSettings
 from strandline.spark.source import kafka_settings
 from strandline.spark.source.offset_json import TOPIC_IDS, topic_ids_of
 from strandline.spark.source.wanted import (

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
+from strandline.client.cluster_client import EARLIEST, LATEST, READ_UNCOMMITTED, RawClient, Topic, TopicMissing
+from strandline.client.fetcher import ADVICE, DataLost, FetchSettings, OffsetRange, PartitionFetcher, lost_words
 from strandline.ids import TopicPartition
-from strandline.spark.fetching import ADVICE, DataLost, FetchSettings, OffsetRange, PartitionFetcher, lost_words
-from strandline.spark.raw_client import EARLIEST, LATEST, READ_UNCOMMITTED, RawClient, Topic, TopicMissing
 from strandline.spark.source.splitting import Positions
 from strandline.spark.source.wanted import (
     Everywhere,

@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from strandline.client.fetcher import OffsetRange
 from strandline.ids import TopicPartition
-from strandline.spark.fetching import OffsetRange
 
 Positions = dict[TopicPartition, int]
 

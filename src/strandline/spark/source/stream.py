@@ -29,8 +29,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from strandline.client.fetcher import OffsetRange
 from strandline.ids import TopicPartition
-from strandline.spark.fetching import OffsetRange
 from strandline.spark.source.columns import arrow_schema
 from strandline.spark.source.offset_json import Offset, as_json, from_json, topic_ids_of
 from strandline.spark.source.planning import Planner

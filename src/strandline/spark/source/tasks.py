@@ -14,9 +14,9 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from strandline.spark.arrow_rows import FIELDS
-from strandline.spark.fetching import FetchSettings, OffsetRange, read_range
-from strandline.spark.raw_client import ClientSettings, RawClient
+from strandline.client.arrow_rows import FIELDS
+from strandline.client.cluster_client import ClientSettings, RawClient
+from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
 from strandline.spark.source.wanted import KEY_COLUMN, MADE_COLUMNS, Shape, SourceOptions
 
 CLIENTS_MAX: Final = 8

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 from uuid import UUID
 
+from strandline.client.cluster_client import LATEST, ClientSettings
 from strandline.ids import TopicPartition
 from strandline.spark.explain import SparkFailed
-from strandline.spark.raw_client import LATEST, ClientSettings
 from strandline.spark.source import kafka_settings
 
 COLUMNS: Final = {

@@ -19,6 +19,20 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from strandline.client.arrow_rows import ArrowDecoder
+from strandline.client.cluster_client import (
+    EARLIEST,
+    LATEST,
+    PASSING,
+    PAUSE_S_MAX,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    ClusterFailed,
+    RawClient,
+    TopicMissing,
+    has_id,
+)
+from strandline.client.connection import RawConnection
 from strandline.codec.fetched_records import FetchedRecords
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.errors import (
@@ -31,21 +45,7 @@ from strandline.errors import (
     named,
 )
 from strandline.ids import ZERO_UUID, TopicPartition
-from strandline.spark.arrow_rows import ArrowDecoder
 from strandline.spark.explain import SparkFailed
-from strandline.spark.raw_client import (
-    EARLIEST,
-    LATEST,
-    PASSING,
-    PAUSE_S_MAX,
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    ClusterFailed,
-    RawClient,
-    TopicMissing,
-    has_id,
-)
-from strandline.spark.raw_connection import RawConnection
 
 _NAMES_UP_TO: Final = 12
 """From version 13 on a Fetch names topics by their ids."""

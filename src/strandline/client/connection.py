@@ -15,11 +15,11 @@ import time
 from typing import Final, TypeVar
 
 from strandline._version import __version__
+from strandline.client.request_frame import answer_body_at, correlation_id_of, read_answer, request_frame
 from strandline.codec.fetched_records import FetchedRecords, read_fetched_records
 from strandline.codec.message import Message
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse
-from strandline.codec.request_frame import answer_body_at, correlation_id_of, read_answer, request_frame
 from strandline.errors import Disconnected, ErrorCode, MalformedMessage, TimedOut, UnsupportedVersion
 
 ANSWER_BYTES_MAX: Final = 512 * 1024 * 1024

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 from uuid import UUID
 
+from strandline.client.connection import RawConnection
 from strandline.codec.message import Message
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
@@ -22,7 +23,6 @@ from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.errors import Disconnected, ErrorCode, TimedOut, UnsupportedVersion, named
 from strandline.ids import ZERO_UUID, TopicPartition
 from strandline.spark.explain import SparkFailed
-from strandline.spark.raw_connection import RawConnection
 
 EARLIEST: Final = -2
 LATEST: Final = -1

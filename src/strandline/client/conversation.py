@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 from strandline._version import __version__
 from strandline.cli.client import Cluster, host_and_port
 from strandline.cli.failures import CommandFailed, cannot_reach
+from strandline.client.request_frame import read_answer, request_frame
 from strandline.codec.message import Message
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse
-from strandline.codec.request_frame import read_answer, request_frame
 from strandline.errors import ErrorCode, MalformedMessage
 
 # A broker that claims more is broken or no broker at all; its claim must not fill the memory of a person's machine.
