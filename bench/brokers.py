@@ -21,7 +21,7 @@ from typing import IO, Protocol
 from bench.kafka_jars import CACHE, kafka_class_path
 from bench.measure import cpu_seconds, resident_mb
 from bench.wire import Connection, PeerClosed
-from strandline.testing.free_ports import free_port
+from strandline.local.free_ports import free_port
 
 STRANDLINE = "strandline"
 KAFKA = "kafka"

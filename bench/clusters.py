@@ -24,7 +24,7 @@ from strandline.codec.messages.list_offsets_request import (
     ListOffsetsTopic,
 )
 from strandline.errors import StrandlineError
-from strandline.testing.free_ports import free_port
+from strandline.local.free_ports import free_port
 
 NODES = 3
 TOPIC_TIMEOUT_S = 120.0

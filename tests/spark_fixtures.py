@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.testing import embedded
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 from strandline._version import __version__
 
 if TYPE_CHECKING:
+    from strandline.local.embedded_broker import EmbeddedBroker, embedded
+    from strandline.local.embedded_cluster import EmbeddedCluster
     from strandline.log.library import Log
-    from strandline.testing.embedded_broker import EmbeddedBroker, embedded
-    from strandline.testing.embedded_cluster import EmbeddedCluster
 
 __all__ = ["EmbeddedBroker", "EmbeddedCluster", "Log", "__version__", "embedded"]
 
 _LAZY = {
     "Log": "strandline.log.library",
-    "EmbeddedBroker": "strandline.testing.embedded_broker",
-    "EmbeddedCluster": "strandline.testing.embedded_cluster",
-    "embedded": "strandline.testing.embedded_broker",
+    "EmbeddedBroker": "strandline.local.embedded_broker",
+    "EmbeddedCluster": "strandline.local.embedded_cluster",
+    "embedded": "strandline.local.embedded_broker",
 }
 
 

@@ -22,7 +22,7 @@ from tests.chaos.clocks import NodeClock, faketime_library
 from tests.chaos.disks import NodeDisk, unmount_below
 from tests.crash.filesystems import why_not_mountable
 
-from strandline.testing.free_ports import free_port
+from strandline.local.free_ports import free_port
 
 HOME = Path(os.environ.get("STRANDLINE_CHAOS_HOME") or Path(__file__).resolve().parents[2] / ".cache" / "chaos")
 """The nodes' disks lie here. On a machine whose disk stands still for a minute now and then, name a place in memory."""

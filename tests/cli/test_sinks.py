@@ -14,7 +14,7 @@ import strandline
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest, SinkTransaction
 from strandline.errors import ErrorCode
 from strandline.ids import sink_key
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -15,8 +15,8 @@ from strandline.client.conversation import Conversation
 from strandline.codec.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from strandline.codec.messages.describe_producers_response import DescribeProducersResponse
 from strandline.errors import ErrorCode
+from strandline.local.embedded_cluster import EmbeddedCluster
 from strandline.testing import embedded
-from strandline.testing.embedded_cluster import EmbeddedCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

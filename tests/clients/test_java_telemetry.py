@@ -12,8 +12,8 @@ from tests.clients.broker import BROKER_PROPERTIES
 from tests.clients.client import New, until
 from tests.clients.java_client import JavaClient
 
+from strandline.local.free_ports import free_port
 from strandline.testing import embedded
-from strandline.testing.free_ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 

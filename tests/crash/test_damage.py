@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from strandline.ids import TopicPartition
+from strandline.local.embedded_broker import embedded
 from strandline.testing.checker import check
 from strandline.testing.client_threads import QUICK_RETRIES, payload_of
-from strandline.testing.embedded_broker import embedded
 from strandline.testing.final_read import read_to_the_end
 from strandline.testing.history import Op, Outcome, Send
 from strandline.testing.recorder import Recorder

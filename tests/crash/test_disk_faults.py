@@ -19,8 +19,8 @@ from tests.crash.harness import RESUME_TIMEOUT_S, judge, new_seed
 from tests.crash.sync_fault import sync_fault, why_not_available
 
 from strandline.ids import TopicPartition
+from strandline.local.embedded_broker import embedded
 from strandline.testing.client_threads import ProducerThread
-from strandline.testing.embedded_broker import embedded
 from strandline.testing.final_read import read_to_the_end
 from strandline.testing.history import Op
 from strandline.testing.recorder import Recorder

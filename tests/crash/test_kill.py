@@ -25,8 +25,8 @@ from tests.crash.harness import (
 )
 
 from strandline.ids import TopicPartition
+from strandline.local.embedded_broker import EmbeddedBroker, embedded
 from strandline.testing.checker import check
-from strandline.testing.embedded_broker import EmbeddedBroker, embedded
 from strandline.testing.workload import Workload
 
 PARTITIONS = [TopicPartition("orders", number) for number in range(3)]

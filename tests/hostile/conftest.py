@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from tests.hostile.stage import stage
 
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 
 @pytest.fixture(scope="module")

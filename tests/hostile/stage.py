@@ -14,7 +14,7 @@ from tests.hostile.process import standard_error, until
 
 import strandline
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 STALL_MS_MAX = 50
 NOISE = 1 if os.environ.get("STRANDLINE_QUIET_MACHINE") else 6

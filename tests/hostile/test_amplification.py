@@ -29,8 +29,8 @@ from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest
 from strandline.codec.produce import parse_produce
 from strandline.codec.wire import ELEMENTS_MAX, TAGGED_FIELDS_MAX
 from strandline.errors import ErrorCode, MalformedMessage
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.partition.fetch_session import SESSION_PARTITIONS_MAX
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 MANY = 2_000_000
 ALLOWED = (20_000, 19_990, 9_990, 7_990, 6_600, 3_990)

@@ -25,7 +25,7 @@ from strandline.codec.messages.incremental_alter_configs_request import (
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from strandline.codec.messages.push_telemetry_request import PushTelemetryRequest
 from strandline.errors import BatchTooLarge, CorruptBatch, ErrorCode
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 REFUSED_WITHIN_BYTES = 64 * MIB
 CLIENT_METRICS = 16

@@ -19,7 +19,7 @@ import strandline
 from strandline.codec.message import Message
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from strandline.errors import ErrorCode
-from strandline.testing.embedded_cluster import EmbeddedCluster
+from strandline.local.embedded_cluster import EmbeddedCluster
 
 TOPIC = "target"
 RECORDS = 100

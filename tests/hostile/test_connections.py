@@ -17,7 +17,7 @@ from tests.hostile.stage import check_standard_error, stage
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.codec.messages.metadata_request import MetadataRequest
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 SEED = 7_001
 IDLE_CONNECTIONS = 2000

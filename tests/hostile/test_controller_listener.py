@@ -23,7 +23,7 @@ from tests.hostile.process import MIB, resident_bytes, standard_error, until
 from strandline.broker.network.routes import CONTROLLER, Route, routes
 from strandline.codec.message import encode
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from strandline.testing.free_ports import free_port
+from strandline.local.free_ports import free_port
 
 SEED = 5_813
 GROWTH_BYTES_MAX = 64 * MIB

@@ -23,7 +23,7 @@ from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse
 from strandline.codec.messages.metadata_request import MetadataRequest
 from strandline.errors import ErrorCode
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 SEED = 20_231
 FRAME_BYTES_MAX = 104_857_600

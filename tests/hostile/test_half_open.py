@@ -13,7 +13,7 @@ from tests.hostile.peer import Peer, request
 from tests.hostile.process import MIB, descriptors, resident_bytes, until
 from tests.hostile.stage import stage
 
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 CROWD = 10_000
 PER_ADDRESS = 5_000

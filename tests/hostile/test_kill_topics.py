@@ -18,7 +18,7 @@ import strandline
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from strandline.codec.messages.metadata_request import MetadataRequest
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 PARTITIONS = 3
 _LOG = re.compile(r"(.+)-(\d+)")

@@ -25,7 +25,7 @@ from strandline.codec.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from strandline.codec.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestTopic
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 CONNECTIONS = 4
 BODY_BYTES_MAX = 60_000

@@ -22,7 +22,7 @@ from strandline.codec.messages.offset_delete_request import (
     OffsetDeleteRequestTopic,
 )
 from strandline.errors import ErrorCode
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 GROUPS = [f"many-{number}" for number in range(1_500)]
 PARTITIONS = 500

@@ -28,7 +28,7 @@ from strandline.codec.messages.list_offsets_request import ListOffsetsPartition,
 from strandline.codec.messages.produce_response import PartitionProduceResponse
 from strandline.codec.produce import RECORD_ERRORS_MAX
 from strandline.errors import ErrorCode
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 GROUP = "reader"
 

@@ -21,7 +21,7 @@ from tests.hostile.stage import stage
 
 from strandline.broker.network.routes import Route
 from strandline.codec.message import encode
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 SEED = 51_713
 ROUTES_AND_VERSIONS = [

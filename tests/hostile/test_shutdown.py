@@ -16,7 +16,7 @@ from tests.hostile.process import MIB
 import strandline
 from strandline.codec.columns import columns_of
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 TOPIC = "orders"
 PIPELINES = 8

@@ -20,7 +20,7 @@ from strandline.codec.messages.create_topics_request import CreatableTopic, Crea
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 SEED = 3_331
 KIB = 1024

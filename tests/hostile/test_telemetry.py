@@ -15,8 +15,8 @@ from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.get_telemetry_subscriptions_request import GetTelemetrySubscriptionsRequest
 from strandline.codec.messages.push_telemetry_request import PushTelemetryRequest
 from strandline.errors import ErrorCode
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.testing import embedded
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 MIB = 1024 * 1024
 TELEMETRY_MAX_BYTES = MIB

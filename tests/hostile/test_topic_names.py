@@ -24,7 +24,7 @@ from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from strandline.errors import ErrorCode
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 BAD_NAMES = {
     "empty": "",

@@ -28,8 +28,8 @@ from strandline.codec.messages.write_txn_markers_request import (
     WriteTxnMarkersRequest,
 )
 from strandline.errors import ErrorCode
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.testing import embedded
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 TOPIC = "orders"
 ID = "payments"

@@ -12,7 +12,7 @@ from tests.scenarios.transactional_clients import PlainSpoken, read
 
 import strandline
 from strandline.errors import ErrorCode
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 

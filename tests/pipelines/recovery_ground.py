@@ -21,13 +21,13 @@ from typing import Any, Self
 import confluent_kafka
 from tests.spark.sink_ground import consume, until
 
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines import compiling, queries
 from strandline.pipelines.compiling import CompiledQuery, Wiring
 from strandline.pipelines.loading import load
 from strandline.pipelines.model import Kind
 from strandline.pipelines.recovery import Recovery
 from strandline.pipelines.state import DatasetState, checkpoint_of
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 FILE = """
 from pyspark.sql import functions as F

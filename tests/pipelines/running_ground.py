@@ -13,10 +13,10 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.loading import load
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.running import Outcome, Runner, RunOptions
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 PATIENCE_S = 240.0
 """Spark's first query on a busy machine takes a minute."""

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.pipelines.running_ground import Ground
 
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.state import PipelineState, VersionState
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 SHOP = """
 from pyspark.sql import functions as F

@@ -24,6 +24,7 @@ from strandline.cli import pipeline_rebuild
 from strandline.cli.failures import CommandFailed, Interrupted
 from strandline.cli.output import Output
 from strandline.cli.pipeline_run import Stopping, tell_end
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.launching import Place
 from strandline.pipelines.loading import load
 from strandline.pipelines.model import Kind
@@ -41,7 +42,6 @@ from strandline.pipelines.state import (
     VersionState,
 )
 from strandline.pipelines.switching import Removal
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 SHOP = """
 from pyspark.sql import functions as F

@@ -17,8 +17,8 @@ from strandline.pipelines.model import Kind, KnownDataset
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from strandline.local.embedded_broker import EmbeddedBroker
     from strandline.pipelines.compiling import CompiledQuery
-    from strandline.testing.embedded_broker import EmbeddedBroker
 
 
 class Ground:

@@ -14,6 +14,7 @@ from tests.pipelines.rebuild_ground import put_rows, topic_id
 from tests.spark.source_ground import WAIT_S, client_of
 
 from strandline.ids import TopicPartition
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines import first_offsets
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.loading import load
@@ -22,7 +23,6 @@ from strandline.pipelines.registry import Registry
 from strandline.pipelines.running import Runner, RunOptions
 from strandline.pipelines.state import DatasetState, SourceStart, VersionState
 from strandline.spark.source.offset_json import TOPIC_IDS
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 FILE = """
 from strandline import pipeline

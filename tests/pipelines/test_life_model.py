@@ -30,6 +30,7 @@ from tests.pipelines.plain_spark import BATCH_POINTS, SINK_POINTS, Killed, Plain
 from tests.pipelines.rebuild_ground import table_of
 from tests.spark.sink_ground import consume
 
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.checkpoint_files import HALF_MADE
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.fault_points import POINTS
@@ -40,7 +41,6 @@ from strandline.pipelines.registry import Registry
 from strandline.pipelines.running import Outcome, Runner, RunOptions
 from strandline.pipelines.state import PipelineState, checkpoint_of
 from strandline.spark.display import Display
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 EXAMPLES: Final = int(os.environ.get("STRANDLINE_LIVES", "6"))
 PARTITIONS: Final = 2

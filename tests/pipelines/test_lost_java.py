@@ -16,13 +16,13 @@ from py4j.clientserver import JavaClient, JavaParameters, PythonParameters
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from strandline.cli.pipeline_failures import failure_of
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines import queries
 from strandline.pipelines.loading import load
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.running import Runner, RunOptions
 from strandline.pipelines.state import FAILED, STOPPED
 from strandline.spark.explain import in_a_sentence
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 STEP = """
 from strandline import pipeline

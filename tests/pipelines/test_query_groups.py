@@ -9,11 +9,11 @@ from confluent_kafka import Consumer
 from tests.clients.client import until
 from tests.clients.positions import commit
 
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines import query_groups
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.query_groups import committed_positions, remove_groups
 from strandline.testing import embedded
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 
 def test_positions_are_read_and_groups_removed(broker: EmbeddedBroker, topic: str) -> None:

@@ -28,6 +28,8 @@ from tests.pipelines.test_rebuild_faults import ready
 from tests.spark_fixtures import BROKER_PROPERTIES
 
 from strandline.coordinators.partitioning import TRANSACTION_STATE_TOPIC, partition_of_transactional_id
+from strandline.local.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_cluster import EmbeddedCluster
 from strandline.pipelines import one_commit, switching
 from strandline.pipelines.loading import load
 from strandline.pipelines.rebuild_phases import Wish
@@ -37,8 +39,6 @@ from strandline.spark.sink.cluster import SinkCluster, coordinator_key
 from strandline.spark.sink.failures import SinkRefused
 from strandline.spark.sink.options import SinkOptions
 from strandline.testing import embedded
-from strandline.testing.embedded_broker import EmbeddedBroker
-from strandline.testing.embedded_cluster import EmbeddedCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

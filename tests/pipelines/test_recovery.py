@@ -18,6 +18,7 @@ from tests.pipelines.recovery_ground import Order, Orders, RunProcess, Shop
 from tests.pipelines.shop_ground import Shop as RebuildShop
 from tests.spark.sink_ground import fresh_sink, options_for, rows, sinks, transactions, until
 
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines import recovery
 from strandline.pipelines.checkpoint_files import LocalCheckpoint, Note
 from strandline.pipelines.compiling import Wiring
@@ -30,7 +31,6 @@ from strandline.spark.positions import settle
 from strandline.spark.sink.pool import Pool
 from strandline.spark.sink.task_writer import Task, write_task
 from strandline.testing import embedded
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from tests.spark_fixtures import BROKER_PROPERTIES
 
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.ground import admin_of
 from strandline.pipelines.model import Kind
 from strandline.pipelines.registry import Registry, RegistryFailed
@@ -28,7 +29,6 @@ from strandline.pipelines.state import (
     text_of,
 )
 from strandline.testing import embedded
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 TOTALS = DatasetState(
     "totals",

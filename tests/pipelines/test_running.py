@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.pipelines.running_ground import Ground, InThread, eventually
 
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.running import Outcome
 from strandline.pipelines.state import FAILED, STOP, STOPPED, Command
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 STEPS = """
 from pyspark.sql import functions as F

@@ -11,6 +11,7 @@ from strandline.client.connection import RawConnection
 from strandline.codec.message import Message
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.errors import Disconnected
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.checkpoint_files import Note
 from strandline.pipelines.sink_notes import LastBatch, SinkNotes
 from strandline.spark.sink import driver
@@ -18,7 +19,6 @@ from strandline.spark.sink.commit_message import TaskWritten
 from strandline.spark.sink.failures import SinkRefused
 from strandline.spark.sink.pool import Pool
 from strandline.spark.sink.task_writer import Task, write_task
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 
 class OldDriver:

@@ -14,6 +14,7 @@ from tests.pipelines.rebuild_ground import TwoVersions, ends_of, put_rows, table
 from tests.spark.sink_ground import consume
 
 from strandline.client.cluster_client import ClientSettings, RawClient
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines import fault_points
 from strandline.pipelines import rebuild_phases as phases
 from strandline.pipelines.fault_points import PlantedFault
@@ -25,7 +26,6 @@ from strandline.pipelines.rebuilding import Means, Rebuilding
 from strandline.pipelines.state import PipelineState, checkpoint_of
 from strandline.pipelines.switching import Removal, RemovesMuch, Switching, give_up
 from strandline.spark.display import Display
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 OLD = {"a": "1", "b": "2", "c": "3", **{f"same-{each}": "x" for each in range(20)}}
 NEW = {"b": "20", "c": "3", "d": "4", **{f"same-{each}": "x" for each in range(20)}}

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from strandline.testing.free_ports import free_port
-from strandline.testing.node_process import NodeProcess
+from strandline.local.free_ports import free_port
+from strandline.local.node_process import NodeProcess
 
 FORMAT_TIMEOUT_S = 60
 # Sooner than by default, because a test waits for them.

@@ -37,8 +37,8 @@ from strandline.codec.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderTopic,
 )
 from strandline.errors import ErrorCode
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.testing import embedded
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 EARLIEST, LATEST = -2, -1
 UP_TO_HIGH_WATERMARK = -1

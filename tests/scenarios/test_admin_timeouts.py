@@ -19,7 +19,7 @@ from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest,
 from strandline.codec.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
 from strandline.codec.messages.elect_leaders_request import ElectLeadersRequest
 from strandline.errors import ErrorCode
-from strandline.testing.embedded_cluster import EmbeddedCluster
+from strandline.local.embedded_cluster import EmbeddedCluster
 
 PATIENCE_MS = 60_000
 SLACK_S = 10.0

@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from tests.cli.conftest import CommandLine
 from tests.scenarios.nodes_by_hand import NodeByHand, nodes_by_hand
 
+from strandline.local.node_process import wait_all_ready
 from strandline.testing import BrokerFailed
-from strandline.testing.node_process import wait_all_ready
 
 CLUSTER_ID = "c3RyYW5kbGluZS10ZXN0cw"
 DIRECTORY_IDS = ("c3RyYW5kbGluZS0tLS0tMQ", "c3RyYW5kbGluZS0tLS0tMg", "c3RyYW5kbGluZS0tLS0tMw")

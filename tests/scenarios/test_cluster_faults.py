@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 import strandline
 from strandline.ids import TopicPartition
+from strandline.local.embedded_cluster import EmbeddedCluster
 from strandline.testing import Report, check
-from strandline.testing.embedded_cluster import EmbeddedCluster
 from strandline.testing.workload import Workload
 
 TOPIC = "orders"

@@ -19,7 +19,7 @@ from tests.hostile.process import MIB, forget_peak, peak_resident_bytes, residen
 import strandline
 from strandline.codec.columns import Columns, columns_of
 from strandline.errors import ErrorCode
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 PRODUCE, VERSION = 0, 9

@@ -16,7 +16,7 @@ from strandline.codec.messages.describe_storage_request import DescribeStorageRe
 from strandline.codec.messages.describe_storage_response import DescribeStorageResponse, StoredPartition
 from strandline.codec.messages.scrub_partitions_request import ScrubPartitionsRequest, ScrubTopic
 from strandline.codec.messages.scrub_partitions_response import ScrubbedPartition, ScrubPartitionsResponse
-from strandline.testing.embedded_cluster import EmbeddedCluster
+from strandline.local.embedded_cluster import EmbeddedCluster
 
 TOPIC = "orders"
 SEED = 20_261_118

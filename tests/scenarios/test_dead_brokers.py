@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import strandline
-from strandline.testing.embedded_cluster import EmbeddedCluster
+from strandline.local.embedded_cluster import EmbeddedCluster
 
 TOPIC = "orders"
 DEFAULTS = {"broker.session.timeout.ms": "9000", "broker.heartbeat.interval.ms": "2000"}

@@ -22,9 +22,9 @@ from strandline.codec.messages.group_lag_response import GroupLagResponse
 from strandline.codec.messages.record_counts_request import PartitionPositions, RecordCountsRequest, TopicPositions
 from strandline.codec.messages.record_counts_response import PartitionCounts, RecordCountsResponse
 from strandline.errors import ErrorCode
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.log.segment.record_counts import RecordCounts
 from strandline.testing import embedded
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 SEED = 20_261_117
 PROPERTIES = {

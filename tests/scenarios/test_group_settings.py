@@ -17,7 +17,7 @@ from strandline.codec.messages.create_topics_request import CreatableTopic, Crea
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from strandline.errors import ErrorCode
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 PATIENCE_S = 30.0
 PROPERTIES = {"offsets.topic.num.partitions": "2", "group.consumer.assignment.interval.ms": "0"}

@@ -28,7 +28,7 @@ from strandline.codec.messages.offset_delete_request import (
 from strandline.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from strandline.coordinators.groups.classic.consumer_protocol import encode_subscription
 from strandline.errors import ErrorCode
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 TOPICS_MANY = 10_000
 PATIENCE_S = 90.0

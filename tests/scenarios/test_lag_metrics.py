@@ -15,9 +15,9 @@ from tests.clients.positions import commit, write
 from strandline.client.conversation import Conversation
 from strandline.codec.messages.group_lag_request import GroupLagRequest
 from strandline.codec.messages.group_lag_response import GroupLagResponse, PositionLook
+from strandline.local.embedded_broker import EmbeddedBroker
+from strandline.local.node_process import NodeProcess
 from strandline.testing import embedded
-from strandline.testing.embedded_broker import EmbeddedBroker
-from strandline.testing.node_process import NodeProcess
 
 LOOK_OFTEN = {
     "http.listener": "127.0.0.1:0",

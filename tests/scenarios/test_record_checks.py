@@ -23,7 +23,7 @@ from strandline.codec.messages.incremental_alter_configs_request import (
 from strandline.codec.messages.produce_request import PartitionProduceData
 from strandline.codec.messages.produce_response import PartitionProduceResponse
 from strandline.errors import ErrorCode
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 with warnings.catch_warnings():
     # It reads its own schemas by a deprecated call; our warnings are errors, its are not ours.

@@ -24,8 +24,8 @@ from strandline.codec.messages.offset_fetch_request import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.testing import embedded
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 GROUP = "billing"
 MANY = 1_000

@@ -30,7 +30,7 @@ from tests.scenarios.retention_ground import (
 )
 
 import strandline
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from tests.scenarios.retention_ground import (
 )
 
 import strandline
-from strandline.testing.embedded_cluster import EmbeddedCluster
+from strandline.local.embedded_cluster import EmbeddedCluster
 
 
 @pytest.fixture(scope="module")

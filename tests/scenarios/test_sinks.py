@@ -17,8 +17,8 @@ from strandline.codec.messages.commit_batch_request import CommitBatchRequest, S
 from strandline.codec.messages.list_sinks_request import ListSinksRequest
 from strandline.errors import ErrorCode
 from strandline.ids import sink_key
-from strandline.testing.embedded_broker import EmbeddedBroker
-from strandline.testing.embedded_cluster import EmbeddedCluster
+from strandline.local.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_cluster import EmbeddedCluster
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -9,8 +9,8 @@ from tests.scenarios.test_observability import figures
 from tests.scenarios.transactional_clients import PlainSpoken
 
 from strandline.errors import ErrorCode
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.testing import embedded
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 
 @pytest.fixture

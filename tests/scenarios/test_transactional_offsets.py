@@ -22,8 +22,8 @@ from strandline.codec.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from strandline.errors import ErrorCode
-from strandline.testing.embedded_broker import EmbeddedBroker
-from strandline.testing.embedded_cluster import EmbeddedCluster
+from strandline.local.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_cluster import EmbeddedCluster
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -21,8 +21,8 @@ from tests.scenarios.transactional_clients import (
 import strandline
 from strandline.codec.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from strandline.errors import ErrorCode
-from strandline.testing.embedded_broker import EmbeddedBroker
-from strandline.testing.embedded_cluster import EmbeddedCluster
+from strandline.local.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_cluster import EmbeddedCluster
 
 pytestmark = pytest.mark.timeout(180)
 

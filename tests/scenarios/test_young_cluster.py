@@ -13,7 +13,7 @@ from tests.scenarios.nodes_by_hand import nodes_by_hand
 from strandline.codec.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest, TopicRequest
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from strandline.errors import ErrorCode
-from strandline.testing.node_process import wait_all_ready
+from strandline.local.node_process import wait_all_ready
 
 CLUSTER_ID = "c3RyYW5kbGluZS10ZXN0cw"
 PATIENCE_S = 60.0

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pyspark
 
+from strandline.local.free_ports import free_port
 from strandline.spark.java import find_java_home
-from strandline.testing.free_ports import free_port
 
 START_S_MAX = 180.0
 BARE_PACKAGES = (

@@ -19,6 +19,7 @@ from tests.interop.kafka_tools import Tools
 
 from strandline.client.cluster_client import ClusterFailed
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark.positions import (
     GroupPositions,
     PositionsListener,
@@ -32,7 +33,6 @@ from strandline.spark.positions import (
 from strandline.spark.sink.cluster import SinkCluster
 from strandline.spark.sink.options import SinkOptions
 from strandline.testing import embedded
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark import shared_environment
 from strandline.spark.shared_environment import NAMES, environment_of
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 
 def test_a_stream_puts_nothing_into_the_map_that_was_not_there(

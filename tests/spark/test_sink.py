@@ -11,7 +11,7 @@ import pytest
 from tests.spark.sink_ground import consume, counts, sinks, transactions, until
 
 import strandline.spark
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,12 +10,12 @@ from bench.brokers import Broker
 from tests.clients.kafka_server import kafka as kafka
 from tests.spark.sink_ground import counts, fresh_sink, options_for, rows, until
 
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark.sink import driver
 from strandline.spark.sink.commit_message import TaskWritten
 from strandline.spark.sink.options import SinkOptions
 from strandline.spark.sink.pool import Pool
 from strandline.spark.sink.task_writer import Task, write_task
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 
 class Worker:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.spark.sink_ground import Query, counts, note, once, options_for, until
 
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark.sink.failures import SinkRefused
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 
 @pytest.fixture(autouse=True)

@@ -17,13 +17,13 @@ from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
 from strandline.codec.messages.produce_response import ProduceResponse
 from strandline.errors import Disconnected
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark.explain import SparkFailed
 from strandline.spark.sink import driver
 from strandline.spark.sink.failures import SinkFailed, SinkRefused, TransactionLost
 from strandline.spark.sink.sending import next_sequence
 from strandline.spark.sink.task_writer import Task, write_task
 from strandline.testing import embedded
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 
 @pytest.fixture(autouse=True)

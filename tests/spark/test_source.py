@@ -16,10 +16,10 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from tests.spark.source_ground import WAIT_S, Seen, consumed, wait_until_decided
 
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark.data_source import StrandlineDataSource
 from strandline.spark.explain import explain_failure as explain
 from strandline.spark.source.offset_json import TOPIC_IDS
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -28,7 +28,7 @@ from strandline.client.cluster_client import ClientSettings, ClusterFailed, RawC
 from strandline.client.connection import RawConnection
 from strandline.client.fetcher import DataLost, FetchSettings, OffsetRange, read_range
 from strandline.ids import TopicPartition
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 SEED = random.randrange(2**32)
 

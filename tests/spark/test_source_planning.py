@@ -25,11 +25,11 @@ from pyspark.sql.types import (
 from tests.spark.source_ground import WAIT_S
 
 from strandline.client.fetcher import DataLost, OffsetRange
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark.source.batch import BatchReader, FilteringBatchReader
 from strandline.spark.source.columns import arrow_schema
 from strandline.spark.source.options import parse_options
 from strandline.spark.source.wanted import OptionRefused, Shape
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 FIRST_MS = 1_700_000_000_000
 OFFSET_ONLY = StructType([StructField("offset", LongType())])

@@ -16,10 +16,10 @@ from tests.spark.source_ground import WAIT_S
 
 from strandline.client.cluster_client import TopicMissing
 from strandline.client.fetcher import DataLost
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark.source.offset_json import TOPIC_IDS, Offset
 from strandline.spark.source.options import parse_options
 from strandline.spark.source.stream import StreamReader
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 OFFSET_ONLY = StructType([StructField("offset", LongType())])
 ALL = ReadAllAvailable()

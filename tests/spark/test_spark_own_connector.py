@@ -11,7 +11,7 @@ import pytest
 from bench.spark_jars import ConnectorUnavailable, connector_jars
 from confluent_kafka import Consumer, Producer
 
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,7 +16,7 @@ from strandline.spark.sink.options import batch_of_a_query
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from strandline.testing.embedded_broker import EmbeddedBroker
+    from strandline.local.embedded_broker import EmbeddedBroker
 
 
 def test_a_batch_that_is_run_again_is_there_once(

@@ -14,8 +14,8 @@ import confluent_kafka
 import pytest
 from pyspark.sql import SparkSession
 
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark.warm_python.starting import WarmPython
-from strandline.testing.embedded_broker import EmbeddedBroker
 
 PROBE = """
 import json, os, sys

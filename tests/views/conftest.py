@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.spark_fixtures import broker, spark, topic
 
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.registry import Registry
-from strandline.testing.embedded_broker import EmbeddedBroker
 from strandline.views import Desk
 
 __all__ = ["broker", "desk", "registry", "shop", "spark", "topic"]

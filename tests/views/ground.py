@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.spark.source_ground import WAIT_S, client_of, end_of, wait_until_decided
 
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.views import View, define
 from strandline.views import open as open_view
 

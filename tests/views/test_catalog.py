@@ -11,6 +11,7 @@ import pytest
 from tests.pipelines.rebuild_ground import TwoVersions, put_rows
 
 from strandline.ids import TopicPartition
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines import fault_points
 from strandline.pipelines import registry as pipelines_registry
 from strandline.pipelines.model import Kind
@@ -18,7 +19,6 @@ from strandline.pipelines.rebuild_phases import Phase
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.state import DatasetState, PipelineState, RebuildState, VersionState
 from strandline.pipelines.switching import Switching
-from strandline.testing.embedded_broker import EmbeddedBroker
 from strandline.views import AtTime, Desk, ViewFailed
 from strandline.views.catalog import REGISTRY_TOPIC
 from strandline.views.failures import ViewUnknown

@@ -16,8 +16,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.views.ground import SCHEMA, Feed, Row, rows_of
 
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.testing import embedded
-from strandline.testing.embedded_broker import EmbeddedBroker
 from strandline.views import AtTime, Desk, define
 from strandline.views.failures import BeyondReach
 from strandline.views.folding import walked

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.views.ground import Feed, rows_of
 
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.views import View, ViewFailed, define, snapshots
 from strandline.views import open as open_view
 from strandline.views.keeper import SNAPSHOT_EVERY_MS

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from tests.views.test_schema import DDLS
 
 from strandline import views
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.views.schema import parse_schema, schema_json
 
 if TYPE_CHECKING:

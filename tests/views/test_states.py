@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from tests.spark.source_ground import WAIT_S
 from tests.views.ground import SCHEMA, Feed, folded, rows_of
 
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.views import AtTime, Desk, ViewFailed, define
 from strandline.views.keeper import ends_of
 

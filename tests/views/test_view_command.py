@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import CommandLine
 from tests.views.ground import SCHEMA, Feed
 
-from strandline.testing.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import typer
 from strandline.cli.failures import CommandFailed, Interrupted, UsageFailed
 from strandline.cli.options import PORT_DEFAULT, AsJson, key_values
 from strandline.cli.output import Output
-from strandline.cli.supervision import NODES_MAX, interrupted_by_sigterm
+from strandline.local.supervision import NODES_MAX, interrupted_by_sigterm
 
 STOP_TIMEOUT_S = 30.0
 
@@ -127,7 +127,7 @@ Ctrl-C stops it."""
 def _start(directory: Path, port: int, properties: dict[str, str]) -> subprocess.Popen[str]:
     # A child process, so that whatever this command prints or waits for never holds up the node's loop. It is bound
     # to us: if we are killed, our end of its stdin closes and it stops.
-    command = [sys.executable, "-m", "strandline.testing.bound_child", "strandline.broker"]
+    command = [sys.executable, "-m", "strandline.local.bound_child", "strandline.broker"]
     command += ["--data", str(directory), "--listen", f"127.0.0.1:{port}"]
     # Several of these may run at once on a machine; who wants metrics asks for them with -X http.listener.
     for key, value in ({"http.listener": "off"} | properties).items():

@@ -9,7 +9,12 @@ from pathlib import Path
 
 from strandline.cli.failures import CommandFailed, Interrupted, NotFound
 from strandline.cli.output import Output
-from strandline.cli.supervision import (
+from strandline.client.conversation import Conversation
+from strandline.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from strandline.codec.messages.describe_log_dirs_response import DescribeLogDirsResponse
+from strandline.errors import InvalidConfig
+from strandline.local.local_cluster import LocalCluster, NodePlace, lay_out
+from strandline.local.supervision import (
     LOOK_EVERY_S,
     NODES_MAX,
     SupervisedNode,
@@ -18,11 +23,6 @@ from strandline.cli.supervision import (
     stop_all,
     watch_over,
 )
-from strandline.client.conversation import Conversation
-from strandline.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
-from strandline.codec.messages.describe_log_dirs_response import DescribeLogDirsResponse
-from strandline.errors import InvalidConfig
-from strandline.testing.local_cluster import LocalCluster, NodePlace, lay_out
 
 LAST_WORDS_LINES = 5
 SUPERVISOR = "dev.pid"

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from strandline.cli.failures import CommandFailed, Interrupted
 from strandline.cli.output import Output
-from strandline.cli.supervision import SupervisedNode, interrupted_by_sigterm, start_all, stop_all, watch_over
 from strandline.config.node_config import BrokerConfig, Listener, parse_listeners
 from strandline.errors import InvalidConfig
-from strandline.testing.local_cluster import HOST, NodePlace, lay_out
+from strandline.local.local_cluster import HOST, NodePlace, lay_out
+from strandline.local.supervision import SupervisedNode, interrupted_by_sigterm, start_all, stop_all, watch_over
 
 
 def run_brokers(

@@ -22,9 +22,9 @@ from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
 from strandline.errors import WorldError
+from strandline.local.embedded_broker import EmbeddedBroker
+from strandline.local.node_process import BrokerFailed
 from strandline.pipelines.stages import in_background
-from strandline.testing.embedded_broker import EmbeddedBroker
-from strandline.testing.node_process import BrokerFailed
 
 HOME: Final = Path(".strandline")
 PORT_DEFAULT: Final = 9092

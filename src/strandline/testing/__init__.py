@@ -12,21 +12,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from strandline.local.embedded_broker import BrokerFailed, EmbeddedBroker, embedded
+    from strandline.local.embedded_cluster import EmbeddedCluster
     from strandline.testing.checker import Report, check
-    from strandline.testing.embedded_broker import BrokerFailed, EmbeddedBroker, embedded
-    from strandline.testing.embedded_cluster import EmbeddedCluster
     from strandline.testing.history import Op
 
 __all__ = ["BrokerFailed", "EmbeddedBroker", "EmbeddedCluster", "Op", "Report", "check", "embedded"]
 
 _HOMES = {
-    "BrokerFailed": "strandline.testing.embedded_broker",
-    "EmbeddedBroker": "strandline.testing.embedded_broker",
-    "EmbeddedCluster": "strandline.testing.embedded_cluster",
+    "BrokerFailed": "strandline.local.embedded_broker",
+    "EmbeddedBroker": "strandline.local.embedded_broker",
+    "EmbeddedCluster": "strandline.local.embedded_cluster",
     "Op": "strandline.testing.history",
     "Report": "strandline.testing.checker",
     "check": "strandline.testing.checker",
-    "embedded": "strandline.testing.embedded_broker",
+    "embedded": "strandline.local.embedded_broker",
 }
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from strandline.testing.embedded_broker import EmbeddedBroker
-    from strandline.testing.embedded_cluster import EmbeddedCluster
+    from strandline.local.embedded_broker import EmbeddedBroker
+    from strandline.local.embedded_cluster import EmbeddedCluster
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,7 @@ def strandline_properties() -> Mapping[str, str]:
 @pytest.fixture
 def strandline_broker(strandline_properties: Mapping[str, str]) -> Iterator[EmbeddedBroker]:
     """A fresh broker for one test."""
-    from strandline.testing.embedded_broker import embedded
+    from strandline.local.embedded_broker import embedded
 
     with embedded(properties=strandline_properties) as broker:
         yield broker
@@ -33,7 +33,7 @@ def strandline_broker(strandline_properties: Mapping[str, str]) -> Iterator[Embe
 @pytest.fixture(scope="session")
 def strandline_session_broker(strandline_properties: Mapping[str, str]) -> Iterator[EmbeddedBroker]:
     """One broker for all tests of the session; let each test use topics of its own."""
-    from strandline.testing.embedded_broker import embedded
+    from strandline.local.embedded_broker import embedded
 
     with embedded(properties=strandline_properties) as broker:
         yield broker
@@ -42,7 +42,7 @@ def strandline_session_broker(strandline_properties: Mapping[str, str]) -> Itera
 @pytest.fixture
 def strandline_cluster(strandline_properties: Mapping[str, str]) -> Iterator[EmbeddedCluster]:
     """A fresh cluster of three brokers for one test, with `kill`, `pause` and `partition`."""
-    from strandline.testing.embedded_broker import embedded
+    from strandline.local.embedded_broker import embedded
 
     with embedded(nodes=3, properties=strandline_properties) as cluster:
         yield cluster

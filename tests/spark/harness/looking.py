@@ -14,8 +14,8 @@ from strandline.codec.messages.find_coordinator_request import FindCoordinatorRe
 from strandline.codec.messages.find_coordinator_response import FindCoordinatorResponse
 from strandline.codec.messages.list_transactions_request import ListTransactionsRequest
 from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
+from strandline.local.embedded_cluster import EmbeddedCluster
 from strandline.spark.sink.pool import coordinator_key
-from strandline.testing.embedded_cluster import EmbeddedCluster
 
 TRANSACTION = 1
 TIMEOUT_S = 60.0

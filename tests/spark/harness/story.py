@@ -19,7 +19,7 @@ from tests.spark.harness.driver_process import DriverFailed, DriverProcess, wait
 from tests.spark.harness.fault_files import FaultFiles
 from tests.spark.harness.looking import values_of
 
-from strandline.testing.embedded_cluster import EmbeddedCluster
+from strandline.local.embedded_cluster import EmbeddedCluster
 
 SOURCE, TARGET = "numbers", "numbers-out"
 STATE_TOPIC = "__transaction_state"

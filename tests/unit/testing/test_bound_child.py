@@ -9,12 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-BOUND = [sys.executable, "-m", "strandline.testing.bound_child"]
+BOUND = [sys.executable, "-m", "strandline.local.bound_child"]
 
 # A parent that starts a bound child which would run for ever, says its process id, and waits.
 PARENT = """
 import subprocess, sys
-child = subprocess.Popen([sys.executable, "-m", "strandline.testing.bound_child", "runs_for_ever"],
+child = subprocess.Popen([sys.executable, "-m", "strandline.local.bound_child", "runs_for_ever"],
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 print(child.stdout.readline().decode().strip(), flush=True)
 sys.stdin.read()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from strandline.broker.network.transport import Accept, Listening, OutgoingReceiver, Piece
-from strandline.testing.cut_network import CutNetwork
+from strandline.local.cut_network import CutNetwork
 
 A, B = ("a", 1), ("b", 2)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from strandline.testing import free_ports
-from strandline.testing.free_ports import bound_socket, free_port
+from strandline.local import free_ports
+from strandline.local.free_ports import bound_socket, free_port
 
 
 def test_a_port_is_free_and_below_those_of_outgoing_connections(

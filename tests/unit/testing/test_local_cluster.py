@@ -11,7 +11,7 @@ import pytest
 from strandline.config.node_config import BrokerConfig
 from strandline.config.properties import parse_properties
 from strandline.errors import InvalidConfig
-from strandline.testing.local_cluster import LAYOUT, lay_out
+from strandline.local.local_cluster import LAYOUT, lay_out
 
 
 def test_three_nodes_are_controllers_and_more_are_brokers(tmp_path: Path) -> None:

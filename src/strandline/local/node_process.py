@@ -29,7 +29,7 @@ class NodeProcess:
     `start`, `stop`, `kill` and `restart` are for one thread; the attributes may be read from any.
     """
 
-    module = "strandline.testing.bound_child"
+    module = "strandline.local.bound_child"
     has_own_session = False
     """With a session of its own Ctrl-C on the terminal reaches us alone, and we stop it with SIGTERM, once."""
 

@@ -1,6 +1,6 @@
 """Runs a node whose links to other nodes can be cut, in a process that does not outlive its parent.
 
-    python -m strandline.testing.cuttable_node --cut HOST:PORT,... [the arguments of strandline.broker]
+    python -m strandline.local.cuttable_node --cut HOST:PORT,... [the arguments of strandline.broker]
 
 `--cut` names addresses that cannot be reached from the start; it may be empty. The parent writes `cut HOST:PORT ...` to
 our standard input: links that this node makes to these addresses carry nothing from then on, and all others are whole.
@@ -17,9 +17,9 @@ from collections.abc import Collection
 from strandline.broker import main as broker
 from strandline.broker.network.network import SocketNetwork
 from strandline.config.node_config import BrokerConfig
+from strandline.local.bound_child import follow_parent
+from strandline.local.cut_network import Address, CutNetwork
 from strandline.runtime.runtime import LoopRuntime
-from strandline.testing.bound_child import follow_parent
-from strandline.testing.cut_network import Address, CutNetwork
 
 
 class Links:

@@ -1,6 +1,6 @@
 """Runs a module as `python -m` would, in a process that does not outlive its parent.
 
-    python -m strandline.testing.bound_child strandline.broker --data DIR ...
+    python -m strandline.local.bound_child strandline.broker --data DIR ...
 
 The parent holds the write end of our standard input and never writes; when the parent dies, however it dies, the kernel
 closes that end and we read end-of-file. Linux's PR_SET_PDEATHSIG looks simpler but fires when the *thread* that started
@@ -30,7 +30,7 @@ def follow_parent(stdin_fd: int) -> None:
 
 def main() -> None:
     if len(sys.argv) < 2:
-        sys.exit("usage: python -m strandline.testing.bound_child MODULE [ARGUMENT ...]")
+        sys.exit("usage: python -m strandline.local.bound_child MODULE [ARGUMENT ...]")
     # The thread sleeps in read(2) without the interpreter lock, so it costs the module nothing.
     threading.Thread(target=follow_parent, args=(0,), name="follow-parent", daemon=True).start()
     module = sys.argv[1]

@@ -23,9 +23,9 @@ from typing import Any, Final
 from strandline.broker.formatting import format_directory
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import InvalidConfig
+from strandline.local.free_ports import bound_socket
 from strandline.log.disk import RealDisk
 from strandline.quorum.raft.state_files import uuid_text
-from strandline.testing.free_ports import bound_socket
 
 LAYOUT: Final = "cluster.json"
 CONTROLLERS: Final = 3

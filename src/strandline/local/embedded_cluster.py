@@ -25,8 +25,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from strandline.testing.local_cluster import LocalCluster, NodePlace, lay_out
-from strandline.testing.node_process import READY_TIMEOUT_S, STOP_TIMEOUT_S, BrokerFailed, NodeProcess, wait_all_ready
+from strandline.local.local_cluster import LocalCluster, NodePlace, lay_out
+from strandline.local.node_process import READY_TIMEOUT_S, STOP_TIMEOUT_S, BrokerFailed, NodeProcess, wait_all_ready
 
 QUICK: Final = {
     "controller.quorum.election.timeout.ms": "300",
@@ -45,7 +45,7 @@ LOOK_EVERY_S = 0.05
 class ClusterNode(NodeProcess):
     """One node of an embedded cluster."""
 
-    module = "strandline.testing.cuttable_node"
+    module = "strandline.local.cuttable_node"
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class EmbeddedCluster:
         self, name: str, partitions: int = 1, *, replication_factor: int = -1, **configs: str | int
     ) -> None:
         """Creates a topic, of three replicas unless told otherwise, and waits until all of them are in sync."""
-        from strandline.testing.embedded_broker import create_topic
+        from strandline.local.embedded_broker import create_topic
 
         create_topic(self.bootstrap_servers, name, partitions, replication_factor, configs)
         self.wait_in_sync(name)

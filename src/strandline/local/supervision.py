@@ -14,7 +14,7 @@ from types import FrameType
 from typing import BinaryIO, NoReturn
 
 from strandline.cli.failures import CommandFailed, Interrupted
-from strandline.testing.node_process import BrokerFailed, NodeProcess, wait_all_ready
+from strandline.local.node_process import BrokerFailed, NodeProcess, wait_all_ready
 
 NODES_MAX = 32
 LOOK_EVERY_S = 0.2

@@ -19,10 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, overload
 
-from strandline.testing.node_process import BrokerFailed, NodeProcess
+from strandline.local.node_process import BrokerFailed, NodeProcess
 
 if TYPE_CHECKING:
-    from strandline.testing.embedded_cluster import EmbeddedCluster
+    from strandline.local.embedded_cluster import EmbeddedCluster
 
 __all__ = ["BrokerFailed", "EmbeddedBroker", "embedded"]
 
@@ -141,7 +141,7 @@ def _several(
     properties: Mapping[str, str] | None,
     environ: Mapping[str, str] | None,
 ) -> Iterator[EmbeddedCluster]:
-    from strandline.testing.embedded_cluster import EmbeddedCluster
+    from strandline.local.embedded_cluster import EmbeddedCluster
 
     with contextlib.ExitStack() as stack:
         if data is None:
