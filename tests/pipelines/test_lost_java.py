@@ -22,7 +22,7 @@ from strandline.pipelines.loading import load
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.running import Runner, RunOptions
 from strandline.pipelines.state import FAILED, STOPPED
-from strandline.spark.explain import in_a_sentence
+from strandline.spark.error_translation import in_a_sentence
 
 STEP = """
 from strandline import pipeline

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 
 
 def maybe_fail(options: Mapping[str, str], where: str) -> None:

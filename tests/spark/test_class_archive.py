@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from strandline.spark import class_archive
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 from strandline.spark.java import find_java_home
 
 SESSION = """

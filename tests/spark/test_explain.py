@@ -12,7 +12,7 @@ from tests.spark import failing_source
 from tests.spark.failing_source import FailingSource
 
 from strandline.spark import SparkFailed, await_end, explain_failure, plainly, spark_log
-from strandline.spark.explain import SENTENCE_LENGTH_MAX
+from strandline.spark.error_translation import SENTENCE_LENGTH_MAX
 from strandline.spark.spark_log import SparkLog
 
 if TYPE_CHECKING:

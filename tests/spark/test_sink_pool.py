@@ -18,7 +18,7 @@ from strandline.codec.messages.init_producer_id_response import InitProducerIdRe
 from strandline.codec.messages.produce_response import ProduceResponse
 from strandline.errors import Disconnected
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 from strandline.spark.sink import driver
 from strandline.spark.sink.failures import SinkFailed, SinkRefused, TransactionLost
 from strandline.spark.sink.sending import next_sequence

@@ -18,7 +18,7 @@ from tests.spark.source_ground import WAIT_S, Seen, consumed, wait_until_decided
 
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark.data_source import StrandlineDataSource
-from strandline.spark.explain import explain_failure as explain
+from strandline.spark.error_translation import explain_failure as explain
 from strandline.spark.source.offset_json import TOPIC_IDS
 
 if TYPE_CHECKING:

@@ -10,7 +10,14 @@ from strandline.client.cluster_client import EARLIEST, LATEST, READ_COMMITTED, R
 from strandline.ids import TopicPartition
 from strandline.spark.source.columns import ddl, value_ddl
 from strandline.spark.source.options import parse_options, parse_shape
-from strandline.spark.source.wanted import Everywhere, Offsets, OptionRefused, Subscription, Timestamps, TriggerLimits
+from strandline.spark.source.source_spec import (
+    Everywhere,
+    Offsets,
+    OptionRefused,
+    Subscription,
+    Timestamps,
+    TriggerLimits,
+)
 
 LEAST = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -29,7 +29,7 @@ from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark.source.batch import BatchReader, FilteringBatchReader
 from strandline.spark.source.columns import arrow_schema
 from strandline.spark.source.options import parse_options
-from strandline.spark.source.wanted import OptionRefused, Shape
+from strandline.spark.source.source_spec import OptionRefused, Shape
 
 FIRST_MS = 1_700_000_000_000
 OFFSET_ONLY = StructType([StructField("offset", LongType())])

@@ -15,8 +15,8 @@ from tests.views.ground import Feed, rows_of
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.views import View, ViewFailed, define, snapshots
 from strandline.views import open as open_view
-from strandline.views.keeper import SNAPSHOT_EVERY_MS
 from strandline.views.snapshots import SNAPSHOTS_MAX, SnapshotStore
+from strandline.views.view_store import SNAPSHOT_EVERY_MS
 
 SYNCS = 3 + 3
 """Of a snapshot of three partitions: its files, meta.json, its directory, and the directory above once it is named."""

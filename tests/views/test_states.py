@@ -15,7 +15,7 @@ from tests.views.ground import SCHEMA, Feed, folded, rows_of
 
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.views import AtTime, Desk, ViewFailed, define
-from strandline.views.keeper import ends_of
+from strandline.views.view_store import ends_of
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])

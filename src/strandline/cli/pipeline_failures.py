@@ -32,7 +32,7 @@ def failure_of(error: Exception, bootstrap: str) -> CommandFailed | None:
     from confluent_kafka import KafkaException
 
     from strandline.errors import StrandlineError, WorldError
-    from strandline.spark.explain import SparkFailed, explain_failure, is_of_spark
+    from strandline.spark.error_translation import SparkFailed, explain_failure, is_of_spark
 
     if isinstance(error, KafkaException):
         return from_kafka_error(error.args[0], bootstrap=bootstrap, doing="the cluster did not do it")

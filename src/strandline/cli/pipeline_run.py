@@ -169,7 +169,7 @@ def _given_up(runner: Runner) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        from strandline.spark.explain import in_a_sentence
+        from strandline.spark.error_translation import in_a_sentence
 
         runner.give_up(in_a_sentence(error) if isinstance(error, Exception) else None)
         raise

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from pyspark import SparkContext
 from pyspark.sql import functions as f
 
-from strandline.spark.explain import SparkFailed, plainly
+from strandline.spark.error_translation import SparkFailed, plainly
 from strandline.spark.sessions import session
 from strandline.spark.sink.update_mode import write_updates
 from strandline.testing import embedded

@@ -22,7 +22,7 @@ from strandline.cli.progress import Progress
 
 if TYPE_CHECKING:
     from strandline.views.as_of import AsOf, Freshness, Reach
-    from strandline.views.desk import Desk
+    from strandline.views.view_session import Desk
 
 VIEWS_DEFAULT = ".strandline/views"
 
@@ -53,7 +53,7 @@ def desk_at(bootstrap: str | None, directory: str, timeout_s: float) -> Iterator
             bootstrap = ended.enter_context(find_ground(None)).wait_ready() if has_node() else running_node()
         bootstrap = bootstrap or BOOTSTRAP_DEFAULT
         connect(bootstrap, None, timeout_s)
-        from strandline.views.desk import Desk
+        from strandline.views.view_session import Desk
 
         yield ended.enter_context(Desk(bootstrap, directory=directory, timeout_s=timeout_s))
 
@@ -72,7 +72,7 @@ def reading(desk: Desk) -> Iterator[None]:
 @contextmanager
 def plain_failures() -> Iterator[None]:
     from strandline.errors import WorldError
-    from strandline.spark.explain import SparkFailed
+    from strandline.spark.error_translation import SparkFailed
     from strandline.views.failures import DefinitionRefused, ViewUnknown
 
     try:

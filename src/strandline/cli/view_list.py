@@ -11,7 +11,7 @@ from strandline.cli.view_access import VIEWS_DEFAULT, Directory, desk_at
 
 if TYPE_CHECKING:
     from strandline.views.definition import ViewDefinition
-    from strandline.views.desk import Desk
+    from strandline.views.view_session import Desk
 
 
 def list_views(

@@ -22,7 +22,7 @@ from strandline.codec.messages.metadata_request import MetadataRequest, Metadata
 from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.errors import Disconnected, ErrorCode, TimedOut, UnsupportedVersion, named
 from strandline.ids import ZERO_UUID, TopicPartition
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 
 EARLIEST: Final = -2
 LATEST: Final = -1

@@ -45,7 +45,7 @@ from strandline.errors import (
     named,
 )
 from strandline.ids import ZERO_UUID, TopicPartition
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 
 _NAMES_UP_TO: Final = 12
 """From version 13 on a Fetch names topics by their ids."""

@@ -20,7 +20,7 @@ from strandline.pipelines.model import Pipeline
 from strandline.pipelines.own_version import datasets_of
 from strandline.pipelines.state import DatasetState, VersionState
 from strandline.pipelines.version_files import digest_of, file_of
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

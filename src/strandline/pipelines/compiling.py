@@ -19,7 +19,7 @@ from strandline.pipelines.graph import check_inputs, dead_letters_behind
 from strandline.pipelines.inputs import Reader
 from strandline.pipelines.loading import modules_of
 from strandline.pipelines.model import Dataset, Kind, KnownDataset, Pipeline, Place, Source
-from strandline.spark.explain import explain_failure
+from strandline.spark.error_translation import explain_failure
 from strandline.spark.sink import update_mode
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from strandline.errors import StrandlineError
 from strandline.pipelines.model import Place
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 
 
 class PipelineRefused(SparkFailed, StrandlineError):

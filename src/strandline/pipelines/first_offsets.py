@@ -25,7 +25,7 @@ from strandline.pipelines.state import SourceStart, VersionState
 from strandline.spark.source.offset_json import TOPIC_IDS
 from strandline.spark.source.options import parse_options
 from strandline.spark.source.planning import Planner
-from strandline.spark.source.wanted import Everywhere, Offsets, SourceOptions
+from strandline.spark.source.source_spec import Everywhere, Offsets, SourceOptions
 
 Starts = dict[str, dict[str, SourceStart]]
 """By query and source."""

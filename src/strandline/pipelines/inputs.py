@@ -20,7 +20,7 @@ from strandline.pipelines.encoding import DELETED, column, decode, header, is_re
 from strandline.pipelines.failures import guess, refused
 from strandline.pipelines.json_values import CORRUPT, READ, RowReading, ddl, is_known, source_parses
 from strandline.pipelines.model import Kind, KnownDataset, Source
-from strandline.spark.explain import explain_failure
+from strandline.spark.error_translation import explain_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

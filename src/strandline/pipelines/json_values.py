@@ -31,7 +31,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from strandline.spark.source.wanted import COLUMNS, CORRUPT_COLUMN, CORRUPT_KEY_COLUMN, KEY_COLUMN, MADE_COLUMNS
+from strandline.spark.source.source_spec import COLUMNS, CORRUPT_COLUMN, CORRUPT_KEY_COLUMN, KEY_COLUMN, MADE_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -14,7 +14,7 @@ from strandline.pipelines import graph
 from strandline.pipelines.ground import HOME, Ground, checkpoints_of, find_ground
 from strandline.pipelines.registry import Registry
 from strandline.pipelines.stages import Stages, in_background
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 from strandline.spark.lost_java import is_java_gone, keep_py4j_quiet
 from strandline.spark.masters import check_master
 
@@ -115,7 +115,7 @@ class Launch:
     def close(self) -> None:
         try:
             if self._spark is not None and not is_java_gone():
-                from strandline.spark.explain import plainly
+                from strandline.spark.error_translation import plainly
                 from strandline.spark.positions import settle
 
                 with plainly():

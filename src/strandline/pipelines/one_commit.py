@@ -23,7 +23,7 @@ from strandline.codec.messages.commit_batch_request import CommitBatchRequest, S
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.errors import ErrorCode, named
 from strandline.pipelines.fault_points import fault_point
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 from strandline.spark.sink import driver
 from strandline.spark.sink.cluster import SinkCluster, coordinator_key
 from strandline.spark.sink.failures import SinkRefused

@@ -9,7 +9,7 @@ from strandline.pipelines.checkpoint_files import HALF_MADE
 from strandline.pipelines.compiling import CompiledQuery
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.state import checkpoint_of, query_name_of
-from strandline.spark.explain import explain_failure, plainly
+from strandline.spark.error_translation import explain_failure, plainly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -32,7 +32,7 @@ from strandline.pipelines.state import PipelineState, RebuildState, VersionState
 from strandline.pipelines.switching import Removal, RemovesMuch, Switching, Tell, give_up, was_given_up
 from strandline.pipelines.version_files import digest_of, file_of, forget_file, with_file
 from strandline.spark.display import Display
-from strandline.spark.explain import in_a_sentence
+from strandline.spark.error_translation import in_a_sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

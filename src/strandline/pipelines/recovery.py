@@ -45,7 +45,7 @@ from strandline.pipelines.model import Kind, KnownDataset, Pipeline, Source
 from strandline.pipelines.query_groups import committed_positions, remove_groups
 from strandline.pipelines.sink_notes import LastBatch, SinkNotes
 from strandline.pipelines.state import DatasetState
-from strandline.spark.explain import plainly
+from strandline.spark.error_translation import plainly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -30,7 +30,7 @@ from strandline.errors import WorldError
 from strandline.pipelines.model import KnownDataset
 from strandline.pipelines.registry_log import TOPIC, RegistryLog
 from strandline.pipelines.state import Command, PipelineState, RunState, known_datasets, text_of
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 
 TRANSACTIONAL_ID: Final = "strandline-pipelines"
 TIMEOUT_S: Final = 30.0

@@ -49,7 +49,7 @@ from strandline.pipelines.state import (
 )
 from strandline.pipelines.version_files import digest_of, with_file
 from strandline.spark.display import Display
-from strandline.spark.explain import SparkFailed, in_a_sentence, plainly
+from strandline.spark.error_translation import SparkFailed, in_a_sentence, plainly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,7 +25,7 @@ from strandline.pipelines.failures import guess, refused
 from strandline.pipelines.model import Dataset, Kind, Place, Source
 from strandline.pipelines.sql_reading import StatementReader, place_of
 from strandline.pipelines.sql_tokens import NotSql, Relation, Token, relations, statements
-from strandline.spark.explain import explain_failure
+from strandline.spark.error_translation import explain_failure
 
 _KINDS: Final = {
     ("STREAM",): Kind.STREAM,

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from strandline.spark.explain import SparkFailed, await_end, explain_failure, plainly
+    from strandline.spark.error_translation import SparkFailed, await_end, explain_failure, plainly
     from strandline.spark.positions import settle, watch_positions
     from strandline.spark.sessions import session
     from strandline.spark.shipping import ship
@@ -33,11 +33,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "SparkFailed": "strandline.spark.explain",
-    "await_end": "strandline.spark.explain",
-    "explain_failure": "strandline.spark.explain",
+    "SparkFailed": "strandline.spark.error_translation",
+    "await_end": "strandline.spark.error_translation",
+    "explain_failure": "strandline.spark.error_translation",
     "follow": "strandline.spark.terminal",
-    "plainly": "strandline.spark.explain",
+    "plainly": "strandline.spark.error_translation",
     "session": "strandline.spark.sessions",
     "settle": "strandline.spark.positions",
     "ship": "strandline.spark.shipping",

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 from strandline.spark.java import find_java_home
 
 SWITCH: Final = "STRANDLINE_SPARK_CLASS_ARCHIVE"

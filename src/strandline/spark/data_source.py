@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
-    from strandline.spark.source.wanted import SourceOptions
+    from strandline.spark.source.source_spec import SourceOptions
 
 FORMAT: Final = "strandline"
 _PUSHING_PROCESS: Final = "data_source_pushdown_filters.py"

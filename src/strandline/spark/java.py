@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 
 JAVA_VERSION_MIN: Final = 17
 """Spark 4.3's classes are of version 61."""

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Mapping
 from typing import Final
 
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 
 CONNECT_S_MAX: Final = 5.0
 

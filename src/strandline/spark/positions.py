@@ -36,7 +36,7 @@ from strandline.codec.messages.offset_commit_request import (
 from strandline.codec.messages.offset_commit_response import OffsetCommitResponse
 from strandline.errors import ErrorCode, named
 from strandline.spark import shared_environment
-from strandline.spark.explain import SparkFailed, explain_failure
+from strandline.spark.error_translation import SparkFailed, explain_failure
 from strandline.spark.lost_java import is_java_gone
 from strandline.spark.sink.cluster import GROUP, SinkCluster
 from strandline.spark.source.offset_json import from_json

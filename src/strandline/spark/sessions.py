@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 from strandline.spark.java import find_java_home
 from strandline.spark.masters import check_master, is_local
 from strandline.spark.spark_log import SparkLog

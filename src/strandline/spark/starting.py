@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
 from strandline.spark import class_archive, local_files
-from strandline.spark.explain import SparkFailed, explain_failure
+from strandline.spark.error_translation import SparkFailed, explain_failure
 from strandline.spark.masters import check_master, is_local, local_cores
 from strandline.spark.spark_log import SparkLog, where_to_read_more
 

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from strandline.spark.display import Display, LineDisplay, LiveDisplay
-from strandline.spark.explain import await_end, plainly
+from strandline.spark.error_translation import await_end, plainly
 from strandline.spark.query_view import QueryView
 
 if TYPE_CHECKING:

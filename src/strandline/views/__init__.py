@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from strandline.views.as_of import AtOffsets, AtTime, Freshness, Reach
     from strandline.views.definition import ViewDefinition, define
-    from strandline.views.desk import Answer, Desk
     from strandline.views.failures import ViewFailed
     from strandline.views.spark_table import table
     from strandline.views.view import View
     from strandline.views.view import open_view as open
+    from strandline.views.view_session import Answer, Desk
 
 __all__ = [
     "Answer",

@@ -17,7 +17,7 @@ from strandline.client.arrow_rows import FIELDS
 from strandline.client.cluster_client import EARLIEST, LATEST, RawClient, TopicMissing
 from strandline.client.fetcher import DataLost, FetchSettings, OffsetRange, read_range
 from strandline.ids import TopicPartition
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 from strandline.views.definition import ViewDefinition, definitions, unknown_words
 from strandline.views.failures import ViewFailed, ViewUnknown
 

@@ -32,7 +32,7 @@ from strandline.client.cluster_client import EARLIEST, READ_UNCOMMITTED, RawClie
 from strandline.client.fetcher import DataLost, FetchSettings, OffsetRange, PartitionFetcher, read_range
 from strandline.errors import PeerError
 from strandline.ids import ZERO_UUID, TopicPartition
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 from strandline.views.failures import HistoryLost, ViewFailed
 from strandline.views.querying import plain_words
 

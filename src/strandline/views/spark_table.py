@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from strandline.views.definition import ViewDefinition
-from strandline.views.desk import BOOTSTRAP, DIRECTORY, Desk
 from strandline.views.schema import schema_json
+from strandline.views.view_session import BOOTSTRAP, DIRECTORY, Desk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,9 +9,9 @@ from typing import Any, Self
 from strandline.views.as_of import Freshness, Reach
 from strandline.views.columns import Key
 from strandline.views.definition import ViewDefinition
-from strandline.views.desk import BOOTSTRAP, DIRECTORY, Answer, Desk
 from strandline.views.schema import quoted
 from strandline.views.snapshots import Snapshot
+from strandline.views.view_session import BOOTSTRAP, DIRECTORY, Answer, Desk
 
 
 class View:

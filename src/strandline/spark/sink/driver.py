@@ -24,7 +24,7 @@ from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.codec.messages.list_sinks_request import ListSinksRequest
 from strandline.codec.messages.list_sinks_response import ListSinksResponse
 from strandline.errors import ErrorCode, named
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 from strandline.spark.sink.checkpoint import is_noted_plan, note_of, planned_at_ms
 from strandline.spark.sink.cluster import SinkCluster, coordinator_key
 from strandline.spark.sink.commit_message import TaskWritten

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 
 
 class SinkFailed(SparkFailed):

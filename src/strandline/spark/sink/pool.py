@@ -22,7 +22,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 from strandline.spark.sink.cluster import SinkCluster, coordinator_key
 from strandline.spark.sink.failures import TransactionLost
 from strandline.spark.sink.options import SinkOptions

@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 from strandline.spark.sink import fallback
 from strandline.spark.sink.commit_message import OpenTransaction, TaskWritten
 from strandline.spark.sink.failures import SinkRefused

@@ -17,9 +17,9 @@ from strandline.client.fetcher import OffsetRange
 from strandline.spark.source.columns import arrow_schema
 from strandline.spark.source.filters import Bounds, bounds_of, column_of
 from strandline.spark.source.planning import Planner
+from strandline.spark.source.source_spec import SourceOptions
 from strandline.spark.source.splitting import split
 from strandline.spark.source.tasks import RangePartition, read_task, task_settings
-from strandline.spark.source.wanted import SourceOptions
 
 
 class BatchReader(DataSourceReader):

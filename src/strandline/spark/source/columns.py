@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from strandline.client.arrow_rows import FIELDS
-from strandline.spark.source.wanted import (
+from strandline.spark.source.source_spec import (
     COLUMNS,
     CORRUPT_COLUMN,
     CORRUPT_KEY_COLUMN,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.spark.source.json_parsing import JsonParser, ValueDoesNotFit
-from strandline.spark.source.wanted import CORRUPT_COLUMN, CORRUPT_KEY_COLUMN, KEY_COLUMN
+from strandline.spark.source.source_spec import CORRUPT_COLUMN, CORRUPT_KEY_COLUMN, KEY_COLUMN
 
 __all__ = ["JsonColumns", "ValueDoesNotFit"]
 

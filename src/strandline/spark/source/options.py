@@ -19,7 +19,7 @@ from strandline.client.cluster_client import EARLIEST, LATEST, READ_COMMITTED, R
 from strandline.ids import TopicPartition
 from strandline.spark.source import kafka_settings
 from strandline.spark.source.offset_json import TOPIC_IDS, topic_ids_of
-from strandline.spark.source.wanted import (
+from strandline.spark.source.source_spec import (
     COLUMNS,
     Everywhere,
     Limit,

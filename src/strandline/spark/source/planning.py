@@ -16,8 +16,7 @@ from uuid import UUID
 from strandline.client.cluster_client import EARLIEST, LATEST, READ_UNCOMMITTED, RawClient, Topic, TopicMissing
 from strandline.client.fetcher import ADVICE, DataLost, FetchSettings, OffsetRange, PartitionFetcher, lost_words
 from strandline.ids import TopicPartition
-from strandline.spark.source.splitting import Positions
-from strandline.spark.source.wanted import (
+from strandline.spark.source.source_spec import (
     Everywhere,
     Limit,
     Offsets,
@@ -26,6 +25,7 @@ from strandline.spark.source.wanted import (
     Subscription,
     Timestamps,
 )
+from strandline.spark.source.splitting import Positions
 
 NAMED_MAX: Final = 5
 """Partitions that a sentence names; of more it says how many."""

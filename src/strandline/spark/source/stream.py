@@ -34,9 +34,9 @@ from strandline.ids import TopicPartition
 from strandline.spark.source.columns import arrow_schema
 from strandline.spark.source.offset_json import Offset, as_json, from_json, topic_ids_of
 from strandline.spark.source.planning import Planner
+from strandline.spark.source.source_spec import SourceOptions
 from strandline.spark.source.splitting import Positions, limited, split
 from strandline.spark.source.tasks import RangePartition, read_task, task_settings
-from strandline.spark.source.wanted import SourceOptions
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from strandline.client.arrow_rows import FIELDS
 from strandline.client.cluster_client import ClientSettings, RawClient
 from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
-from strandline.spark.source.wanted import KEY_COLUMN, MADE_COLUMNS, Shape, SourceOptions
+from strandline.spark.source.source_spec import KEY_COLUMN, MADE_COLUMNS, Shape, SourceOptions
 
 CLIENTS_MAX: Final = 8
 """Clients that one worker keeps; of more the oldest goes, and is made again if it is needed."""

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from strandline.client.cluster_client import LATEST, ClientSettings
 from strandline.ids import TopicPartition
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 from strandline.spark.source import kafka_settings
 
 COLUMNS: Final = {

@@ -22,7 +22,7 @@ import duckdb
 from strandline.client.cluster_client import LATEST, RawClient
 from strandline.client.fetcher import FetchSettings, OffsetRange, PartitionFetcher
 from strandline.ids import TopicPartition
-from strandline.spark.explain import SparkFailed
+from strandline.spark.error_translation import SparkFailed
 from strandline.views.as_of import AsOf, AtOffsets, AtTime, Reach, offsets_words, time_words
 from strandline.views.definition import ViewDefinition
 from strandline.views.failures import BeyondReach, HistoryLost, LogMoved, SnapshotFailed, ViewFailed

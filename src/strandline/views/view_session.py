@@ -32,12 +32,12 @@ from strandline.views.columns import Key, key_values
 from strandline.views.definition import ViewDefinition
 from strandline.views.failures import LogMoved, QueryRefused, ViewFailed
 from strandline.views.folding import connect
-from strandline.views.keeper import Ends, Keeper, ends_of, plainly, records_since
 from strandline.views.lookup import found_rows
 from strandline.views.querying import names_in, run, words_of_sql
 from strandline.views.schema import quoted
 from strandline.views.snapshots import Snapshot
 from strandline.views.state import ViewState
+from strandline.views.view_store import Ends, Keeper, ends_of, plainly, records_since
 
 DIRECTORY: Final = Path(".strandline/views")
 BOOTSTRAP: Final = "localhost:9092"
