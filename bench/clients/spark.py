@@ -82,8 +82,8 @@ def windowed(spark: SparkSession, task: dict[str, Any]) -> dict[str, Any]:
 
     def orders() -> DataFrame:
         if task["format"] == "strandline":
-            from strandline.pipelines.inputs import Reader
-            from strandline.pipelines.model import Source
+            from strandline.pipelines.language.model import Source
+            from strandline.pipelines.run.inputs import Reader
 
             source = Source("orders", task["topic"], schema=ORDER, options={"columns": "timestamp"})
             return Reader(spark, task["bootstrap"], group="bench", options={}).source(source, as_changes=False)

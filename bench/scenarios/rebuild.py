@@ -16,7 +16,7 @@ from bench.client_process import ClientProcess
 from bench.clients.rebuild import EMPTY, MIXED, NEW, OLD, ORDERS, PIPELINE, READERS, RULES, SCHEMA, TOTALS, VIEW
 from bench.figures import Figure, at_most
 from bench.stage import ASYNC_FLUSH, Stage
-from strandline.pipelines.registry import Registry
+from strandline.pipelines.versions.version_store import Registry
 
 NAME = "rebuild"
 SUMMARY = "pipeline rebuild over 2 M orders, while a view's SQL, its single keys and a stock consumer are read"

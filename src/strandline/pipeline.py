@@ -12,9 +12,9 @@
 run, and nothing of it to be imported.
 """
 
-from strandline.pipelines.declaring import name, source, spark, stream, table, temporary_view, view
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.loading import load
+from strandline.pipelines.language.declaring import name, source, spark, stream, table, temporary_view, view
+from strandline.pipelines.language.loading import load
 
 materialized_view = view
 """As in `pyspark.pipelines`."""

@@ -21,11 +21,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from strandline.pipelines import compiling, fault_points, plan_reading, queries
-from strandline.pipelines.checkpoint_files import HALF_MADE
-from strandline.pipelines.compiling import CompiledQuery, Wiring
-from strandline.pipelines.model import Pipeline
-from strandline.pipelines.plan_form import PlanForm
+from strandline.pipelines.changes import plan_reading
+from strandline.pipelines.changes.plan_form import PlanForm
+from strandline.pipelines.language.model import Pipeline
+from strandline.pipelines.rebuild import fault_points
+from strandline.pipelines.run import compiling, queries
+from strandline.pipelines.run.checkpoint_files import HALF_MADE
+from strandline.pipelines.run.compiling import CompiledQuery, Wiring
 from strandline.spark.sink import driver
 from strandline.spark.sink import fault_points as sink_fault_points
 from strandline.spark.sink.options import parse_options as sink_options

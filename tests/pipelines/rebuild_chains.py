@@ -16,11 +16,11 @@ import pytest
 from tests.pipelines.rebuild_ground import table_of
 from tests.pipelines.shop_ground import Shop, stock_totals
 
-from strandline.pipelines import fault_points
-from strandline.pipelines.fault_points import POINTS, PlantedFault
-from strandline.pipelines.ground import admin_of
-from strandline.pipelines.rebuild_phases import Wish
-from strandline.pipelines.topic_copies import living_topics
+from strandline.pipelines.rebuild import fault_points
+from strandline.pipelines.rebuild.fault_points import POINTS, PlantedFault
+from strandline.pipelines.rebuild.phases import Wish
+from strandline.pipelines.rebuild.topic_copies import living_topics
+from strandline.pipelines.run.local_node import admin_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,11 +13,11 @@ from tests.clients.positions import until_decided
 from tests.spark.sink_ground import consume
 
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.pipelines import rebuild_phases as phases
-from strandline.pipelines.model import Kind
-from strandline.pipelines.rebuild_phases import Phase
-from strandline.pipelines.registry import Registry
-from strandline.pipelines.state import DatasetState, PipelineState, RebuildState, VersionState
+from strandline.pipelines.language.model import Kind
+from strandline.pipelines.rebuild import phases
+from strandline.pipelines.rebuild.phases import Phase
+from strandline.pipelines.versions.state import DatasetState, PipelineState, RebuildState, VersionState
+from strandline.pipelines.versions.version_store import Registry
 
 Rows = Mapping[str, str | None]
 

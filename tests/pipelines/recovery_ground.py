@@ -22,12 +22,12 @@ import confluent_kafka
 from tests.spark.sink_ground import consume, until
 
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.pipelines import compiling, queries
-from strandline.pipelines.compiling import CompiledQuery, Wiring
-from strandline.pipelines.loading import load
-from strandline.pipelines.model import Kind
-from strandline.pipelines.recovery import Recovery
-from strandline.pipelines.state import DatasetState, checkpoint_of
+from strandline.pipelines.language.loading import load
+from strandline.pipelines.language.model import Kind
+from strandline.pipelines.run import compiling, queries
+from strandline.pipelines.run.compiling import CompiledQuery, Wiring
+from strandline.pipelines.run.recovery import Recovery
+from strandline.pipelines.versions.state import DatasetState, checkpoint_of
 
 FILE = """
 from pyspark.sql import functions as F

@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.pipelines.loading import load
-from strandline.pipelines.registry import Registry
-from strandline.pipelines.running import Outcome, Runner, RunOptions
+from strandline.pipelines.language.loading import load
+from strandline.pipelines.run.running import Outcome, Runner, RunOptions
+from strandline.pipelines.versions.version_store import Registry
 
 PATIENCE_S = 240.0
 """Spark's first query on a busy machine takes a minute."""

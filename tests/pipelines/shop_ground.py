@@ -14,14 +14,14 @@ from tests.pipelines.rebuild_ground import put_rows
 from tests.spark.sink_ground import consume
 
 from strandline import views
-from strandline.pipelines.comparing import Comparison
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.loading import load
-from strandline.pipelines.rebuild_phases import Wish
-from strandline.pipelines.rebuilding import Ended, Means, Rebuilding
-from strandline.pipelines.registry import Registry
-from strandline.pipelines.running import Outcome, Runner, RunOptions
-from strandline.pipelines.switching import Removal
+from strandline.pipelines.language.loading import load
+from strandline.pipelines.rebuild.comparing import Comparison
+from strandline.pipelines.rebuild.phases import Wish
+from strandline.pipelines.rebuild.rebuilding import Ended, Means, Rebuilding
+from strandline.pipelines.rebuild.switching import Removal
+from strandline.pipelines.run.running import Outcome, Runner, RunOptions
+from strandline.pipelines.versions.version_store import Registry
 from strandline.spark.display import Display
 
 if TYPE_CHECKING:

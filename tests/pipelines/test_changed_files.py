@@ -12,7 +12,7 @@ from tests.pipelines.running_ground import Ground
 
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.state import PipelineState, VersionState
+from strandline.pipelines.versions.state import PipelineState, VersionState
 
 SHOP = """
 from pyspark.sql import functions as F

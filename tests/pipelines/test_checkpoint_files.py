@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.pipelines.checkpoint_files import LocalCheckpoint, Note, in_words, positions, settings, topic_ids
+from strandline.pipelines.run.checkpoint_files import LocalCheckpoint, Note, in_words, positions, settings, topic_ids
 
 ABOUT = '{"batchWatermarkMs":7,"batchTimestampMs":9,"conf":{"spark.sql.shuffle.partitions":"2"}}'
 

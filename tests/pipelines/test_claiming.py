@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from strandline.pipelines.claiming import Claim, claimed
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.model import Dataset, Kind, Pipeline, Source
-from strandline.pipelines.outputs import Wanted, topics_of, wanted_topics
-from strandline.pipelines.progress import taken
-from strandline.pipelines.state import (
+from strandline.pipelines.language.model import Dataset, Kind, Pipeline, Source
+from strandline.pipelines.run.outputs import Wanted, topics_of, wanted_topics
+from strandline.pipelines.run.progress import taken
+from strandline.pipelines.versions.state import (
     ALIVE_MS_MAX,
     RUNNING,
     STOPPED,
@@ -31,6 +30,7 @@ from strandline.pipelines.state import (
     checkpoint_of,
     text_of,
 )
+from strandline.pipelines.versions.version_lease import Claim, claimed
 
 NOW_MS = 1_700_000_000_000
 

@@ -25,13 +25,13 @@ from strandline.cli.failures import CommandFailed, Interrupted
 from strandline.cli.output import Output
 from strandline.cli.pipeline_run import Stopping, tell_end
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.pipelines.launching import Place
-from strandline.pipelines.loading import load
-from strandline.pipelines.model import Kind
-from strandline.pipelines.registry import Registry
-from strandline.pipelines.running import Outcome, Runner, RunOptions
-from strandline.pipelines.stages import Stages
-from strandline.pipelines.state import (
+from strandline.pipelines.language.loading import load
+from strandline.pipelines.language.model import Kind
+from strandline.pipelines.rebuild.switching import Removal
+from strandline.pipelines.run.launching import Place
+from strandline.pipelines.run.running import Outcome, Runner, RunOptions
+from strandline.pipelines.run.stages import Stages
+from strandline.pipelines.versions.state import (
     RUNNING,
     STARTING,
     STOPPED,
@@ -41,7 +41,7 @@ from strandline.pipelines.state import (
     RunState,
     VersionState,
 )
-from strandline.pipelines.switching import Removal
+from strandline.pipelines.versions.version_store import Registry
 
 SHOP = """
 from pyspark.sql import functions as F

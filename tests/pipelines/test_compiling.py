@@ -12,13 +12,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.spark.sink_ground import consume
 
 from strandline import pipeline
-from strandline.pipelines.model import Kind, KnownDataset
+from strandline.pipelines.language.model import Kind, KnownDataset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from strandline.local.embedded_broker import EmbeddedBroker
-    from strandline.pipelines.compiling import CompiledQuery
+    from strandline.pipelines.run.compiling import CompiledQuery
 
 
 class Ground:
@@ -39,7 +39,7 @@ class Ground:
         assert producer.flush(60) == 0
 
     def compiled(self, text: str, language: str = "py", /, **wiring: Any) -> list[CompiledQuery]:
-        from strandline.pipelines.compiling import Wiring, compile
+        from strandline.pipelines.run.compiling import Wiring, compile
 
         file = self.directory / f"shop.{language}"
         file.write_text(text.replace("WORD", self.word))

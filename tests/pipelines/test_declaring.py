@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from strandline import pipeline
-from strandline.pipelines.checks import NAME_LENGTH_MAX
-from strandline.pipelines.declaring import collecting
-from strandline.pipelines.model import Kind, Watermark
+from strandline.pipelines.language.checks import NAME_LENGTH_MAX
+from strandline.pipelines.language.declaring import collecting
+from strandline.pipelines.language.model import Kind, Watermark
 
 
 def test_a_source_is_a_topic_of_the_same_name_unless_it_says_another() -> None:

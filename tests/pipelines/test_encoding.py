@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.model import Dataset, Kind, Place
+from strandline.pipelines.language.model import Dataset, Kind, Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,13 +21,13 @@ def dataset(kind: Kind = Kind.STREAM, *key: str) -> Dataset:
 
 
 def encoded(frame: DataFrame, of: Dataset) -> list[dict[str, Any]]:
-    from strandline.pipelines.encoding import encode
+    from strandline.pipelines.run.encoding import encode
 
     return [row.asDict() for row in encode(frame, of).collect()]
 
 
 def there_and_back(frame: DataFrame, of: Dataset) -> DataFrame:
-    from strandline.pipelines.encoding import decode, encode, row_schema
+    from strandline.pipelines.run.encoding import decode, encode, row_schema
 
     records = encode(frame, of)
     if "key" not in records.columns:
@@ -94,7 +94,7 @@ RECORDS = [
 
 @pytest.mark.parametrize(("schema", "is_one"), RECORDS)
 def test_what_is_a_record_is_written_as_it_is(spark: SparkSession, schema: str, is_one: bool) -> None:
-    from strandline.pipelines.encoding import encode, is_record
+    from strandline.pipelines.run.encoding import encode, is_record
 
     frame = spark.createDataFrame([], schema)
     assert is_record(frame.schema, ()) is is_one
@@ -148,7 +148,7 @@ def test_times_are_in_utc_whatever_the_session_says(spark: SparkSession) -> None
 
 
 def test_keys_that_others_wrote_plainly_are_read(spark: SparkSession) -> None:
-    from strandline.pipelines.encoding import decode
+    from strandline.pipelines.run.encoding import decode
 
     records = spark.createDataFrame(
         [(b"42", b'{"n":1}'), (b'{"id":43}', b'{"n":2}'), (b"what", b'{"n":3}'), (b"44", None)],

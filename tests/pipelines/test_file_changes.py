@@ -6,9 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.pipelines.file_changes import Change, Verdict, changes_of, lines_of, needing_rebuild, noted, refusal_of
-from strandline.pipelines.model import Kind
-from strandline.pipelines.state import DatasetState, PipelineState, VersionState, text_of
+from strandline.pipelines.changes.file_changes import (
+    Change,
+    Verdict,
+    changes_of,
+    lines_of,
+    needing_rebuild,
+    noted,
+    refusal_of,
+)
+from strandline.pipelines.language.model import Kind
+from strandline.pipelines.versions.state import DatasetState, PipelineState, VersionState, text_of
 
 TOTALS = DatasetState(
     "totals",

@@ -15,13 +15,13 @@ from tests.spark.source_ground import WAIT_S, client_of
 
 from strandline.ids import TopicPartition
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.pipelines import first_offsets
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.loading import load
-from strandline.pipelines.model import Kind, Pipeline
-from strandline.pipelines.registry import Registry
-from strandline.pipelines.running import Runner, RunOptions
-from strandline.pipelines.state import DatasetState, SourceStart, VersionState
+from strandline.pipelines.language.loading import load
+from strandline.pipelines.language.model import Kind, Pipeline
+from strandline.pipelines.run import first_offsets
+from strandline.pipelines.run.running import Runner, RunOptions
+from strandline.pipelines.versions.state import DatasetState, SourceStart, VersionState
+from strandline.pipelines.versions.version_store import Registry
 from strandline.spark.source.offset_json import TOPIC_IDS
 
 FILE = """

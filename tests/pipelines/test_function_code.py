@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from strandline.pipelines.function_code import digest_of_function
+from strandline.pipelines.changes.function_code import digest_of_function
 
 TEXT = '''
 import logging

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from strandline.pipelines.declaring import Declarations
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.graph import arranged, check_inputs, dead_letters_behind, outside_inputs
-from strandline.pipelines.model import Dataset, Kind, Pipeline, Place, Source
+from strandline.pipelines.language.declaring import Declarations
+from strandline.pipelines.language.graph import arranged, check_inputs, dead_letters_behind, outside_inputs
+from strandline.pipelines.language.model import Dataset, Kind, Pipeline, Place, Source
 
 
 def dataset(name: str, *inputs: str, kind: Kind = Kind.STREAM, **more: Any) -> Dataset:

@@ -10,8 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from strandline.pipelines import ground
-from strandline.pipelines.ground import GroundFailed, checkpoints_of, cluster_id_of, find_ground, has_node, running_node
+from strandline.pipelines.run import local_node as ground
+from strandline.pipelines.run.local_node import (
+    GroundFailed,
+    checkpoints_of,
+    cluster_id_of,
+    find_ground,
+    has_node,
+    running_node,
+)
 
 
 @pytest.fixture

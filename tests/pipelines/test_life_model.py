@@ -31,15 +31,15 @@ from tests.pipelines.rebuild_ground import table_of
 from tests.spark.sink_ground import consume
 
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.pipelines.checkpoint_files import HALF_MADE
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.fault_points import POINTS
-from strandline.pipelines.loading import load
-from strandline.pipelines.rebuild_phases import Phase, RebuildRefused, Wish, phase_of
-from strandline.pipelines.rebuilding import Means, Rebuilding
-from strandline.pipelines.registry import Registry
-from strandline.pipelines.running import Outcome, Runner, RunOptions
-from strandline.pipelines.state import PipelineState, checkpoint_of
+from strandline.pipelines.language.loading import load
+from strandline.pipelines.rebuild.fault_points import POINTS
+from strandline.pipelines.rebuild.phases import Phase, RebuildRefused, Wish, phase_of
+from strandline.pipelines.rebuild.rebuilding import Means, Rebuilding
+from strandline.pipelines.run.checkpoint_files import HALF_MADE
+from strandline.pipelines.run.running import Outcome, Runner, RunOptions
+from strandline.pipelines.versions.state import PipelineState, checkpoint_of
+from strandline.pipelines.versions.version_store import Registry
 from strandline.spark.display import Display
 
 EXAMPLES: Final = int(os.environ.get("STRANDLINE_LIVES", "6"))

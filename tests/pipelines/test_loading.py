@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from strandline import pipeline
-from strandline.pipelines.loading import modules_of
+from strandline.pipelines.language.loading import modules_of
 
 SHOP = """
 from strandline import pipeline

@@ -17,11 +17,11 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 
 from strandline.cli.pipeline_failures import failure_of
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.pipelines import queries
-from strandline.pipelines.loading import load
-from strandline.pipelines.registry import Registry
-from strandline.pipelines.running import Runner, RunOptions
-from strandline.pipelines.state import FAILED, STOPPED
+from strandline.pipelines.language.loading import load
+from strandline.pipelines.run import queries
+from strandline.pipelines.run.running import Runner, RunOptions
+from strandline.pipelines.versions.state import FAILED, STOPPED
+from strandline.pipelines.versions.version_store import Registry
 from strandline.spark.error_translation import in_a_sentence
 
 STEP = """

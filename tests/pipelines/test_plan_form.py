@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from strandline.pipelines import compiling
-from strandline.pipelines.file_changes import Change, Verdict, changes_of
-from strandline.pipelines.loading import load
-from strandline.pipelines.own_version import datasets_of
-from strandline.pipelines.state import DatasetState, VersionState
+from strandline.pipelines.changes.file_changes import Change, Verdict, changes_of
+from strandline.pipelines.language.loading import load
+from strandline.pipelines.run import compiling
+from strandline.pipelines.versions.state import DatasetState, VersionState
+from strandline.pipelines.versions.version_handle import datasets_of
 
 NOWHERE = "127.0.0.1:9"
 
@@ -306,8 +306,8 @@ PRINTED = """
 import json, sys
 import strandline.spark
 from strandline.pipelines import compiling
-from strandline.pipelines.loading import load
-from strandline.pipelines.own_version import datasets_of
+from strandline.pipelines.language.loading import load
+from strandline.pipelines.versions.version_handle import datasets_of
 
 spark = strandline.spark.session("forms", master="local[1]")
 for file in sys.argv[1:]:

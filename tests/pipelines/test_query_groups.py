@@ -10,9 +10,9 @@ from tests.clients.client import until
 from tests.clients.positions import commit
 
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.pipelines import query_groups
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.query_groups import committed_positions, remove_groups
+from strandline.pipelines.run import query_groups
+from strandline.pipelines.run.query_groups import committed_positions, remove_groups
 from strandline.testing import embedded
 
 

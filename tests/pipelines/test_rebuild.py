@@ -16,11 +16,11 @@ from tests.pipelines.rebuild_ground import table_of, topic_id
 from tests.pipelines.shop_ground import Shop, stock_totals
 
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.pipelines.comparing import Comparison, words_of
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.rebuild_phases import RebuildRefused, Wish
-from strandline.pipelines.running import Outcome
-from strandline.pipelines.switching import Removal
+from strandline.pipelines.rebuild.comparing import Comparison, words_of
+from strandline.pipelines.rebuild.phases import RebuildRefused, Wish
+from strandline.pipelines.rebuild.switching import Removal
+from strandline.pipelines.run.running import Outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -30,11 +30,12 @@ from tests.spark_fixtures import BROKER_PROPERTIES
 from strandline.coordinators.partitioning import TRANSACTION_STATE_TOPIC, partition_of_transactional_id
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.local.embedded_cluster import EmbeddedCluster
-from strandline.pipelines import one_commit, switching
-from strandline.pipelines.loading import load
-from strandline.pipelines.rebuild_phases import Wish
-from strandline.pipelines.registry_log import TOPIC as REGISTRY_TOPIC
-from strandline.pipelines.running import Runner, RunOptions
+from strandline.pipelines.language.loading import load
+from strandline.pipelines.rebuild import switching
+from strandline.pipelines.rebuild.phases import Wish
+from strandline.pipelines.run import multi_topic_commit as one_commit
+from strandline.pipelines.run.running import Runner, RunOptions
+from strandline.pipelines.versions.version_log import TOPIC as REGISTRY_TOPIC
 from strandline.spark.sink.cluster import SinkCluster, coordinator_key
 from strandline.spark.sink.failures import SinkRefused
 from strandline.spark.sink.options import SinkOptions

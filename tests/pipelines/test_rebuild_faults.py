@@ -30,10 +30,10 @@ from tests.pipelines.rebuild_chains import (
 from tests.pipelines.shop_ground import HasTopics, Shop
 
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.pipelines import fault_points
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.fault_points import PlantedFault
-from strandline.pipelines.rebuild_phases import Wish
+from strandline.pipelines.rebuild import fault_points
+from strandline.pipelines.rebuild.fault_points import PlantedFault
+from strandline.pipelines.rebuild.phases import Wish
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,17 +10,17 @@ import pyarrow as pa
 import pytest
 from tests.pipelines.test_rebuild_phases import pipeline
 
-from strandline.pipelines import rebuild_phases as phases
-from strandline.pipelines.checkpoint_moves import Moves, drop_moves, stage_moves, take_moves
-from strandline.pipelines.comparing import compare_tables, words_of
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.loading import load, modules_of
-from strandline.pipelines.model import Kind, KnownDataset
-from strandline.pipelines.newest_records import difference
-from strandline.pipelines.rebuild_phases import Phase
-from strandline.pipelines.removing import doomed
-from strandline.pipelines.state import DatasetState, PipelineState, VersionState, checkpoint_of, pinned
-from strandline.pipelines.version_files import file_of, forget_file, with_file
+from strandline.pipelines.language.loading import load, modules_of
+from strandline.pipelines.language.model import Kind, KnownDataset
+from strandline.pipelines.rebuild import phases
+from strandline.pipelines.rebuild.checkpoint_moves import Moves, drop_moves, stage_moves, take_moves
+from strandline.pipelines.rebuild.comparing import compare_tables, words_of
+from strandline.pipelines.rebuild.phases import Phase
+from strandline.pipelines.rebuild.removing import doomed
+from strandline.pipelines.rebuild.table_snapshot import difference
+from strandline.pipelines.versions.state import DatasetState, PipelineState, VersionState, checkpoint_of, pinned
+from strandline.pipelines.versions.version_files import file_of, forget_file, with_file
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.pipelines import rebuild_phases as phases
-from strandline.pipelines.model import Kind
-from strandline.pipelines.rebuild_phases import Phase, RebuildRefused, Step, Wish
-from strandline.pipelines.state import DatasetState, PipelineState, RebuildState, VersionState, text_of
+from strandline.pipelines.language.model import Kind
+from strandline.pipelines.rebuild import phases
+from strandline.pipelines.rebuild.phases import Phase, RebuildRefused, Step, Wish
+from strandline.pipelines.versions.state import DatasetState, PipelineState, RebuildState, VersionState, text_of
 
 
 def dataset(name: str, version: int, *, kind: Kind = Kind.TABLE, is_public: bool) -> DatasetState:

@@ -19,14 +19,14 @@ from tests.pipelines.shop_ground import Shop as RebuildShop
 from tests.spark.sink_ground import fresh_sink, options_for, rows, sinks, transactions, until
 
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.pipelines import recovery
-from strandline.pipelines.checkpoint_files import LocalCheckpoint, Note
-from strandline.pipelines.compiling import Wiring
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.loading import load
-from strandline.pipelines.queries import checkpoint_exists
-from strandline.pipelines.sink_notes import LastBatch, SinkNotes
-from strandline.pipelines.state import PipelineState
+from strandline.pipelines.language.loading import load
+from strandline.pipelines.run import recovery
+from strandline.pipelines.run.checkpoint_files import LocalCheckpoint, Note
+from strandline.pipelines.run.compiling import Wiring
+from strandline.pipelines.run.queries import checkpoint_exists
+from strandline.pipelines.run.sink_notes import LastBatch, SinkNotes
+from strandline.pipelines.versions.state import PipelineState
 from strandline.spark.positions import settle
 from strandline.spark.sink.pool import Pool
 from strandline.spark.sink.task_writer import Task, write_task
@@ -163,7 +163,7 @@ def test_without_notes_positions_come_from_the_group(
     shop.check_totals(orders)
     # Where nobody reported anything, nothing is made up.
     shutil.rmtree(shop.checkpoints)
-    monkeypatch.setattr("strandline.pipelines.compiling.group_of", lambda *_: "of nobody")
+    monkeypatch.setattr("strandline.pipelines.run.compiling.group_of", lambda *_: "of nobody")
     with pytest.raises(PipelineRefused, match="nobody knows how far large was"):
         shop.recover("large")
 

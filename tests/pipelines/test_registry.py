@@ -11,11 +11,9 @@ from confluent_kafka import Producer
 from tests.spark_fixtures import BROKER_PROPERTIES
 
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.pipelines.ground import admin_of
-from strandline.pipelines.model import Kind
-from strandline.pipelines.registry import Registry, RegistryFailed
-from strandline.pipelines.registry_log import TOPIC
-from strandline.pipelines.state import (
+from strandline.pipelines.language.model import Kind
+from strandline.pipelines.run.local_node import admin_of
+from strandline.pipelines.versions.state import (
     Command,
     DatasetState,
     PipelineState,
@@ -28,6 +26,8 @@ from strandline.pipelines.state import (
     known_datasets,
     text_of,
 )
+from strandline.pipelines.versions.version_log import TOPIC
+from strandline.pipelines.versions.version_store import Registry, RegistryFailed
 from strandline.testing import embedded
 
 TOTALS = DatasetState(

@@ -12,8 +12,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from strandline.cli import pipeline_display
 from strandline.cli.pipeline_display import RunDisplay
-from strandline.pipelines.progress import RunProgress
-from strandline.pipelines.stages import Stages
+from strandline.pipelines.run.progress import RunProgress
+from strandline.pipelines.run.stages import Stages
 
 
 @dataclass

@@ -12,8 +12,8 @@ from tests.pipelines.running_ground import Ground, InThread, eventually
 
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.running import Outcome
-from strandline.pipelines.state import FAILED, STOP, STOPPED, Command
+from strandline.pipelines.run.running import Outcome
+from strandline.pipelines.versions.state import FAILED, STOP, STOPPED, Command
 
 STEPS = """
 from pyspark.sql import functions as F
@@ -101,7 +101,7 @@ def test_topics_are_like_what_they_are_made_from(ground: Ground) -> None:
     runner.give_up(None)
     from confluent_kafka.admin import ConfigResource, ResourceType
 
-    from strandline.pipelines.ground import admin_of
+    from strandline.pipelines.run.local_node import admin_of
 
     admin = admin_of(ground.broker.bootstrap)
     topics = admin.list_topics(timeout=30).topics

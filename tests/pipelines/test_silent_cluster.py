@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from strandline.pipelines import launching, run_record
-from strandline.pipelines.ground import Ground
-from strandline.pipelines.launching import Launch
-from strandline.pipelines.run_record import RunRecord
-from strandline.pipelines.state import FAILED, STOPPED, RunState
+from strandline.pipelines.run import launching, run_record
+from strandline.pipelines.run.launching import Launch
+from strandline.pipelines.run.local_node import Ground
+from strandline.pipelines.run.run_record import RunRecord
+from strandline.pipelines.versions.state import FAILED, STOPPED, RunState
 
 
 class SilentRegistry:

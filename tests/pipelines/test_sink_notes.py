@@ -12,8 +12,8 @@ from strandline.codec.message import Message
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.errors import Disconnected
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.pipelines.checkpoint_files import Note
-from strandline.pipelines.sink_notes import LastBatch, SinkNotes
+from strandline.pipelines.run.checkpoint_files import Note
+from strandline.pipelines.run.sink_notes import LastBatch, SinkNotes
 from strandline.spark.sink import driver
 from strandline.spark.sink.commit_message import TaskWritten
 from strandline.spark.sink.failures import SinkRefused

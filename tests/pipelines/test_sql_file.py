@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from strandline import pipeline
-from strandline.pipelines.model import Kind, Pipeline, Watermark
-from strandline.pipelines.sql_tokens import relations, tokens
+from strandline.pipelines.language.model import Kind, Pipeline, Watermark
+from strandline.pipelines.language.sql_tokens import relations, tokens
 
 SHOP = """\
 -- A shop; with a semicolon in a comment.

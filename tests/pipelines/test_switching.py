@@ -15,16 +15,15 @@ from tests.spark.sink_ground import consume
 
 from strandline.client.cluster_client import ClientSettings, RawClient
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.pipelines import fault_points
-from strandline.pipelines import rebuild_phases as phases
-from strandline.pipelines.fault_points import PlantedFault
-from strandline.pipelines.newest_records import newest_records
-from strandline.pipelines.one_commit import OneCommit
-from strandline.pipelines.rebuild_ownership import Ownership
-from strandline.pipelines.rebuild_phases import Phase, RebuildRefused, Wish
-from strandline.pipelines.rebuilding import Means, Rebuilding
-from strandline.pipelines.state import PipelineState, checkpoint_of
-from strandline.pipelines.switching import Removal, RemovesMuch, Switching, give_up
+from strandline.pipelines.rebuild import fault_points, phases
+from strandline.pipelines.rebuild.fault_points import PlantedFault
+from strandline.pipelines.rebuild.ownership import Ownership
+from strandline.pipelines.rebuild.phases import Phase, RebuildRefused, Wish
+from strandline.pipelines.rebuild.rebuilding import Means, Rebuilding
+from strandline.pipelines.rebuild.switching import Removal, RemovesMuch, Switching, give_up
+from strandline.pipelines.rebuild.table_snapshot import newest_records
+from strandline.pipelines.run.multi_topic_commit import OneCommit
+from strandline.pipelines.versions.state import PipelineState, checkpoint_of
 from strandline.spark.display import Display
 
 OLD = {"a": "1", "b": "2", "c": "3", **{f"same-{each}": "x" for each in range(20)}}
@@ -329,7 +328,7 @@ def test_a_process_that_lost_the_rebuild_changes_nothing(broker: EmbeddedBroker)
 def test_a_transaction_that_a_killed_task_left_open_does_not_hide_the_switch(broker: EmbeddedBroker) -> None:
     import pyarrow as pa
 
-    from strandline.pipelines.one_commit import silence
+    from strandline.pipelines.run.multi_topic_commit import silence
 
     two = built(broker)
     table = two.tables[0]

@@ -10,7 +10,7 @@ import pytest
 from tests.spark_fixtures import broker, spark, topic
 
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.pipelines.registry import Registry
+from strandline.pipelines.versions.version_store import Registry
 from strandline.views import Desk
 
 __all__ = ["broker", "desk", "registry", "shop", "spark", "topic"]

@@ -13,7 +13,7 @@ from tests.pipelines.rebuild_ground import put_rows
 
 from strandline.cli.view_access import shown
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.pipelines.registry import Registry
+from strandline.pipelines.versions.version_store import Registry
 from strandline.views import Desk, ViewFailed
 
 NOON = datetime(2026, 1, 31, 12, 0, 0, 250_000, UTC)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TextIO
 
-from strandline.pipelines.stages import Stage, Stages
+from strandline.pipelines.run.stages import Stage, Stages
 from strandline.spark.display import Display, LiveDisplay
 from strandline.spark.query_view import QueryView, rows_in_words
 

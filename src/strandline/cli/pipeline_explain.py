@@ -18,8 +18,8 @@ from strandline.cli.pipeline_run import File, SparkSettings, Verbose
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from strandline.pipelines.compiling import CompiledQuery
-    from strandline.pipelines.model import Dataset, KnownDataset, Pipeline, Source
+    from strandline.pipelines.language.model import Dataset, KnownDataset, Pipeline, Source
+    from strandline.pipelines.run.compiling import CompiledQuery
 
 NOWHERE = "127.0.0.1:9"
 """Frames are made, and nothing is asked of a cluster for that."""
@@ -51,8 +51,8 @@ def explain(
     spark_settings = key_values(settings, option="--set")
     output = Output(as_json=as_json)
     with plain_failures(verbose=verbose):
-        from strandline.pipelines import graph
-        from strandline.pipelines.loading import load
+        from strandline.pipelines.language import graph
+        from strandline.pipelines.language.loading import load
 
         pipeline = load(file, known=None)
         if diff:
@@ -77,11 +77,11 @@ def explain(
 def _show_changes(
     output: Output, pipeline: Pipeline, bootstrap: str | None, settings: dict[str, str], *, verbose: bool
 ) -> None:
-    from strandline.pipelines import graph
-    from strandline.pipelines.change_review import review
-    from strandline.pipelines.compiling import Wiring
-    from strandline.pipelines.own_version import datasets_of
-    from strandline.pipelines.state import VersionState, pinned
+    from strandline.pipelines.changes.change_review import review
+    from strandline.pipelines.language import graph
+    from strandline.pipelines.run.compiling import Wiring
+    from strandline.pipelines.versions.state import VersionState, pinned
+    from strandline.pipelines.versions.version_handle import datasets_of
 
     with registry_of(bootstrap) as registry:
         state, known = registry.pipeline(pipeline.name), registry.known_datasets()
@@ -101,8 +101,8 @@ def _show_changes(
 
 
 def _of_other_pipelines(pipeline: Pipeline, bootstrap: str | None) -> dict[str, KnownDataset]:
-    from strandline.pipelines import graph
     from strandline.pipelines.failures import PipelineRefused
+    from strandline.pipelines.language import graph
 
     try:
         with registry_of(bootstrap) as registry:
@@ -121,11 +121,11 @@ def _of_other_pipelines(pipeline: Pipeline, bootstrap: str | None) -> dict[str, 
 def _planned(
     pipeline: Pipeline, known: dict[str, KnownDataset], settings: dict[str, str], *, verbose: bool
 ) -> tuple[SparkSession, list[CompiledQuery]]:
-    from strandline.pipelines.stages import Stages
+    from strandline.pipelines.run.stages import Stages
 
     with closing(Stages(sys.stderr)) as stages, stages.stage("asking Spark"):
         import strandline.spark
-        from strandline.pipelines import compiling, queries
+        from strandline.pipelines.run import compiling, queries
 
         more: dict[str, Any] = settings
         spark = strandline.spark.session(f"explain {pipeline.name}", verbose=verbose, **more)
@@ -194,7 +194,7 @@ def _input_in_words(pipeline: Pipeline, dataset: Dataset, name: str, known: dict
 
 
 def _show_state(output: Output, compiled: dict[str, CompiledQuery]) -> None:
-    from strandline.pipelines.queries import stateful_operators
+    from strandline.pipelines.run.queries import stateful_operators
 
     output.line("")
     output.line("queries")
@@ -223,7 +223,7 @@ def _parsed(schema: str) -> dict[str, Any]:
 
 
 def _objects(pipeline: Pipeline, compiled: dict[str, CompiledQuery]) -> list[dict[str, object]]:
-    from strandline.pipelines.queries import stateful_operators
+    from strandline.pipelines.run.queries import stateful_operators
 
     found: list[dict[str, object]] = []
     for dataset in pipeline.datasets.values():

@@ -15,8 +15,8 @@ from strandline.cli.options import BOOTSTRAP_DEFAULT
 from strandline.cli.pipeline_failures import plain_failures
 
 if TYPE_CHECKING:
-    from strandline.pipelines.registry import Registry
-    from strandline.pipelines.state import PipelineState, RunState
+    from strandline.pipelines.versions.state import PipelineState, RunState
+    from strandline.pipelines.versions.version_store import Registry
 
 PipelineName = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.")]
 
@@ -24,8 +24,8 @@ PipelineName = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.
 @contextmanager
 def registry_of(bootstrap: str | None) -> Iterator[Registry]:
     """The registry, read to its end. If this directory has a node that does not run, it is started for the time."""
-    from strandline.pipelines.ground import find_ground, has_node, running_node
-    from strandline.pipelines.registry import Registry
+    from strandline.pipelines.run.local_node import find_ground, has_node, running_node
+    from strandline.pipelines.versions.version_store import Registry
 
     with plain_failures():
         if bootstrap is None and not has_node():
@@ -57,6 +57,6 @@ def state_in_words(run: RunState | None, now_ms: int) -> str:
 
 def is_there(run: RunState, now_ms: int) -> bool:
     """Whether a run goes on, as far as can be told from here."""
-    from strandline.pipelines import claiming
+    from strandline.pipelines.versions import version_lease as claiming
 
     return claiming.is_there(run, now_ms, here=platform.node())

@@ -21,14 +21,14 @@ from strandline.cli.plans import confirm
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from strandline.pipelines.comparing import Comparison
-    from strandline.pipelines.launching import Place
-    from strandline.pipelines.rebuilding import Ended, Means
-    from strandline.pipelines.registry import Registry
-    from strandline.pipelines.running import Runner
-    from strandline.pipelines.stages import Stages
-    from strandline.pipelines.state import PipelineState
-    from strandline.pipelines.switching import Removal
+    from strandline.pipelines.rebuild.comparing import Comparison
+    from strandline.pipelines.rebuild.rebuilding import Ended, Means
+    from strandline.pipelines.rebuild.switching import Removal
+    from strandline.pipelines.run.launching import Place
+    from strandline.pipelines.run.running import Runner
+    from strandline.pipelines.run.stages import Stages
+    from strandline.pipelines.versions.state import PipelineState
+    from strandline.pipelines.versions.version_store import Registry
     from strandline.spark.display import Display
 
 
@@ -82,10 +82,10 @@ def rebuild(
         registry = stack.enter_context(registry_of(bootstrap))
         state = known_pipeline(registry, name)
         with plain_failures(verbose=verbose):
-            from strandline.pipelines.launching import Place
-            from strandline.pipelines.rebuild_phases import Phase, Wish
-            from strandline.pipelines.rebuilding import Rebuilding
-            from strandline.pipelines.stages import Stages
+            from strandline.pipelines.rebuild.phases import Phase, Wish
+            from strandline.pipelines.rebuild.rebuilding import Rebuilding
+            from strandline.pipelines.run.launching import Place
+            from strandline.pipelines.run.stages import Stages
 
             wish = Wish.ROLL_BACK if rollback else Wish.FINISH if finish else Wish.REBUILD
             if wish is Wish.FINISH:
@@ -111,10 +111,10 @@ def _means(
     yes: bool,
     removes: bool,
 ) -> Means:
-    from strandline.pipelines.ground import checkpoints_of
-    from strandline.pipelines.launching import Launch
-    from strandline.pipelines.loading import load
-    from strandline.pipelines.rebuilding import Means
+    from strandline.pipelines.language.loading import load
+    from strandline.pipelines.rebuild.rebuilding import Means
+    from strandline.pipelines.run.launching import Launch
+    from strandline.pipelines.run.local_node import checkpoints_of
 
     started: list[SparkSession] = []
 
@@ -183,7 +183,7 @@ def expected_records(runner: Runner) -> int:
 
 
 def _may_switch(output: Output, comparisons: list[Comparison], *, yes: bool) -> bool:
-    from strandline.pipelines.comparing import words_of
+    from strandline.pipelines.rebuild.comparing import words_of
 
     if not output.as_json:
         for each in comparisons:
@@ -203,8 +203,8 @@ def _confirm_removal(output: Output, removals: list[Removal]) -> bool:
 
 
 def _confirm_finish(output: Output, registry: Registry, state: PipelineState, *, yes: bool) -> None:
-    from strandline.pipelines.rebuild_phases import Phase, Wish, is_unwanted, next_step, phase_of, with_phase
-    from strandline.pipelines.removing import doomed
+    from strandline.pipelines.rebuild.phases import Phase, Wish, is_unwanted, next_step, phase_of, with_phase
+    from strandline.pipelines.rebuild.removing import doomed
 
     # What can only be refused is refused before anybody is asked; a way back is taken for one that can be given up.
     next_step(state, Wish.FINISH, is_given_up=state.rebuild is not None and is_unwanted(state.rebuild, Wish.FINISH))

@@ -21,9 +21,9 @@ from strandline.cli.output import Output
 from strandline.cli.pipeline_failures import check_file, plain_failures
 
 if TYPE_CHECKING:
-    from strandline.pipelines.launching import Launch
-    from strandline.pipelines.model import Pipeline
-    from strandline.pipelines.running import Outcome, Runner, RunOptions
+    from strandline.pipelines.language.model import Pipeline
+    from strandline.pipelines.run.launching import Launch
+    from strandline.pipelines.run.running import Outcome, Runner, RunOptions
 
 SWITCH_LOOK_S = 0.5
 
@@ -72,12 +72,12 @@ def run(
         connect(bootstrap, None, TIMEOUT_S_DEFAULT)
     output = Output(as_json=as_json)
     with plain_failures(verbose=verbose), Stopping() as stopping, _stopped_early(stopping, file, once=once):
-        from strandline.pipelines.launching import Launch, Place
-        from strandline.pipelines.stages import Stages
+        from strandline.pipelines.run.launching import Launch, Place
+        from strandline.pipelines.run.stages import Stages
 
         place = Place(bootstrap, master, checkpoints, spark_settings, verbose=verbose)
         with closing(Stages(sys.stderr)) as stages, Launch(place, stages, name=Path(file).stem, file=file) as launch:
-            from strandline.pipelines.running import RunOptions
+            from strandline.pipelines.run.running import RunOptions
 
             assert launch.pipeline is not None
             pipeline = launch.pipeline
@@ -94,7 +94,7 @@ def run(
 
 
 def _check_every(every: str | None) -> None:
-    from strandline.pipelines.checks import is_time
+    from strandline.pipelines.language.checks import is_time
 
     if every is not None and not is_time(every):
         raise UsageFailed(f"--every {every!r} is no time", hint="say one like '10 seconds' or '500 milliseconds'")
@@ -103,7 +103,7 @@ def _check_every(every: str | None) -> None:
 def _run(pipeline: Pipeline, launch: Launch, options: RunOptions, output: Output, stopping: Stopping) -> None:
     """Run the version that the name means; when a rebuild has switched to another, run that one."""
     from strandline.cli.pipeline_display import RunDisplay
-    from strandline.pipelines.running import Outcome, Runner
+    from strandline.pipelines.run.running import Outcome, Runner
 
     while True:
         runner = Runner(pipeline, launch.registry(), options, tell=lambda words: launch.stages.say(f"  {words}"))
@@ -131,8 +131,8 @@ def _run(pipeline: Pipeline, launch: Launch, options: RunOptions, output: Output
 
 def _await_switch(launch: Launch, name: str, stopping: Stopping) -> str | None:
     """The file of the version that the name means after the switch; None if the user does not want to wait."""
-    from strandline.pipelines.rebuild_phases import is_switching
-    from strandline.pipelines.version_files import file_of
+    from strandline.pipelines.rebuild.phases import is_switching
+    from strandline.pipelines.versions.version_files import file_of
 
     while not stopping.event.wait(SWITCH_LOOK_S):
         state = launch.registry().refresh().pipeline(name)
@@ -145,7 +145,7 @@ def _await_switch(launch: Launch, name: str, stopping: Stopping) -> str | None:
 
 
 def tell_end(runner: Runner, outcome: Outcome, output: Output) -> None:
-    from strandline.pipelines.running import Outcome
+    from strandline.pipelines.run.running import Outcome
 
     name = runner.pipeline.name
     if output.as_json:

@@ -14,7 +14,7 @@ from strandline.cli.pipeline_reading import known_pipeline, registry_of, state_i
 from strandline.lag.verdict import span
 
 if TYPE_CHECKING:
-    from strandline.pipelines.state import PipelineState, QueryProgress, RunState, VersionState
+    from strandline.pipelines.versions.state import PipelineState, QueryProgress, RunState, VersionState
 
 
 def status(

@@ -31,7 +31,7 @@ def stop(
     """
     output = Output(as_json=as_json)
     with registry_of(bootstrap) as registry:
-        from strandline.pipelines.state import STOP, Command
+        from strandline.pipelines.versions.state import STOP, Command
 
         known_pipeline(registry, name)
         alive = [number for number, run in registry.runs(name).items() if is_there(run, _now_ms())]

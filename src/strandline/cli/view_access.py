@@ -48,7 +48,7 @@ def desk_at(bootstrap: str | None, directory: str, timeout_s: float) -> Iterator
     """
     with plain_failures(), ExitStack() as ended:
         if bootstrap is None:
-            from strandline.pipelines.ground import find_ground, has_node, running_node
+            from strandline.pipelines.run.local_node import find_ground, has_node, running_node
 
             bootstrap = ended.enter_context(find_ground(None)).wait_ready() if has_node() else running_node()
         bootstrap = bootstrap or BOOTSTRAP_DEFAULT

@@ -35,7 +35,7 @@ def create(
     topic = topic or name
     output = Output()
     with desk_at(bootstrap, VIEWS_DEFAULT, timeout) as desk:
-        from strandline.pipelines.registry import Registry
+        from strandline.pipelines.versions.version_store import Registry
         from strandline.views.definition import define
 
         definition = define(name, topic, schema=schema, key=tuple(key or ()))

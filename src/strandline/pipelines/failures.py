@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 from strandline.errors import StrandlineError
-from strandline.pipelines.model import Place
+from strandline.pipelines.language.model import Place
 from strandline.spark.error_translation import SparkFailed
 
 

@@ -16,7 +16,7 @@ from typing import Self
 from bench.measure import process_family
 from tests.pipelines.examples.checks import EXAMPLES
 
-from strandline.pipelines.state import checkpoint_of
+from strandline.pipelines.versions.state import checkpoint_of
 
 WAIT_S_MAX = 600.0
 LOOK_S = 0.02

@@ -12,10 +12,10 @@ from examples.shop import Record, half_day
 from tests.pipelines.examples.checks import CHECKS, EXAMPLES, Parts
 from tests.pipelines.examples.ground import write
 
-from strandline.pipelines.loading import load
-from strandline.pipelines.registry import Registry
-from strandline.pipelines.running import Outcome, Runner, RunOptions, nothing
-from strandline.pipelines.state import QueryProgress
+from strandline.pipelines.language.loading import load
+from strandline.pipelines.run.running import Outcome, Runner, RunOptions, nothing
+from strandline.pipelines.versions.state import QueryProgress
+from strandline.pipelines.versions.version_store import Registry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from tests.pipelines.examples.running import run_all
 from tests.spark.standalone_cluster import standalone_cluster
 from tests.spark_fixtures import BROKER_PROPERTIES
 
-from strandline.pipelines.sink_promise import WEAKER
+from strandline.pipelines.run.sink_promise import WEAKER
 from strandline.testing import embedded
 
 if TYPE_CHECKING:

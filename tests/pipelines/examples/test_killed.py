@@ -14,7 +14,7 @@ from tests.pipelines.examples.processes import PipelineProcess
 from tests.pipelines.examples.running import CHANGING, feed
 from tests.spark_fixtures import BROKER_PROPERTIES
 
-from strandline.pipelines.loading import load
+from strandline.pipelines.language.loading import load
 from strandline.testing import embedded
 
 IN_A_BATCH_S = 0.6

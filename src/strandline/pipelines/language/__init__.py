@@ -1,0 +1,1 @@
+"""The language of pipelines: what a Python or SQL file declares, checked without Spark."""

@@ -1,0 +1,1 @@
+"""Rebuild and switch: a new version is built beside the old one, compared, and takes its place."""

@@ -1,0 +1,1 @@
+"""Runs one version of a pipeline on Spark: from the file to queries, with offsets, checkpoints and recovery."""

@@ -1,0 +1,169 @@
+"""The topics of a pipeline: which a version writes, and that they are there before a query reads or writes them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+from strandline.pipelines.failures import guess, refused
+from strandline.pipelines.language.model import Dataset, Kind, KnownDataset, Pipeline, versioned_topic
+from strandline.pipelines.run.compiling import dead_letters_name
+from strandline.pipelines.run.local_node import admin_of
+from strandline.pipelines.versions.state import DatasetState, VersionState
+
+TIMEOUT_S: Final = 30.0
+REPLICAS: Final = 3
+_POLL_S: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A topic that must be there."""
+
+    topic: str
+    is_compacted: bool
+    partitions: int | None
+    """None: as many as `like` has."""
+    like: str | None
+
+
+def suffix_of(version: int) -> str:
+    """What a version's own topics end with."""
+    return "" if version == 1 else f".v{version}"
+
+
+def topics_of(pipeline: Pipeline, version: int, told: VersionState | None, *, is_active: bool) -> dict[str, str]:
+    """By dataset, where it writes: where the registry says that it does, unless the file now says another topic.
+
+    A stream keeps one topic for as long as it lives. A table is in the public topic while its version is the active
+    one, and in a topic of the version's own otherwise.
+    """
+    found = {}
+    for dataset in pipeline.written:
+        known = None if told is None else told.datasets.get(dataset.name)
+        if known is not None and known.public_topic == dataset.topic and known.kind.has_keys == dataset.kind.has_keys:
+            found[dataset.name] = known.topic
+        elif dataset.kind.has_keys:
+            found[dataset.name] = versioned_topic(dataset.topic, version, is_active=is_active)
+        else:
+            found[dataset.name] = dataset.topic + suffix_of(version)
+    return found
+
+
+def public_topics_of(pipeline: Pipeline) -> dict[str, str]:
+    """By query, the topic that the file says."""
+    return _letters(pipeline) | {each.name: each.topic for each in pipeline.written}
+
+
+def _letters(pipeline: Pipeline) -> dict[str, str]:
+    """By the query that writes them, the topics of dead letters."""
+    return {dead_letters_name(each.name): each.dead_letters for each in pipeline.sources.values() if each.dead_letters}
+
+
+def planned_datasets(pipeline: Pipeline, version: int) -> dict[str, DatasetState]:
+    """What is known of a version that is not the active one, before Spark has seen it."""
+    topics = topics_of(pipeline, version, None, is_active=False)
+    found = {
+        name: DatasetState(name, Kind.STREAM, topic + suffix_of(version), topic)
+        for name, topic in _letters(pipeline).items()
+    }
+    for each in pipeline.written:
+        found[each.name] = DatasetState(each.name, each.kind, topics[each.name], each.topic, key=each.key)
+    return found
+
+
+def wanted_topics(
+    pipeline: Pipeline, version: int, topics: Mapping[str, str], known: Mapping[str, KnownDataset]
+) -> list[Wanted]:
+    """What a version writes, each after the one whose number of partitions it takes."""
+    wanted = [
+        Wanted(each.dead_letters + suffix_of(version), False, None, each.topic)
+        for each in pipeline.sources.values()
+        if each.dead_letters is not None
+    ]
+    for dataset in pipeline.written:
+        like = _first_topic(pipeline, dataset, topics, known)
+        wanted.append(Wanted(topics[dataset.name], dataset.kind.has_keys, dataset.partitions, like))
+    return wanted
+
+
+def _first_topic(
+    pipeline: Pipeline, dataset: Dataset, topics: Mapping[str, str], known: Mapping[str, KnownDataset]
+) -> str | None:
+    """The topic that a dataset reads first, through temporary views; one that is read as a stream, if there is one."""
+    found: list[tuple[bool, str]] = []
+
+    def visit(reader: Dataset) -> None:
+        for name in reader.inputs:
+            inner = pipeline.datasets.get(name)
+            if inner is not None and inner.kind is Kind.TEMPORARY:
+                visit(inner)
+            elif inner is not None:
+                found.append((inner.kind.has_keys and name not in reader.changes, topics[name]))
+            elif name in pipeline.sources:
+                source = pipeline.sources[name]
+                found.append((source.is_table and name not in reader.changes, source.topic))
+            elif name in known:
+                found.append((known[name].kind.has_keys and name not in reader.changes, known[name].topic))
+
+    visit(dataset)
+    return min(found, key=lambda each: each[0])[1] if found else None
+
+
+def make_topics(bootstrap: str, pipeline: Pipeline, wanted: list[Wanted], *, makes_sources: bool) -> list[str]:
+    """Make what is not there; what was made, in words. A source's topic is made only on a node of the user's own."""
+    admin = admin_of(bootstrap)
+    partitions = _partitions(admin)
+    made = []
+    for source in pipeline.sources.values():
+        if source.topic in partitions:
+            continue
+        if not makes_sources:
+            raise refused(
+                f"the topic {source.topic} of the source {source.name} does not exist"
+                f"{guess(source.topic, partitions)}: create it with `strandline topic create {source.topic}`, or "
+                "correct the name",
+                source.at,
+            )
+        partitions[source.topic] = _create(admin, source.topic, 1, {"cleanup.policy": "compact"} if source.key else {})
+        made.append(f"{source.topic} (to be written by you)")
+    for each in wanted:
+        if each.topic in partitions:
+            continue
+        number = each.partitions or partitions.get(each.like or "", 1)
+        partitions[each.topic] = _create(
+            admin, each.topic, number, {"cleanup.policy": "compact"} if each.is_compacted else {}
+        )
+        made.append(each.topic)
+    return made
+
+
+def _create(admin: Any, topic: str, partitions: int, settings: Mapping[str, str]) -> int:
+    kafka, admin_api = import_module("confluent_kafka"), import_module("confluent_kafka.admin")
+    brokers = len(admin.list_topics(timeout=TIMEOUT_S).brokers)
+    replicas = min(REPLICAS, max(1, brokers))
+    new = admin_api.NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=dict(settings))
+    try:
+        admin.create_topics([new], operation_timeout=TIMEOUT_S)[topic].result()
+    except kafka.KafkaException as error:
+        if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+            raise refused(f"the topic {topic} cannot be created ({error.args[0].str()}): see to the cluster") from error
+    until = time.monotonic() + TIMEOUT_S
+    while topic not in (there := _partitions(admin)):
+        if time.monotonic() > until:
+            raise refused(f"the topic {topic} was created but cannot be used: see `strandline cluster health`")
+        time.sleep(_POLL_S)
+    return there[topic]
+
+
+def _partitions(admin: Any) -> dict[str, int]:
+    """By topic, how many partitions it has; topics whose partitions have leaders."""
+    kafka = import_module("confluent_kafka")
+    try:
+        told = admin.list_topics(timeout=TIMEOUT_S).topics.values()
+    except kafka.KafkaException as error:
+        raise refused(f"the cluster does not tell its topics ({error.args[0].str()}): is it well?") from error
+    return {each.topic: len(each.partitions) for each in told if each.error is None and each.partitions}

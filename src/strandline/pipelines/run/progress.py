@@ -1,0 +1,145 @@
+"""How far the queries of a run are, from what Spark reports of each batch.
+
+Rows and late rows are counted over all runs of a version: a run begins with what the one before had counted. Spark
+tells of a batch once, after it was committed, so a process that is killed takes the counts of its last seconds with it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from strandline.pipelines.versions.state import FAILED, RUNNING, STOPPED, QueryProgress
+from strandline.spark.display import Display
+from strandline.spark.query_view import QueryView, lag_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+def taken(before: QueryProgress, report: Mapping[str, Any]) -> QueryProgress:
+    """What is known after a report of a batch that was not counted yet (pure)."""
+    rate = float(report["processedRowsPerSecond"])
+    return replace(
+        before,
+        state=RUNNING,
+        batch_id=int(report["batchId"]),
+        rows=before.rows + int(report["numInputRows"]),
+        late_rows=before.late_rows + late_rows_of(report),
+        rows_per_second=rate if rate == rate else 0.0,
+        lag=lag_of(report),
+        watermark=report.get("eventTime", {}).get("watermark") or before.watermark,
+    )
+
+
+def late_rows_of(report: Mapping[str, Any]) -> int:
+    """Rows that were too late for the watermark, in all stateful operators of the query."""
+    return sum(int(each["numRowsDroppedByWatermark"]) for each in report.get("stateOperators", ()))
+
+
+@dataclass
+class _Followed:
+    query: StreamingQuery
+    name: str
+    view: QueryView
+    progress: QueryProgress
+
+
+class RunProgress(StreamingQueryListener):
+    """Follows the queries of a run. Spark reports from a thread of its own."""
+
+    def __init__(self, display: Display, counted: Mapping[str, QueryProgress]) -> None:
+        self.display = display
+        self._counted = counted
+        self._lock = threading.Lock()
+        self._by_run: dict[str, _Followed] = {}
+
+    def follow(self, query: StreamingQuery, name: str) -> None:
+        """From now on. Batches before that are taken from what Spark keeps. One that was followed is run again."""
+        with self._lock:
+            earlier = {run: each for run, each in self._by_run.items() if each.name == name}
+            for run in earlier:
+                del self._by_run[run]
+            counted = [each.progress for each in earlier.values()]
+            before = counted[0] if counted else self._counted.get(name, QueryProgress())
+            followed = _Followed(query, name, QueryView(name, time.monotonic()), replace(before, state=RUNNING))
+            self._by_run[str(query.runId)] = followed
+            self._catch_up(followed)
+
+    @property
+    def views(self) -> Sequence[QueryView]:
+        return [each.view for each in self._by_run.values()]
+
+    def progress(self) -> dict[str, QueryProgress]:
+        """By dataset."""
+        with self._lock:
+            return {each.name: each.progress for each in self._by_run.values()}
+
+    def ran(self) -> set[str]:
+        """The datasets that had a batch in this run."""
+        with self._lock:
+            return {each.name for each in self._by_run.values() if each.view.batches}
+
+    def look(self) -> None:
+        """Ask what the queries are doing, for those that look on; and who has ended."""
+        for each in list(self._by_run.values()):
+            if each.view.ended_s is not None:
+                continue
+            is_active = each.query.isActive
+            words = str(each.query.status["message"]) if is_active else ""
+            with self._lock:
+                each.view.doing = f"{words[:1].lower()}{words[1:]}" or each.view.doing
+                if not is_active:
+                    self._catch_up(each)
+                    self._end(each, failed=each.query.exception() is not None)
+                elif not each.view.batches:
+                    # Its first report may be seconds behind the batch, and until it is here it looks idle.
+                    self._catch_up(each)
+        with self._lock:
+            self.display.show(self.views, None)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """It is followed when its start has returned."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        with self._lock:
+            followed = self._by_run.get(str(event.progress.runId))
+            if followed is not None:
+                self._take(followed, event.progress)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """What is shown stays true."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        with self._lock:
+            followed = self._by_run.get(str(event.runId))
+            if followed is not None:
+                self._end(followed, failed=event.exception is not None)
+
+    def _catch_up(self, followed: _Followed) -> None:
+        for report in followed.query.recentProgress:
+            self._take(followed, report)
+
+    def _take(self, followed: _Followed, report: Mapping[str, Any]) -> None:
+        if followed.view.take(report):
+            followed.progress = taken(followed.progress, report)
+            self.display.show(self.views, followed.view)
+        else:
+            followed.progress = replace(followed.progress, lag=followed.view.lag)
+
+    def _end(self, followed: _Followed, *, failed: bool) -> None:
+        if followed.view.ended_s is None:
+            followed.view.ended_s, followed.view.failed = time.monotonic(), failed
+            followed.progress = replace(followed.progress, state=FAILED if failed else STOPPED)
+            self.display.show(self.views, None)

@@ -1,0 +1,98 @@
+"""The log behind the registry: a compacted topic of one partition, read range by range and made when it is missing.
+
+It is read with the client of Spark's readers and not with librdkafka: that one's admin client, when the leader has died
+under it, answers with an offset that is none and no error, and its consumer finds the next leader when it likes. Here
+whoever leads is asked anew until the time is over.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Final
+
+import pyarrow as pa
+
+from strandline.client.arrow_rows import FIELDS
+from strandline.client.cluster_client import (
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    ClientSettings,
+    ClusterFailed,
+    RawClient,
+)
+from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
+from strandline.ids import TopicPartition
+from strandline.pipelines.run.local_node import admin_of
+
+TOPIC: Final = "__strandline_pipelines"
+REPLICAS: Final = 3
+ANSWER_S_MAX: Final = 5.0
+"""How long one broker is waited for, which may have died or stand still."""
+
+_PLACE: Final = TopicPartition(TOPIC, 0)
+_COLUMNS: Final = pa.schema([FIELDS["key"], FIELDS["value"]])
+_SETTINGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024), "segment.ms": "3600000"}
+_LOOK_S: Final = 0.2
+
+
+class RegistryLog:
+    """For one thread at a time; `close` it. Whatever fails raises SparkFailed with a sentence."""
+
+    def __init__(self, bootstrap: str, timeout_s: float) -> None:
+        self._bootstrap = bootstrap
+        self._timeout_s = timeout_s
+        self._client = RawClient(
+            ClientSettings(
+                bootstrap,
+                client_id="strandline-pipelines",
+                request_timeout_s=min(ANSWER_S_MAX, timeout_s),
+                api_timeout_s=timeout_s,
+            )
+        )
+        # Commands that end with the process, and readers that live as long as a view, do not close their registry.
+        weakref.finalize(self, self._client.close)
+        self._is_there = False
+
+    def close(self) -> None:
+        self._client.close()
+
+    def exists(self) -> bool:
+        self._is_there = self._is_there or self._client.topic(TOPIC) is not None
+        return self._is_there
+
+    def end(self, *, committed: bool) -> int:
+        """Behind the last record that is committed, or the last of all; 0 if there is no such topic yet."""
+        if not self.exists():
+            return 0
+        level = READ_COMMITTED if committed else READ_UNCOMMITTED
+        return self._client.list_offsets({_PLACE: LATEST}, isolation_level=level)[_PLACE]
+
+    def read(self, start: int, end: int) -> Iterator[tuple[bytes | None, bytes | None]]:
+        """Keys and values of what is committed in this range; what is not decided yet is waited for."""
+        settings = FetchSettings(wait_ms_max=50, stall_timeout_s=self._timeout_s, fails_on_data_loss=False)
+        for batch in read_range(self._client, OffsetRange(TOPIC, 0, start, end), settings, _COLUMNS):
+            yield from zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
+
+    def make(self) -> None:
+        """Unless it is there."""
+        if self.exists():
+            return
+        kafka, admin_api = import_module("confluent_kafka"), import_module("confluent_kafka.admin")
+        admin = admin_of(self._bootstrap)
+        try:
+            brokers = len(admin.list_topics(timeout=self._timeout_s).brokers)
+            replicas = min(REPLICAS, max(1, brokers))
+            new = admin_api.NewTopic(TOPIC, num_partitions=1, replication_factor=replicas, config=_SETTINGS)
+            admin.create_topics([new], operation_timeout=self._timeout_s)[TOPIC].result()
+        except kafka.KafkaException as error:
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise ClusterFailed(f"the topic {TOPIC} cannot be made: {error.args[0].str()}") from error
+        until = time.monotonic() + self._timeout_s
+        while not self.exists():
+            if time.monotonic() > until:
+                raise ClusterFailed(f"the topic {TOPIC} was made, but no broker knows it yet")
+            time.sleep(_LOOK_S)
