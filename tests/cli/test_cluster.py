@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.cli.conftest import TIMEOUT_S, CommandLine
 
-from strandline.cli.cluster import Health, health_of
+from strandline.cli.cluster.info import Health, health_of
 
 
 def test_the_cluster_in_json_and_words(cli: CommandLine, topic: str) -> None:

@@ -6,8 +6,17 @@ import json
 
 import pytest
 
-from strandline.cli.cluster_health import health_findings
-from strandline.cli.cluster_state import (
+from strandline.cli.cluster.health import health_findings
+from strandline.cli.cluster.reassigning import plan_lines
+from strandline.cli.cluster.reassignment_plan import (
+    Move,
+    check_brokers,
+    plan_drain,
+    plan_file,
+    plan_replicas,
+    plan_replication_factor,
+)
+from strandline.cli.cluster.state import (
     BrokerState,
     ClusterState,
     DiskState,
@@ -16,18 +25,9 @@ from strandline.cli.cluster_state import (
     QuorumState,
     Reassignment,
 )
-from strandline.cli.cluster_status import as_json_object, node_rows, partition_lines
-from strandline.cli.failures import CommandFailed, NotFound, UsageFailed
-from strandline.cli.findings import Level
-from strandline.cli.reassigning import plan_lines
-from strandline.cli.reassignment_plan import (
-    Move,
-    check_brokers,
-    plan_drain,
-    plan_file,
-    plan_replicas,
-    plan_replication_factor,
-)
+from strandline.cli.cluster.status import as_json_object, node_rows, partition_lines
+from strandline.cli.common.failures import CommandFailed, NotFound, UsageFailed
+from strandline.cli.doctor.findings import Level
 
 
 def broker(node_id: int, *, up: bool = True, rack: str | None = None, host: str = "", disk: DiskState | None = None):  # type: ignore[no-untyped-def]

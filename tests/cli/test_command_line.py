@@ -12,12 +12,13 @@ import pytest
 import typer
 from tests.cli.conftest import CommandLine
 
-from strandline.cli import command_names, main, reading, tree
-from strandline.cli.client import Cluster
-from strandline.cli.failures import Unreachable
-from strandline.cli.options import with_ports
-from strandline.cli.reading import Patience
-from strandline.cli.serve import ServeOptions, parse_plain
+from strandline.cli import command_names, main, tree
+from strandline.cli.common.client import Cluster
+from strandline.cli.common.failures import Unreachable
+from strandline.cli.common.options import with_ports
+from strandline.cli.node.serve import ServeOptions, parse_plain
+from strandline.cli.records import reading
+from strandline.cli.records.reading import Patience
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 

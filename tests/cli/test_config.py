@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.cli.conftest import CommandLine
 
-from strandline.cli import config_access, config_explain
-from strandline.cli.known_settings import explanations, setting_names
+from strandline.cli.config import access as config_access
+from strandline.cli.config import explain as config_explain
+from strandline.cli.config.known_settings import explanations, setting_names
 
 
 def own_settings(cli: CommandLine, *whose: str) -> dict[str, str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.cli.config_changes import Change, cost
-from strandline.cli.plain_words import duration, setting_value, size
+from strandline.cli.common.plain_words import duration, setting_value, size
+from strandline.cli.config.changes import Change, cost
 
 
 @pytest.mark.parametrize(

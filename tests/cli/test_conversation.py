@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from strandline.cli.client import Cluster
-from strandline.cli.failures import CommandFailed, Unreachable
+from strandline.cli.common.client import Cluster
+from strandline.cli.common.failures import CommandFailed, Unreachable
 from strandline.client.conversation import Conversation, converse
 from strandline.codec.messages.metadata_request import MetadataRequest
 from strandline.codec.messages.metadata_response import MetadataResponse

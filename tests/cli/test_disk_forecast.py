@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.cli.disk_forecast import Growth, forecast, growth
+from strandline.cli.doctor.disk_forecast import Growth, forecast, growth
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 MIB, GIB = 1 << 20, 1 << 30

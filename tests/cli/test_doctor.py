@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from tests.cli.conftest import CommandLine
 
-from strandline.cli import doctor_disk
-from strandline.cli.client import Cluster
-from strandline.cli.doctor_cluster import (
+from strandline.cli.common.client import Cluster
+from strandline.cli.doctor import disk as doctor_disk
+from strandline.cli.doctor.cluster import (
     address_findings,
     data_findings,
     partition_findings,
     reach_findings,
 )
-from strandline.cli.doctor_disk import Mount, flush_findings, measure_flushes, mount_findings, mount_of, room_findings
-from strandline.cli.doctor_machine import is_this_machine, kernel_findings, listening_pid
-from strandline.cli.findings import Finding
+from strandline.cli.doctor.disk import Mount, flush_findings, measure_flushes, mount_findings, mount_of, room_findings
+from strandline.cli.doctor.findings import Finding
+from strandline.cli.doctor.machine import is_this_machine, kernel_findings, listening_pid
 
 
 def levels(findings: Any) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.cli.doctor_storage import findings_of
-from strandline.cli.findings import Finding, Level
+from strandline.cli.doctor.findings import Finding, Level
+from strandline.cli.doctor.storage import findings_of
 from strandline.codec.messages.describe_storage_response import (
     DescribeStorageResponse,
     StoredDamage,

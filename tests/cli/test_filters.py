@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.cli.filters import compile_filter, compile_filters
-from strandline.cli.record import ReadRecord
+from strandline.cli.records.filters import compile_filter, compile_filters
+from strandline.cli.records.record import ReadRecord
 
 DOCUMENT = (
     b'{"id": 7, "paid": true, "note": null, "name": "caf\xc3\xa9", "items": [{"sku": "x-1"}, {"sku": "x-2"}], "a.b": 1}'

@@ -14,7 +14,7 @@ from tests.clients.broker import BROKER_PROPERTIES
 from tests.clients.client import until
 from tests.clients.positions import commit, write
 
-from strandline.cli import lag_counts
+from strandline.cli.group import lag_counts
 from strandline.testing import embedded
 
 HOUR_MS = 3_600_000

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import CommandLine
 from tests.cli.group_reader import GroupReader, settle, shared
 
-from strandline.cli import group_reading
+from strandline.cli.group import reading as group_reading
 
 PROTOCOLS = ("classic", "consumer")
 PARTITIONS = 3

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaException
 
-from strandline.cli.topics import told_offset
+from strandline.cli.topic.topics import told_offset
 
 
 def told(offset: int) -> Future[Any]:

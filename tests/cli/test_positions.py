@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from strandline.cli.positions import (
+from strandline.cli.common.positions import (
     AtOffset,
     AtTime,
     BeforeEnd,

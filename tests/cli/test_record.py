@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.cli.record import ReadRecord, compile_format, from_json, to_json
+from strandline.cli.records.record import ReadRecord, compile_format, from_json, to_json
 
 CONTENTS = st.none() | st.binary(max_size=40) | st.text(max_size=20).map(str.encode)
 HEADER_KEYS = st.text(st.characters(codec="utf-8"), max_size=10)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.cli.group_state import partitions_words
-from strandline.cli.reset_plan import (
+from strandline.cli.group.reset_plan import (
     FromFile,
     ShiftBy,
     Target,
@@ -21,6 +20,7 @@ from strandline.cli.reset_plan import (
     plan_lines,
     planned,
 )
+from strandline.cli.group.state import partitions_words
 
 PLACE = ("t", 0)
 OFFSETS = st.integers(0, 50)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline.cli.storage_words import (
+from strandline.cli.topic.storage_words import (
     clock,
     compaction_words,
     damage_words,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.cli.survival import Survival, survival
+from strandline.cli.common.durability import Survival, survival
 
 KAFKA = {"min.insync.replicas": "1", "flush.messages": str(2**63 - 1)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.cli.conftest import CommandLine
 
-from strandline.cli import topic_remove
+from strandline.cli.topic import remove as topic_remove
 
 
 def offsets(cli: CommandLine, topic: str) -> list[tuple[int, int]]:

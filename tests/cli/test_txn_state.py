@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.cli import txn_holds
-from strandline.cli.client import Cluster
-from strandline.cli.findings import Level
-from strandline.cli.txn_health import findings_of
-from strandline.cli.txn_reading import TransactionsFound
-from strandline.cli.txn_state import Hold, Holder, OpenProducer, TransactionState, Verdict, WaitingMarker, judged
+from strandline.cli.common.client import Cluster
+from strandline.cli.doctor.findings import Level
+from strandline.cli.txn import holds as txn_holds
+from strandline.cli.txn.health import findings_of
+from strandline.cli.txn.reading import TransactionsFound
+from strandline.cli.txn.state import Hold, Holder, OpenProducer, TransactionState, Verdict, WaitingMarker, judged
 
 NOW_MS = 1_000_000
 HERE = ("orders", 0)

@@ -20,10 +20,10 @@ from confluent_kafka import Producer
 from tests.cli.conftest import COMMAND, CommandLine
 from tests.pipelines.running_ground import eventually, read_all
 
-from strandline.cli import pipeline_rebuild
-from strandline.cli.failures import CommandFailed, Interrupted
-from strandline.cli.output import Output
-from strandline.cli.pipeline_run import Stopping, tell_end
+from strandline.cli.common.failures import CommandFailed, Interrupted
+from strandline.cli.common.output import Output
+from strandline.cli.pipeline import rebuild as pipeline_rebuild
+from strandline.cli.pipeline.run import Stopping, tell_end
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.language.loading import load
 from strandline.pipelines.language.model import Kind

@@ -15,7 +15,7 @@ import pytest
 from py4j.clientserver import JavaClient, JavaParameters, PythonParameters
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from strandline.cli.pipeline_failures import failure_of
+from strandline.cli.pipeline.failures import failure_of
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.language.loading import load
 from strandline.pipelines.run import queries

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
-from strandline.cli import pipeline_display
-from strandline.cli.pipeline_display import RunDisplay
+from strandline.cli.pipeline import display as pipeline_display
+from strandline.cli.pipeline.display import RunDisplay
 from strandline.pipelines.run.progress import RunProgress
 from strandline.pipelines.run.stages import Stages
 

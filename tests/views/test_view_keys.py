@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.pipelines.rebuild_ground import put_rows
 
-from strandline.cli.view_access import shown
+from strandline.cli.view.access import shown
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.versions.version_store import Registry
 from strandline.views import Desk, ViewFailed

@@ -21,14 +21,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:
         # Before a command has taken the signal over: while modules are loaded.
-        from strandline.cli.failures import ExitCode
+        from strandline.cli.common.failures import ExitCode
 
         return ExitCode.INTERRUPTED
 
 
 def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] == "serve":
-        from strandline.cli import serve
+        from strandline.cli.node import serve
 
         # A node is started far more often than its help is read. What the plain parser does not understand (and
         # --help) falls through to typer, which knows how to explain itself.

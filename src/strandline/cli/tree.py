@@ -17,8 +17,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from strandline.cli.failures import CommandFailed, ExitCode, Interrupted, PipeClosed
-from strandline.cli.output import colours_wanted, silence_stdout
+from strandline.cli.common.failures import CommandFailed, ExitCode, Interrupted, PipeClosed
+from strandline.cli.common.output import colours_wanted, silence_stdout
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ Exit codes: 0 done, 1 error, 2 wrong usage, 3 not found, 4 unreachable or timed 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from strandline.cli.version import version_text
+        from strandline.cli.common.version import version_text
 
         typer.echo(version_text())
         raise typer.Exit()

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from strandline._version import __version__
-from strandline.cli.client import Cluster, host_and_port
-from strandline.cli.failures import CommandFailed, cannot_reach
+from strandline.cli.common.client import Cluster, host_and_port
+from strandline.cli.common.failures import CommandFailed, cannot_reach
 from strandline.client.request_frame import read_answer, request_frame
 from strandline.codec.message import Message
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest

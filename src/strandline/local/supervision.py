@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import BinaryIO, NoReturn
 
-from strandline.cli.failures import CommandFailed, Interrupted
+from strandline.cli.common.failures import CommandFailed, Interrupted
 from strandline.local.node_process import BrokerFailed, NodeProcess, wait_all_ready
 
 NODES_MAX = 32

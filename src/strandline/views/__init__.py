@@ -42,10 +42,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Answer": "desk:Answer",
+    "Answer": "view_session:Answer",
     "AtOffsets": "as_of:AtOffsets",
     "AtTime": "as_of:AtTime",
-    "Desk": "desk:Desk",
+    "Desk": "view_session:Desk",
     "Freshness": "as_of:Freshness",
     "Reach": "as_of:Reach",
     "View": "view:View",

@@ -1,0 +1,1 @@
+"""`strandline cluster`: nodes, quorum, health, elections and moves of replicas."""

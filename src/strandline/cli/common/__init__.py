@@ -1,0 +1,1 @@
+"""What commands share: options, output, failures, progress, plans, and clients."""

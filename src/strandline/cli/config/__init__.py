@@ -1,0 +1,1 @@
+"""`strandline config`: settings in force, changed and explained."""

@@ -1,0 +1,1 @@
+"""`strandline doctor`: checks of a cluster, its disks and this machine."""

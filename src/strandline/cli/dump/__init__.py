@@ -1,0 +1,1 @@
+"""`strandline log dump`: the files of a log in readable form."""

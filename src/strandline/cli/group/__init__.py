@@ -1,0 +1,1 @@
+"""`strandline group`: members, positions, lag and history of groups."""

@@ -1,0 +1,104 @@
+"""`strandline group delete --topic`: a group forgets its positions in topics that it does not read any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from strandline.cli.common.client import Cluster
+from strandline.cli.common.failures import CommandFailed, UsageFailed
+from strandline.cli.common.output import Output
+from strandline.cli.common.plain_words import count
+from strandline.cli.common.plans import confirm
+from strandline.cli.group.offsets import committed_offsets
+from strandline.cli.group.reading import ask_coordinator, check
+from strandline.cli.group.reset_plan import parse_selection
+from strandline.cli.group.state import Place, partitions_words
+from strandline.client.conversation import Conversation, error_name, is_plain
+from strandline.codec.messages.offset_delete_request import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from strandline.codec.messages.offset_delete_response import OffsetDeleteResponse
+from strandline.errors import ErrorCode
+
+
+def forget_positions(
+    cluster: Cluster, admin: Any, output: Output, group_ids: list[str], selections: list[str], *, yes: bool
+) -> None:
+    if not is_plain(cluster):
+        # librdkafka's Python client has no call for it.
+        raise CommandFailed("positions are deleted without TLS only, for now", hint="name a plain listener")
+    wanted = {group_id: _chosen(cluster, admin, group_id, selections) for group_id in group_ids}
+    for group_id, places in wanted.items():
+        if not places:
+            raise CommandFailed(f"group {group_id!r} has no position there", hint="see `strandline group describe`")
+    plan = [
+        f"delete {count(len(places), 'position')} of group {group_id}, for good: {partitions_words(places)}"
+        for group_id, places in wanted.items()
+    ]
+    confirm(output, plan, yes=yes, question="Delete?", undone="nothing was deleted")
+    refused: list[str] = []
+    for group_id, places in wanted.items():
+        _forget(cluster, output, group_id, places, refused)
+    if refused:
+        more = f"; and {len(refused) - 1:,} more" if len(refused) > 1 else ""
+        raise CommandFailed(f"not deleted: {refused[0]}{more}", hint="positions in topics that members read stay")
+
+
+def _chosen(cluster: Cluster, admin: Any, group_id: str, selections: list[str]) -> list[Place]:
+    """Of what the group has committed. A topic may be gone; its positions can go, too."""
+    committed = committed_offsets(cluster, admin, group_id)
+    chosen = set()
+    for selection in selections:
+        try:
+            topic, partitions = parse_selection(selection)
+        except ValueError as error:
+            raise UsageFailed(f"--topic {error}") from None
+        chosen |= {place for place in committed if place[0] == topic and (partitions is None or place[1] in partitions)}
+    return sorted(chosen)
+
+
+def _forget(cluster: Cluster, output: Output, group_id: str, places: list[Place], refused: list[str]) -> None:
+    doing = f"cannot delete positions of group {group_id!r}"
+    topics = sorted({topic for topic, _ in places})
+    request = OffsetDeleteRequest(
+        group_id=group_id,
+        topics=[
+            OffsetDeleteRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetDeleteRequestPartition(partition_index=partition)
+                    for name, partition in places
+                    if name == topic
+                ],
+            )
+            for topic in topics
+        ],
+    )
+
+    def ask(conversation: Conversation, node_id: int) -> OffsetDeleteResponse:
+        answer = conversation.ask(request, OffsetDeleteResponse)
+        if answer is None:
+            raise CommandFailed("this cluster does not offer OffsetDelete")
+        check(answer.error_code, doing)
+        return answer
+
+    answer = ask_coordinator(cluster, group_id, ask, doing=doing)
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            place = f"{topic.name}-{partition.partition_index}"
+            is_deleted = partition.error_code == ErrorCode.NONE
+            if not is_deleted:
+                refused.append(f"{place}: {error_name(partition.error_code)}")
+            if output.as_json:
+                output.json_line(
+                    {
+                        "group": group_id,
+                        "topic": topic.name,
+                        "partition": partition.partition_index,
+                        "deleted": is_deleted,
+                    }
+                )
+            elif is_deleted:
+                output.line(f"deleted the position of {group_id} in {place}")

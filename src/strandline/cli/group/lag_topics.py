@@ -1,0 +1,88 @@
+"""What lag depends on besides offsets: how long a topic keeps records, how large they are, and whether they count.
+
+Read once for each topic; a command that watches does not see a setting change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from strandline.cli.common.client import Cluster
+from strandline.cli.config.access import Entry, Target, read_entries
+from strandline.cli.topic.topics import described, log_sizes
+from strandline.client.conversation import converse
+from strandline.lag.figures import Retention
+
+
+@dataclass(frozen=True)
+class TopicFacts:
+    retention: Retention
+    is_compacted: bool
+    sizes: dict[int, int]
+    """Bytes of each partition, where they matter and the cluster tells."""
+
+
+class TopicFactsReader:
+    def __init__(self, cluster: Cluster, admin: Any) -> None:
+        self._cluster = cluster
+        self._admin = admin
+        self._known: dict[str, TopicFacts] = {}
+        self._counts_records: dict[str, bool] = {}
+
+    def of(self, name: str) -> TopicFacts:
+        if name not in self._known:
+            self._known[name] = self._read(name)
+        return self._known[name]
+
+    def counts_records(self, name: str) -> bool:
+        """Whether every offset is a record: a compacted topic has holes, and transactions leave markers."""
+        if name not in self._counts_records:
+            self._counts_records[name] = not self.of(name).is_compacted and not _has_transactions(
+                self._cluster, described(self._cluster, self._admin, name)
+            )
+        return self._counts_records[name]
+
+    def _read(self, name: str) -> TopicFacts:
+        entries = read_entries(self._cluster, self._admin, Target("topic", name)) or {}
+        policy = _value(entries, "cleanup.policy") or "delete"
+        retention = Retention.of(
+            cleanup_policy=policy,
+            retention_ms=int(_value(entries, "retention.ms") or -1),
+            retention_bytes=int(_value(entries, "retention.bytes") or -1),
+        )
+        sizes = None
+        if retention.size_bytes is not None:
+            sizes = log_sizes(self._cluster, described(self._cluster, self._admin, name))
+        return TopicFacts(retention, "compact" in policy, sizes or {})
+
+
+def _value(entries: dict[str, Entry], name: str) -> str | None:
+    entry = entries.get(name)
+    return None if entry is None else entry.value
+
+
+def _has_transactions(cluster: Cluster, topic: Any) -> bool:
+    """Whether a producer that the cluster remembers has written in transactions; False where it does not tell."""
+    from strandline.codec.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
+    from strandline.codec.messages.describe_producers_response import DescribeProducersResponse
+
+    led_by: dict[int, list[Any]] = {}
+    for partition in topic.partitions:
+        if partition.leader is not None:
+            led_by.setdefault(partition.leader.id, []).append(partition)
+    for led in led_by.values():
+        conversation = converse(cluster, led[0].leader)
+        if conversation is None:
+            return False
+        wanted = TopicRequest(name=topic.name, partition_indexes=[partition.id for partition in led])
+        with conversation:
+            answer = conversation.ask(DescribeProducersRequest(topics=[wanted]), DescribeProducersResponse)
+        if answer is not None and any(
+            producer.coordinator_epoch >= 0 or producer.current_txn_start_offset >= 0
+            for each in answer.topics
+            for partition in each.partitions
+            for producer in partition.active_producers
+        ):
+            return True
+    return False

@@ -1,0 +1,85 @@
+"""What the group verbs ask about positions: what a group has committed, and where the partitions begin and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from strandline.cli.common.client import Cluster, admin_api, kafka_api
+from strandline.cli.common.failures import CommandFailed
+from strandline.cli.group.state import Place
+from strandline.cli.topic.topics import OffsetRange, look_up_offsets
+
+PARTITIONS_PER_REQUEST = 1000
+
+
+@dataclass(frozen=True)
+class Committed:
+    offset: int
+    metadata: str = ""
+
+
+def committed_offsets(cluster: Cluster, admin: Any, group_id: str) -> dict[Place, Committed]:
+    """Every position that the group has committed; none if there is no such group."""
+    kafka = kafka_api()
+    with cluster.errors(f"cannot read the offsets of group {group_id!r}"):
+        request = [kafka.ConsumerGroupTopicPartitions(group_id)]
+        answer = admin.list_consumer_group_offsets(request, request_timeout=cluster.timeout_s)[group_id].result()
+    committed = {}
+    for each in answer.topic_partitions or []:
+        if each.error is not None:
+            raise CommandFailed(f"cannot read the offset of {each.topic}-{each.partition}: {each.error.str()}")
+        if each.offset >= 0:
+            committed[each.topic, each.partition] = Committed(each.offset, each.metadata or "")
+    return committed
+
+
+def partition_leaders(cluster: Cluster, admin: Any) -> dict[Place, Any]:
+    """The broker that leads each partition of the cluster; None where there is none."""
+    with cluster.errors("cannot read the metadata of the cluster"):
+        metadata = admin.list_topics(timeout=cluster.timeout_s)
+    return {
+        (name, index): metadata.brokers.get(partition.leader)
+        for name, topic in metadata.topics.items()
+        for index, partition in sorted(topic.partitions.items())
+    }
+
+
+def existing_partitions(cluster: Cluster, admin: Any) -> dict[str, list[int]]:
+    """The partitions of every topic."""
+    partitions: dict[str, list[int]] = {}
+    for name, index in partition_leaders(cluster, admin):
+        partitions.setdefault(name, []).append(index)
+    return partitions
+
+
+def ranges_of(cluster: Cluster, admin: Any, places: Iterable[Place]) -> dict[Place, OffsetRange]:
+    """Log start offset and high watermark of each; None for a partition without a leader."""
+    wanted = sorted(places)
+    spec_of = admin_api().OffsetSpec
+    starts = look_up_offsets(cluster, admin, wanted, spec_of.earliest())
+    ends = look_up_offsets(cluster, admin, wanted, spec_of.latest())
+    return {place: (starts[place], ends[place]) for place in wanted}
+
+
+def offsets_at(cluster: Cluster, admin: Any, places: Iterable[Place], timestamp_ms: int) -> dict[Place, int | None]:
+    """The first offset of this time or later; None where no record is that new."""
+    spec = admin_api().OffsetSpec.for_timestamp(timestamp_ms)
+    found = look_up_offsets(cluster, admin, sorted(places), spec)
+    return {place: None if offset is None or offset < 0 else offset for place, offset in found.items()}
+
+
+def commit(cluster: Cluster, admin: Any, group_id: str, positions: Mapping[Place, int]) -> dict[Place, str | None]:
+    """Move the group; by place, None or why the cluster refused."""
+    kafka = kafka_api()
+    wanted = [kafka.TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()]
+    outcome: dict[Place, str | None] = {}
+    for begin in range(0, len(wanted), PARTITIONS_PER_REQUEST):
+        request = [kafka.ConsumerGroupTopicPartitions(group_id, wanted[begin : begin + PARTITIONS_PER_REQUEST])]
+        with cluster.errors(f"cannot move group {group_id!r}"):
+            answers = admin.alter_consumer_group_offsets(request, request_timeout=cluster.timeout_s)
+            for each in answers[group_id].result().topic_partitions:
+                refused = None if each.error is None else f"{each.error.str()} ({each.error.name()})"
+                outcome[each.topic, each.partition] = refused
+    return outcome

@@ -1,0 +1,366 @@
+"""Reads groups over the protocol: with our codec where the listener is plain, else what librdkafka tells of them.
+
+librdkafka tells neither epochs nor subscriptions, and of groups of the consumer protocol not whether they are
+assigning or reconciling. Everything else is the same on both ways, and both work against any Kafka cluster.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from strandline.cli.common.client import Cluster, kafka_api
+from strandline.cli.common.failures import CommandFailed, NotFound, Unreachable, did_you_mean
+from strandline.cli.group.state import GroupMember, GroupState, Place
+from strandline.client.conversation import Conversation, converse, error_name, is_plain
+from strandline.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from strandline.codec.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
+from strandline.codec.messages.describe_groups_request import DescribeGroupsRequest
+from strandline.codec.messages.describe_groups_response import DescribeGroupsResponse
+from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
+from strandline.codec.messages.find_coordinator_response import FindCoordinatorResponse
+from strandline.codec.messages.list_groups_request import ListGroupsRequest
+from strandline.codec.messages.list_groups_response import ListGroupsResponse
+from strandline.coordinators.groups.classic.consumer_protocol import decode_assignment, decode_subscription
+from strandline.errors import ErrorCode, MalformedMessage
+
+GROUPS_PER_REQUEST = 200
+LOOK_AGAIN_S = 0.1
+COORDINATOR_KEYS_FROM_VERSION = 4
+FIND_COORDINATOR = 10
+DEAD = "Dead"
+GROUP, TRANSACTION = 0, 1
+"""What a coordinator is looked for."""
+
+_MOVING = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""What a cluster says while a coordinator moves or starts: asked again, it soon says more."""
+
+T = TypeVar("T")
+
+
+def read_groups(
+    cluster: Cluster, *, with_members: bool = True, tell: Callable[[str], object] = lambda words: None
+) -> list[GroupState]:
+    """Every group of the cluster, by name. A broker that cannot be asked is told of, and its groups are missing."""
+    if not is_plain(cluster):
+        return _listed_by_librdkafka(cluster, with_members=with_members)
+    found: dict[str, GroupState] = {}
+    for broker in brokers_of(cluster):
+        try:
+            with Conversation(broker.host, broker.port, cluster.timeout_s) as conversation:
+                listed = _list(conversation, broker.id, cluster.timeout_s)
+                if with_members:
+                    listed = _described(conversation, listed)
+        except Unreachable as failure:
+            tell(f"broker {broker.id} could not be asked, so its groups are missing: {failure.message}")
+            continue
+        found.update({group.group_id: group for group in listed})
+    return [found[group_id] for group_id in sorted(found)]
+
+
+def read_group(cluster: Cluster, group_id: str) -> GroupState:
+    """One group, which must exist."""
+    group = find_group(cluster, group_id)
+    if group is None:
+        raise group_not_found(cluster, group_id)
+    return group
+
+
+def find_group(cluster: Cluster, group_id: str) -> GroupState | None:
+    """One group; None where there is none of that name."""
+    if not group_id:
+        raise NotFound("a group has a name")
+    if not is_plain(cluster):
+        return _described_by_librdkafka(cluster, [group_id]).get(group_id)
+
+    def ask(conversation: Conversation, node_id: int) -> GroupState | None:
+        # Its type is not known yet: it is asked for as either.
+        (group,) = _described(conversation, [GroupState(group_id, "", DEAD, node_id)])
+        return None if group.state == DEAD else group
+
+    return ask_coordinator(cluster, group_id, ask, doing=f"cannot describe group {group_id!r}")
+
+
+def ask_coordinator(
+    cluster: Cluster, key: str, ask: Callable[[Conversation, int], T], *, doing: str, key_type: int = GROUP
+) -> T:
+    """What the coordinator of a group, or of a transactional id, answers over a plain listener; asked again while it
+    moves."""
+
+    def find_and_ask() -> T:
+        node_id, host, port = _coordinator(cluster, key, key_type)
+        with Conversation(host, port, cluster.timeout_s) as conversation:
+            return ask(conversation, node_id)
+
+    return asked_again(find_and_ask, cluster.timeout_s, doing)
+
+
+def group_not_found(cluster: Cluster, group_id: str) -> NotFound:
+    meant = did_you_mean(group_id, [group.group_id for group in read_groups(cluster, with_members=False)])
+    return NotFound(
+        f"there is no group {group_id!r}", hint=f"{meant}?" if meant else "see them with `strandline group list`"
+    )
+
+
+# ---- over a plain socket
+
+
+class _Moving(Exception):
+    """The coordinator is on its way from one node to another."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(error_name(code))
+
+
+def asked_again(ask: Callable[[], T], timeout_s: float, doing: str) -> T:
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            return ask()
+        except _Moving as moving:
+            if time.monotonic() > until:
+                raise Unreachable(
+                    f"{doing}: no coordinator within {timeout_s:g} s ({moving})", hint="`strandline cluster health`"
+                ) from None
+        time.sleep(LOOK_AGAIN_S)
+
+
+def check(code: int, doing: str) -> None:
+    """Raise what an error code means; while the coordinator moves, that it shall be asked again."""
+    if code in _MOVING:
+        raise _Moving(code)
+    if code:
+        raise CommandFailed(f"{doing}: {error_name(code)}")
+
+
+def brokers_of(cluster: Cluster) -> list[Any]:
+    with cluster.errors("cannot read the metadata of the cluster"):
+        metadata = cluster.admin().list_topics(timeout=cluster.timeout_s)
+    return [broker for _, broker in sorted(metadata.brokers.items())]
+
+
+def _coordinator(cluster: Cluster, key: str, key_type: int) -> tuple[int, str, int]:
+    conversation = converse(cluster)
+    assert conversation is not None, "the listener is plain"
+    with conversation:
+        _, version = conversation.offered.versions.get(FIND_COORDINATOR, (0, 0))
+        keyed = version >= COORDINATOR_KEYS_FROM_VERSION
+        request = FindCoordinatorRequest(key_type=key_type)
+        if keyed:
+            request.coordinator_keys = [key]
+        else:
+            request.key = key
+        answer = conversation.ask(request, FindCoordinatorResponse)
+    if answer is None:
+        raise CommandFailed("this cluster does not offer FindCoordinator, so it has no groups and no transactions")
+    found = answer.coordinators[0] if keyed else answer
+    check(found.error_code, f"cannot find the coordinator of {'group' if key_type == GROUP else 'id'} {key!r}")
+    return found.node_id, found.host, found.port
+
+
+def _list(conversation: Conversation, broker_id: int, timeout_s: float) -> list[GroupState]:
+    def ask() -> list[GroupState]:
+        answer = conversation.ask(ListGroupsRequest(), ListGroupsResponse)
+        if answer is None:
+            raise CommandFailed("this cluster does not offer ListGroups")
+        check(answer.error_code, f"cannot list the groups of broker {broker_id}")
+        return [
+            GroupState(
+                each.group_id,
+                each.group_type.lower() or "classic",
+                each.group_state,
+                broker_id,
+                each.protocol_type,
+                members=None,
+            )
+            for each in answer.groups
+        ]
+
+    return asked_again(ask, timeout_s, f"cannot list the groups of broker {broker_id}")
+
+
+def _described(conversation: Conversation, groups: Sequence[GroupState]) -> list[GroupState]:
+    """The same groups with their members. A group that went or moved meanwhile stays as it was listed."""
+    told: dict[str, GroupState] = {}
+    for part in _parts([group for group in groups if group.group_type in ("consumer", "")]):
+        request = ConsumerGroupDescribeRequest(group_ids=list(part))
+        answer = conversation.ask(request, ConsumerGroupDescribeResponse)
+        told |= _told(part, [] if answer is None else answer.groups, _consumer_group)
+    rest = [group for group in groups if group.group_type in ("classic", "") and group.group_id not in told]
+    for part in _parts(rest):
+        classic = conversation.ask(DescribeGroupsRequest(groups=list(part)), DescribeGroupsResponse)
+        told |= _told(part, [] if classic is None else classic.groups, _classic_group)
+    return [told.get(group.group_id, group) for group in groups]
+
+
+def _told(
+    asked: dict[str, GroupState], answers: Iterable[Any], read: Callable[[Any, GroupState], GroupState]
+) -> dict[str, GroupState]:
+    told = {}
+    for each in answers:
+        group = asked.get(each.group_id)
+        if group is None or each.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            continue
+        if not group.group_type:
+            # It is the one that was asked about, so what went wrong matters.
+            check(each.error_code, f"cannot describe group {each.group_id!r}")
+        if not each.error_code:
+            told[each.group_id] = read(each, group)
+    return told
+
+
+def _parts(groups: Sequence[GroupState]) -> Iterator[dict[str, GroupState]]:
+    for begin in range(0, len(groups), GROUPS_PER_REQUEST):
+        yield {group.group_id: group for group in groups[begin : begin + GROUPS_PER_REQUEST]}
+
+
+def _consumer_group(each: Any, asked: GroupState) -> GroupState:
+    return replace(
+        asked,
+        group_type="consumer",
+        state=each.group_state,
+        assignor=each.assignor_name,
+        epoch=each.group_epoch,
+        assignment_epoch=each.assignment_epoch,
+        members=tuple(
+            GroupMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                owned=_places(member.assignment),
+                target=_places(member.target_assignment),
+                protocol="classic" if member.member_type == 0 else "consumer",
+                epoch=member.member_epoch,
+                rack=member.rack_id or None,
+                topics=tuple(sorted(member.subscribed_topic_names)),
+                pattern=member.subscribed_topic_regex or None,
+            )
+            for member in each.members
+        ),
+    )
+
+
+def _places(assignment: Any) -> tuple[Place, ...]:
+    return tuple((each.topic_name, partition) for each in assignment.topic_partitions for partition in each.partitions)
+
+
+def _classic_group(each: Any, asked: GroupState) -> GroupState:
+    return replace(
+        asked,
+        group_type="classic",
+        state=each.group_state,
+        protocol_type=each.protocol_type,
+        assignor=each.protocol_data,
+        members=tuple(
+            GroupMember(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                owned=_assigned(member.member_assignment),
+                topics=_subscribed(member.member_metadata),
+            )
+            for member in each.members
+        ),
+    )
+
+
+def _assigned(assignment: bytes) -> tuple[Place, ...] | None:
+    """None if this is no consumer: what its kind means by an assignment is its own affair."""
+    if not assignment:
+        return ()
+    try:
+        assigned = decode_assignment(assignment).assigned_partitions
+    except MalformedMessage:
+        return None
+    return tuple((each.topic, partition) for each in assigned for partition in each.partitions)
+
+
+def _subscribed(metadata: bytes) -> tuple[str, ...] | None:
+    try:
+        return tuple(sorted(decode_subscription(metadata).topics))
+    except MalformedMessage:
+        return None
+
+
+# ---- by librdkafka, where the listener wants TLS or a password
+
+
+def _listed_by_librdkafka(cluster: Cluster, *, with_members: bool) -> list[GroupState]:
+    # The client is kept in a name: when it goes, nobody answers its futures any more.
+    admin = cluster.admin()
+    with cluster.errors("cannot list groups"):
+        answer = admin.list_consumer_groups(request_timeout=cluster.timeout_s).result()
+        for error in answer.errors:
+            raise error
+    listed = {
+        each.group_id: GroupState(each.group_id, _word(each.type), _state(each.state), None, members=None)
+        for each in answer.valid
+    }
+    if with_members and listed:
+        listed |= _described_by_librdkafka(cluster, listed)
+    return [listed[group_id] for group_id in sorted(listed)]
+
+
+def _described_by_librdkafka(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, GroupState]:
+    admin = cluster.admin()
+    answers = admin.describe_consumer_groups(list(group_ids), request_timeout=cluster.timeout_s)
+    found = {}
+    for group_id, future in answers.items():
+        try:
+            with cluster.errors(f"cannot describe group {group_id!r}"):
+                each = future.result()
+        except NotFound:
+            continue
+        if _state(each.state) == DEAD:
+            continue
+        members = tuple(
+            GroupMember(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.host,
+                owned=_topic_partitions(member.assignment),
+                target=None if member.target_assignment is None else _topic_partitions(member.target_assignment),
+            )
+            for member in each.members
+        )
+        coordinator = None if each.coordinator is None else each.coordinator.id
+        found[group_id] = GroupState(
+            group_id,
+            _word(each.type),
+            _state(each.state),
+            coordinator,
+            "consumer",
+            each.partition_assignor,
+            None,
+            None,
+            members,
+        )
+    return found
+
+
+def _topic_partitions(assignment: Any) -> tuple[Place, ...]:
+    return tuple((each.topic, each.partition) for each in assignment.topic_partitions)
+
+
+def _word(group_type: Any) -> str:
+    return "classic" if group_type == kafka_api().ConsumerGroupType.UNKNOWN else str(group_type.name).lower()
+
+
+_STATES = {
+    "PREPARING_REBALANCING": "PreparingRebalance",
+    "COMPLETING_REBALANCING": "CompletingRebalance",
+}
+
+
+def _state(state: Any) -> str:
+    name = str(state.name)
+    return _STATES.get(name, name.title())

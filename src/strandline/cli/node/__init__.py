@@ -1,0 +1,1 @@
+"""The commands that run nodes: `serve`, `dev` and `format`."""

@@ -1,0 +1,1 @@
+"""`strandline pipeline` and `strandline spark`."""

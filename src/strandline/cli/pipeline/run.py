@@ -1,0 +1,218 @@
+"""`strandline pipeline run`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from strandline.cli.common.client import TIMEOUT_S_DEFAULT, connect
+from strandline.cli.common.failures import CommandFailed, Interrupted, UsageFailed
+from strandline.cli.common.options import AsJson, GroundBootstrap, key_values
+from strandline.cli.common.output import Output
+from strandline.cli.pipeline.failures import check_file, plain_failures
+
+if TYPE_CHECKING:
+    from strandline.pipelines.language.model import Pipeline
+    from strandline.pipelines.run.launching import Launch
+    from strandline.pipelines.run.running import Outcome, Runner, RunOptions
+
+SWITCH_LOOK_S = 0.5
+
+Master = Annotated[
+    str | None,
+    typer.Option("--master", metavar="MASTER", help="The Spark to run on: spark://host:7077. Default: this machine."),
+]
+Checkpoints = Annotated[
+    str | None,
+    typer.Option("--checkpoints", metavar="DIR", help="Where queries keep how far they are, and their state."),
+]
+SparkSettings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of Spark. May be repeated.")
+]
+Recover = Annotated[bool, typer.Option("--recover", help="Make checkpoints that are lost anew, from the log.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show Spark's log, and whole traces of failures.")]
+File = Annotated[str, typer.Argument(metavar="FILE", help="The pipeline: a Python or SQL file.")]
+
+
+def run(
+    file: File,
+    bootstrap: GroundBootstrap = None,
+    master: Master = None,
+    once: Annotated[bool, typer.Option("--once", help="Write what is there now, and end.")] = False,
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="TIME", help="Between two batches, as '10 seconds'.")
+    ] = None,
+    checkpoints: Checkpoints = None,
+    takeover: Annotated[bool, typer.Option("--takeover", help="Go on although another process runs it.")] = False,
+    recover: Recover = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Go on with the old state although the file says something else now.")
+    ] = False,
+    settings: SparkSettings = None,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a pipeline's file on Spark, from log to log, exactly once; Ctrl-C stops it, and it goes on where it was.
+
+    With no option it runs on this machine, with a node of its own.
+    """
+    spark_settings = key_values(settings, option="--set")
+    check_file(file)
+    _check_every(every)
+    if bootstrap is not None:
+        connect(bootstrap, None, TIMEOUT_S_DEFAULT)
+    output = Output(as_json=as_json)
+    with plain_failures(verbose=verbose), Stopping() as stopping, _stopped_early(stopping, file, once=once):
+        from strandline.pipelines.run.launching import Launch, Place
+        from strandline.pipelines.run.stages import Stages
+
+        place = Place(bootstrap, master, checkpoints, spark_settings, verbose=verbose)
+        with closing(Stages(sys.stderr)) as stages, Launch(place, stages, name=Path(file).stem, file=file) as launch:
+            from strandline.pipelines.run.running import RunOptions
+
+            assert launch.pipeline is not None
+            pipeline = launch.pipeline
+            launch.registry()
+            options = RunOptions(
+                launch.checkpoints(),
+                once=once,
+                takeover=takeover,
+                makes_sources=bootstrap is None,
+                recovers=recover,
+                accepts=accept,
+            )
+            _run(pipeline, launch, replace(options, every=every) if every else options, output, stopping)
+
+
+def _check_every(every: str | None) -> None:
+    from strandline.pipelines.language.checks import is_time
+
+    if every is not None and not is_time(every):
+        raise UsageFailed(f"--every {every!r} is no time", hint="say one like '10 seconds' or '500 milliseconds'")
+
+
+def _run(pipeline: Pipeline, launch: Launch, options: RunOptions, output: Output, stopping: Stopping) -> None:
+    """Run the version that the name means; when a rebuild has switched to another, run that one."""
+    from strandline.cli.pipeline.display import RunDisplay
+    from strandline.pipelines.run.running import Outcome, Runner
+
+    while True:
+        runner = Runner(pipeline, launch.registry(), options, tell=lambda words: launch.stages.say(f"  {words}"))
+        with _given_up(runner):
+            with launch.stages.stage("topics") as stage:
+                runner.claim()
+                stage.detail = f"{pipeline.name}, version {runner.version}"
+            spark = launch.spark()
+            stopping.arm()
+            with launch.stages.stage("planning") as stage:
+                runner.plan(spark)
+                stage.detail = f"{len(runner.compiled)} queries"
+        runner.display = RunDisplay(launch.stages, sys.stderr)
+        outcome = runner.run(stopping.event)
+        if outcome is not Outcome.HANDED_OVER:
+            tell_end(runner, outcome, output)
+            return
+        launch.stages.say(f"{pipeline.name} is being rebuilt: version {runner.version} has stopped for the switch")
+        file = _await_switch(launch, pipeline.name, stopping)
+        if file is None:
+            return
+        options = replace(options, takeover=False, accepts=False)
+        pipeline = launch.load(file)
+
+
+def _await_switch(launch: Launch, name: str, stopping: Stopping) -> str | None:
+    """The file of the version that the name means after the switch; None if the user does not want to wait."""
+    from strandline.pipelines.rebuild.phases import is_switching
+    from strandline.pipelines.versions.version_files import file_of
+
+    while not stopping.event.wait(SWITCH_LOOK_S):
+        state = launch.registry().refresh().pipeline(name)
+        if state is None or state.current is None:
+            return None
+        if not is_switching(state.rebuild):
+            launch.stages.say(f"{name} goes on as version {state.active}")
+            return file_of(state.current, name, home=launch.place.home)
+    return None
+
+
+def tell_end(runner: Runner, outcome: Outcome, output: Output) -> None:
+    from strandline.pipelines.run.running import Outcome
+
+    name = runner.pipeline.name
+    if output.as_json:
+        for dataset, each in runner.progress().items():
+            output.json_line({"pipeline": name, "version": runner.version, "dataset": dataset, **each.to_json()})
+        output.flush()
+    else:
+        output.talk(f"{name}, version {runner.version}: {outcome.value}")
+    if runner.options.once and outcome is Outcome.STOPPED:
+        raise Interrupted
+    if runner.options.once and outcome is Outcome.ASKED:
+        raise CommandFailed(
+            f"{name} was asked to stop before everything that was there had been written",
+            hint="run it again: it goes on where it was",
+        )
+
+
+@contextmanager
+def _given_up(runner: Runner) -> Iterator[None]:
+    """A run that fails before its queries begin says so, so that nobody takes it for alive."""
+    try:
+        yield
+    except BaseException as error:
+        from strandline.spark.error_translation import in_a_sentence
+
+        runner.give_up(in_a_sentence(error) if isinstance(error, Exception) else None)
+        raise
+
+
+@contextmanager
+def _stopped_early(stopping: Stopping, file: str, *, once: bool) -> Iterator[None]:
+    """Who stops a run that has not begun gets what they want, as later on; not so if it was to do its work once."""
+    try:
+        yield
+    except Interrupted:
+        if once or stopping.is_urgent:
+            raise
+        Output().talk(f"{Path(file).stem}: stopped before it began")
+
+
+class Stopping:
+    """Ctrl-C and SIGTERM: before there is a Spark they end the command; then they set `event`, and end it the second
+    time.
+
+    An exception in the middle of a call to Java would leave its answer to the next call, so what speaks with it looks
+    at `event` when it can, and queries are stopped by the loop that watches them.
+    """
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.is_urgent = False
+        """It was said twice."""
+        self._is_armed = False
+
+    def arm(self) -> None:
+        self._is_armed = True
+
+    def __enter__(self) -> Stopping:
+        self._before = [signal.signal(each, self._heard) for each in (signal.SIGINT, signal.SIGTERM)]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), self._before, strict=True):
+            signal.signal(number, handler)
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        self.is_urgent = self.event.is_set()
+        self.event.set()
+        if self.is_urgent or not self._is_armed:
+            raise Interrupted

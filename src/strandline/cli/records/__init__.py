@@ -1,0 +1,1 @@
+"""`strandline produce` and `strandline consume`."""

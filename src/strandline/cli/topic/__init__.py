@@ -1,0 +1,1 @@
+"""`strandline topic`, and what it reads of storage."""

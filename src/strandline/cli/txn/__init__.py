@@ -1,0 +1,1 @@
+"""`strandline txn`: transactions, and what they hold back."""

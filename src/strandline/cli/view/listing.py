@@ -1,0 +1,79 @@
+"""`strandline view list`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from strandline.cli.common.client import TIMEOUT_S_DEFAULT
+from strandline.cli.common.options import AsJson, GroundBootstrap, Timeout
+from strandline.cli.common.output import Output
+from strandline.cli.view.access import VIEWS_DEFAULT, Directory, desk_at
+
+if TYPE_CHECKING:
+    from strandline.views.definition import ViewDefinition
+    from strandline.views.view_session import Desk
+
+
+def list_views(
+    views: Directory = VIEWS_DEFAULT,
+    bootstrap: GroundBootstrap = None,
+    as_json: AsJson = False,
+    timeout: Timeout = TIMEOUT_S_DEFAULT,
+) -> None:
+    """List views: where each comes from, its columns and key, and what is kept of it here."""
+    output = Output(as_json=as_json)
+    with desk_at(bootstrap, views, timeout) as desk:
+        found = [_described(desk, name, definition) for name, definition in _listed(desk.views()).items()]
+        if as_json:
+            for each in found:
+                output.json_line(each)
+        elif found:
+            columns = ["view", "from", "topic", "key", "columns", "rows kept", "records since", "as of"]
+            output.table(columns, [_row(each) for each in found])
+        else:
+            output.talk("no views yet: declare one in a pipeline, or make one with `strandline view create`")
+
+
+def _listed(known: dict[str, ViewDefinition]) -> dict[str, ViewDefinition]:
+    """Each view once, by the shortest name that means it."""
+    found: dict[str, ViewDefinition] = {}
+    for name, definition in sorted(known.items(), key=lambda each: (len(each[0]), each[0])):
+        if definition not in found.values():
+            found[name] = definition
+    return dict(sorted(found.items()))
+
+
+def _described(desk: Desk, name: str, definition: ViewDefinition) -> dict[str, Any]:
+    from strandline.views.failures import ViewFailed
+
+    told: dict[str, Any] = {
+        "view": name,
+        "kind": definition.kind,
+        "pipeline": definition.pipeline or None,
+        "version": definition.version or None,
+        "topic": definition.topic,
+        "key": list(definition.key),
+        "columns": [column.words for column in definition.columns],
+        "snapshots": 0,
+        "rows_kept": None,
+        "records_since": None,
+        "as_of": None,
+    }
+    try:
+        snapshots = desk.snapshots(name)
+        told["snapshots"] = len(snapshots)
+        if snapshots:
+            told["rows_kept"] = snapshots[-1].rows
+            told["records_since"] = desk.records_since(name, snapshots[-1].offsets)
+            told["as_of"] = desk.reach([name]).words.removeprefix("as-of reaches back to ")
+    except ViewFailed as error:
+        told["problem"] = str(error)
+    return told
+
+
+def _row(told: dict[str, Any]) -> list[object]:
+    by = f"{told['pipeline']} v{told['version']}, {told['kind']}" if told["pipeline"] else "by hand"
+    kept = ("-" if told[name] is None else told[name] for name in ("rows_kept", "records_since"))
+    # How far back it goes is known once it was read.
+    last = told["as_of"] or told.get("problem", "-")
+    return [told["view"], by, told["topic"], ", ".join(told["key"]), ", ".join(told["columns"]), *kept, last]
