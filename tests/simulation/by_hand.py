@@ -10,6 +10,9 @@ from typing import Any
 
 from tests.hostile.batches import produce
 from tests.simulation.stage import Play
+from tests.simulator.clients.transaction import Lane, SimTransaction
+from tests.simulator.clients.transactional import COME_AGAIN, NEW, OLD, WRITE_AGAIN
+from tests.simulator.world.cluster import SimNode
 
 from strandline.codec.columns import Record, encode_batch
 from strandline.codec.message import Message
@@ -26,9 +29,6 @@ from strandline.codec.messages.produce_response import ProduceResponse
 from strandline.errors import ErrorCode
 from strandline.ids import TopicPartition
 from strandline.testing.history import Op
-from strandline.testing.sim_cluster import SimNode
-from strandline.testing.sim_transaction import Lane, SimTransaction
-from strandline.testing.sim_transactional import COME_AGAIN, NEW, OLD, WRITE_AGAIN
 
 STATE = "__transaction_state"
 TIMEOUT_S = 8.0

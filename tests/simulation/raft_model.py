@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from tests.simulator.raft.log import Kept, SimulatedLog
+from tests.simulator.raft.oracle import Oracle, Violation
+
 from strandline.codec.messages.fetch_request import FetchRequest
 from strandline.codec.messages.vote_request import VoteRequest
 from strandline.quorum.raft import elections
@@ -21,8 +24,6 @@ from strandline.quorum.raft.messages import fetch_response, replica_fetch
 from strandline.quorum.raft.raft import Raft, RaftTiming
 from strandline.quorum.raft.state_files import QuorumState
 from strandline.quorum.raft.voters import ReplicaKey, Voter, VoterSet
-from strandline.testing.raft_simulation_log import Kept, SimulatedLog
-from strandline.testing.raft_simulation_oracle import Oracle, Violation
 
 TIMING = RaftTiming(1e9, 1e9, 1e9, 1e9, 0.0, 1e9)
 VOTERS = VoterSet(Voter(node_id, f"n{node_id}", 9093, UUID(int=node_id + 1)) for node_id in range(3))

@@ -14,15 +14,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tests.simulator.clients.client import SimClient
+from tests.simulator.options import SimOptions, TopicOptions
+from tests.simulator.run import Run, failing_loudly
+from tests.simulator.world.cluster import SimNode
+from tests.simulator.world.nemesis import NemesisOptions
+from tests.simulator.world.wire import Wire
+
 from strandline.codec.message import Message
 from strandline.ids import TopicPartition
 from strandline.quorum.image.cluster_image import PartitionImage
-from strandline.testing.sim_client import SimClient
-from strandline.testing.sim_cluster import SimNode
-from strandline.testing.sim_nemesis import NemesisOptions
-from strandline.testing.sim_options import SimOptions, TopicOptions
-from strandline.testing.sim_run import Run, failing_loudly
-from strandline.testing.sim_wire import Wire
 
 ORDERS = TopicOptions("orders", 2, 3, {"min.insync.replicas": "2", "internal.segment.bytes": "20000"})
 SETTINGS = {

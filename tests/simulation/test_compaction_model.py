@@ -16,13 +16,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 from tests.simulation.stage import Play, TopicOptions, stage
+from tests.simulator.clients.producer import Batch, SimProducer
+from tests.simulator.clients.transaction import Lane, SimTransaction
+from tests.simulator.clients.transactional import NEW, SimTransactional
+from tests.simulator.truth.partition_truth import batches_between, data_offsets
 
 from strandline.codec.columns import Record
 from strandline.ids import TopicPartition
-from strandline.testing.sim_producer import Batch, SimProducer
-from strandline.testing.sim_transaction import Lane, SimTransaction
-from strandline.testing.sim_transactional import NEW, SimTransactional
-from strandline.testing.sim_truth import batches_between, data_offsets
 
 TABLE = TopicPartition("table", 0)
 CONFIGS = {

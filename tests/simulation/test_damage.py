@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 from tests.simulation.stage import Play, stage
+from tests.simulator.options import TopicOptions
+from tests.simulator.world.cluster import SimNode
 
 from strandline.codec.messages.scrub_partitions_request import ScrubPartitionsRequest, ScrubTopic
 from strandline.codec.messages.scrub_partitions_response import ScrubPartitionsResponse
 from strandline.codec.record_batch import parse_header
 from strandline.partition.partition import Partition
-from strandline.testing.sim_cluster import SimNode
-from strandline.testing.sim_options import TopicOptions
 
 SMALL = {"min.insync.replicas": "2", "internal.segment.bytes": "4000", "index.interval.bytes": "400"}
 ONE = TopicOptions("orders", 1, 3, SMALL)

@@ -9,8 +9,7 @@ import dataclasses
 
 import pytest
 from tests.simulation.stage import ORDERS, Play, stage
-
-from strandline.testing.sim_cluster import SimNode
+from tests.simulator.world.cluster import SimNode
 
 ONE = dataclasses.replace(ORDERS, partitions=1)
 SEEDS = (21, 22, 23)

@@ -10,6 +10,14 @@ import dataclasses
 
 import pytest
 from tests.simulation.stage import ORDERS, Play, stage
+from tests.simulator.clients.classic_member import SimClassicMember
+from tests.simulator.clients.consumer_member import SimConsumerMember
+from tests.simulator.clients.group import CLASSIC, CONSUMER, GroupOptions, SimGroup
+from tests.simulator.clients.member import Manners, SimMember
+from tests.simulator.options import GROUP_SETTINGS
+from tests.simulator.truth.group_truth import OFFSETS_TOPIC, LoggedClassicGroup, LoggedConsumerGroup
+from tests.simulator.world.cluster import SimNode
+from tests.simulator.world.disk import CAPACITY_BYTES
 
 from strandline.broker.kraft.metadata_lateness import LATE_S
 from strandline.codec.messages.alter_partition_reassignments_request import (
@@ -23,14 +31,6 @@ from strandline.codec.messages.elect_leaders_response import ElectLeadersRespons
 from strandline.codec.messages.offset_fetch_request import OffsetFetchRequest
 from strandline.codec.messages.offset_fetch_response import OffsetFetchResponse
 from strandline.errors import ErrorCode
-from strandline.testing.sim_classic_member import SimClassicMember
-from strandline.testing.sim_cluster import SimNode
-from strandline.testing.sim_consumer_member import SimConsumerMember
-from strandline.testing.sim_disk import CAPACITY_BYTES
-from strandline.testing.sim_group import CLASSIC, CONSUMER, GroupOptions, SimGroup
-from strandline.testing.sim_group_truth import OFFSETS_TOPIC, LoggedClassicGroup, LoggedConsumerGroup
-from strandline.testing.sim_member import Manners, SimMember
-from strandline.testing.sim_options import GROUP_SETTINGS
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
 PROTOCOLS = [CLASSIC, CONSUMER]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.hostile.batches import produce
 from tests.simulation.stage import ORDERS, Play, stage
+from tests.simulator.world.cluster import SimNode
 
 from strandline.codec.columns import Record, decode_batch, encode_batch
 from strandline.codec.message import Message
@@ -27,7 +28,6 @@ from strandline.codec.messages.init_producer_id_request import InitProducerIdReq
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
 from strandline.codec.messages.produce_response import ProduceResponse
 from strandline.errors import ErrorCode
-from strandline.testing.sim_cluster import SimNode
 
 SEEDS = [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 10))]
 ONE = dataclasses.replace(ORDERS, partitions=1)

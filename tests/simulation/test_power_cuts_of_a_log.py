@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.simulator.world.disk import CAPACITY_BYTES, SimDisk
 
 from strandline.codec.columns import Record, decode_batch, encode_batch
 from strandline.codec.record_batch import HEADER_SIZE, parse_header
@@ -15,7 +16,6 @@ from strandline.ids import TopicPartition
 from strandline.log import partition_log
 from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
-from strandline.testing.sim_disk import CAPACITY_BYTES, SimDisk
 
 DATA = Path("data")
 NAME = TopicPartition("orders", 0)

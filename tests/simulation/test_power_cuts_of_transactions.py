@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.simulator.world.disk import CAPACITY_BYTES, SimDisk
 
 from strandline.codec.columns import Record, encode_batch
 from strandline.codec.record_batch import HEADER, is_marker, parse_header
@@ -19,7 +20,6 @@ from strandline.log.log_replay import learn_marker
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.aborted_transactions import aborted_transactions
 from strandline.partition.producers import Producers
-from strandline.testing.sim_disk import CAPACITY_BYTES, SimDisk
 
 DATA = Path("data")
 NAME = TopicPartition("orders", 0)

@@ -9,15 +9,15 @@ import pytest
 from tests.simulation.stage import ORDERS, Play, stage
 from tests.simulation.test_groups import PROTOCOLS, committed, settled, wait_commits
 from tests.simulation.test_transaction_traps import LEDGER, MIRROR, QUICK
+from tests.simulator.clients.group import CLASSIC, CONSUMER, GroupOptions
+from tests.simulator.clients.processor import Processing, ProcessorManners
+from tests.simulator.clients.processors import ProcessorOptions, SimProcessors
+from tests.simulator.clients.transactional import NEW, OLD
+from tests.simulator.options import FAULTS, SimOptions, TransactorOptions
+from tests.simulator.run import run
+from tests.simulator.world.nemesis import NemesisOptions
 
 from strandline.ids import TopicPartition
-from strandline.testing.sim_group import CLASSIC, CONSUMER, GroupOptions
-from strandline.testing.sim_nemesis import NemesisOptions
-from strandline.testing.sim_options import FAULTS, SimOptions, TransactorOptions
-from strandline.testing.sim_processor import Processing, ProcessorManners
-from strandline.testing.sim_processors import ProcessorOptions, SimProcessors
-from strandline.testing.sim_run import run
-from strandline.testing.sim_transactional import NEW, OLD
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
 FOUR = dataclasses.replace(ORDERS, partitions=4)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.simulator.raft.node import SimulatedReplica
+from tests.simulator.raft.world import RaftWorld
+
 from strandline.quorum.raft.messages import vote_request
 from strandline.quorum.raft.voters import ReplicaKey
-from strandline.testing.raft_simulation_node import SimulatedReplica
-from strandline.testing.raft_simulation_world import RaftWorld
 
 
 class Story(RaftWorld):

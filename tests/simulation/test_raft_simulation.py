@@ -7,8 +7,7 @@ import subprocess
 import sys
 
 import pytest
-
-from strandline.testing.raft_simulation import RaftSimulation, run
+from tests.simulator.raft.simulation import RaftSimulation, run
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -35,7 +34,7 @@ def test_the_faults_are_worth_their_name() -> None:
 
 def test_a_seed_is_the_same_run_on_every_machine() -> None:
     """Whatever order sets of strings would have."""
-    code = "from strandline.testing.raft_simulation import run; print(run(5, simulated_s=10))"
+    code = "from tests.simulator.raft.simulation import run; print(run(5, simulated_s=10))"
     runs = {
         subprocess.run(
             [sys.executable, "-c", code],

@@ -14,13 +14,13 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from tests.simulation.stage import Play, TopicOptions, stage
 from tests.simulation.test_compaction_model import CONFIGS, KEYS, SETTINGS, TABLE, WRITES, Table, come_back, model, tell
+from tests.simulator.truth.partition_truth import batches_between, data_offsets
+from tests.simulator.world.cluster import SimNode
 
 from strandline.codec.messages.scrub_partitions_request import ScrubPartitionsRequest, ScrubTopic
 from strandline.codec.messages.scrub_partitions_response import ScrubPartitionsResponse
 from strandline.codec.record_batch import parse_header
 from strandline.partition.partition import Partition
-from strandline.testing.sim_cluster import SimNode
-from strandline.testing.sim_truth import batches_between, data_offsets
 
 THREE = TopicOptions("table", 1, 3, CONFIGS)
 ALONE = TopicOptions("table", 1, 3, CONFIGS | {"min.insync.replicas": "1"})

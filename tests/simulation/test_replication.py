@@ -8,6 +8,8 @@ import dataclasses
 
 import pytest
 from tests.simulation.stage import ORDERS, Play, stage
+from tests.simulator.world.cluster import SimNode
+from tests.simulator.world.disk import CAPACITY_BYTES
 
 from strandline.codec.messages.delete_records_request import (
     DeleteRecordsPartition,
@@ -23,8 +25,6 @@ from strandline.codec.messages.produce_request import PartitionProduceData, Prod
 from strandline.codec.messages.produce_response import ProduceResponse
 from strandline.errors import ErrorCode
 from strandline.partition.partition import Partition
-from strandline.testing.sim_cluster import SimNode
-from strandline.testing.sim_disk import CAPACITY_BYTES
 
 ONE = dataclasses.replace(ORDERS, partitions=1)
 SEEDS = range(3)

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 from tests.simulation.stage import stage
+from tests.simulator.run import NotAlive
+from tests.simulator.world.cluster import SimCluster, SimNode
+from tests.simulator.world.disk import SimDisk
+from tests.simulator.world.loop import SimLoop
+from tests.simulator.world.nemesis import Nemesis, NemesisOptions
+from tests.simulator.world.network import SimNetwork
+from tests.simulator.world.runtime import SimHost, SimRuntime
+from tests.simulator.world.transport import SimTransport
 
 from strandline.errors import DiskFailed
 from strandline.ids import TopicPartition
 from strandline.log.segment.log_slice import LogSlice
-from strandline.testing.sim_cluster import SimCluster, SimNode
-from strandline.testing.sim_disk import SimDisk
-from strandline.testing.sim_loop import SimLoop
-from strandline.testing.sim_nemesis import Nemesis, NemesisOptions
-from strandline.testing.sim_network import SimNetwork
-from strandline.testing.sim_run import NotAlive
-from strandline.testing.sim_runtime import SimHost, SimRuntime
-from strandline.testing.sim_transport import SimTransport
 
 DATA = Path("data")
 

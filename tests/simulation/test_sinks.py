@@ -11,11 +11,10 @@ from contextlib import contextmanager
 import pytest
 from tests.simulation.by_hand import STATE
 from tests.simulation.stage import Play, stage
-
-from strandline.testing.sim_options import TopicOptions
-from strandline.testing.sim_processor import ProcessorManners
-from strandline.testing.sim_sinks import SimSinks, SinkOptions
-from strandline.testing.sim_transactional import NEW, OLD
+from tests.simulator.clients.processor import ProcessorManners
+from tests.simulator.clients.sinks import SimSinks, SinkOptions
+from tests.simulator.clients.transactional import NEW, OLD
+from tests.simulator.options import TopicOptions
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]
 LEDGER = TopicOptions("ledger", 2, 3, {"min.insync.replicas": "2", "internal.segment.bytes": "2000"})

@@ -13,6 +13,10 @@ from contextlib import contextmanager
 import pytest
 from tests.simulation.by_hand import STATE, ByHand
 from tests.simulation.stage import Play, stage
+from tests.simulator.clients.transactional import NEW, OLD
+from tests.simulator.options import GROUP_SETTINGS, TopicOptions
+from tests.simulator.world.cluster import SimNode
+from tests.simulator.world.wire import Wire
 
 from strandline.codec.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -33,10 +37,6 @@ from strandline.codec.messages.write_txn_markers_request import (
 )
 from strandline.codec.messages.write_txn_markers_response import WriteTxnMarkersResponse
 from strandline.errors import ErrorCode
-from strandline.testing.sim_cluster import SimNode
-from strandline.testing.sim_options import GROUP_SETTINGS, TopicOptions
-from strandline.testing.sim_transactional import NEW, OLD
-from strandline.testing.sim_wire import Wire
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
 FIRST_NEW = [NEW, pytest.param(OLD, marks=pytest.mark.slow)]

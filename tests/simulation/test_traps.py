@@ -11,6 +11,9 @@ import dataclasses
 import pytest
 from tests.hostile.batches import produce
 from tests.simulation.stage import ORDERS, Play, stage
+from tests.simulator.options import UNCLEAN, TopicOptions
+from tests.simulator.world.cluster import SimNode
+from tests.simulator.world.wire import Wire
 
 from strandline.codec.columns import Record, encode_batch
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
@@ -27,9 +30,6 @@ from strandline.codec.messages.offset_for_leader_epoch_request import (
 from strandline.codec.messages.offset_for_leader_epoch_response import OffsetForLeaderEpochResponse
 from strandline.codec.messages.produce_response import ProduceResponse
 from strandline.errors import DiskFailed, ErrorCode
-from strandline.testing.sim_cluster import SimNode
-from strandline.testing.sim_options import UNCLEAN, TopicOptions
-from strandline.testing.sim_wire import Wire
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]
 ONE = dataclasses.replace(ORDERS, partitions=1)

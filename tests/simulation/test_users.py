@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 from tests.simulation.stage import ORDERS, stage
+from tests.simulator.actors import creatable
+from tests.simulator.clients.admin import SimAdministrator
+from tests.simulator.options import SimOptions, options_of
+from tests.simulator.run import run
+from tests.simulator.users import DAY_MS, UserOptions
+from tests.simulator.world.network import TCP_TIMEOUT_S
 
 from strandline.codec.message import Message
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest
-from strandline.testing.sim_actors import creatable
-from strandline.testing.sim_admin import SimAdministrator
-from strandline.testing.sim_network import TCP_TIMEOUT_S
-from strandline.testing.sim_options import SimOptions, options_of
-from strandline.testing.sim_run import run
-from strandline.testing.sim_users import DAY_MS, UserOptions
 
 SEEDS = range(2)
 

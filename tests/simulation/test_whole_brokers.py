@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from strandline.testing.sim_options import options_of
-from strandline.testing.sim_run import run
+from tests.simulator.options import options_of
+from tests.simulator.run import run
 
 SEEDS = range(3)
 SAFETY_S = 40.0
@@ -64,7 +63,7 @@ def test_what_once_failed_does_not_fail_again(seed: int, safety_s: float, nodes:
 
 
 def traces(hash_seed: str, *, seed: int) -> str:
-    command = [sys.executable, "-m", "strandline.testing.simulate", "--whole"]
+    command = [sys.executable, "-m", "tests.simulator.simulate", "--whole"]
     done = subprocess.run(
         [*command, "--seed", str(seed), "--safety", "15", "--nodes", "3"],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},

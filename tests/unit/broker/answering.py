@@ -6,11 +6,12 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from tests.simulator.world.loop import SimLoop
+from tests.simulator.world.network import SimListening, SimNetwork
+from tests.simulator.world.runtime import SimHost, SimRuntime
+
 from strandline.broker.network.channel import Channel
 from strandline.broker.network.transport import Transport
-from strandline.testing.sim_loop import SimLoop
-from strandline.testing.sim_network import SimListening, SimNetwork
-from strandline.testing.sim_runtime import SimHost, SimRuntime
 
 PORT = 9093
 FETCH = 1

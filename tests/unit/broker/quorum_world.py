@@ -6,6 +6,11 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from tests.simulator.world.disk import SimDisk
+from tests.simulator.world.loop import SimLoop
+from tests.simulator.world.network import SimNetwork
+from tests.simulator.world.runtime import SimHost, SimRuntime
+
 from strandline.broker.kraft.metadata_quorum import NAME, MetadataQuorum, QuorumSettings
 from strandline.broker.kraft.metadata_snapshots import write_bootstrap
 from strandline.broker.network.admission import Admission
@@ -18,10 +23,6 @@ from strandline.errors import ErrorCode, RequestError, StrandlineError
 from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
 from strandline.quorum.raft.voters import Voter, VoterSet
-from strandline.testing.sim_disk import SimDisk
-from strandline.testing.sim_loop import SimLoop
-from strandline.testing.sim_network import SimNetwork
-from strandline.testing.sim_runtime import SimHost, SimRuntime
 
 DATA = Path("data")
 PORT = 9093

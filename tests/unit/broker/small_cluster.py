@@ -12,6 +12,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from tests.simulator.world.loop import SimLoop
+from tests.simulator.world.network import SimNetwork
+from tests.simulator.world.runtime import SimHost, SimRuntime
+
 from strandline.broker.kraft.controller_channel import ControllerChannel, LocalController
 from strandline.broker.kraft.lifecycle import Identity, Lifecycle, Timing
 from strandline.broker.kraft.producer_id_blocks import producer_id_blocks
@@ -28,9 +32,6 @@ from strandline.quorum.controller.controller import Controller
 from strandline.quorum.controller.features import SUPPORTED_FEATURES
 from strandline.quorum.controller.producer_ids import ProducerIds
 from strandline.quorum.image.cluster_image import ClusterImage
-from strandline.testing.sim_loop import SimLoop
-from strandline.testing.sim_network import SimNetwork
-from strandline.testing.sim_runtime import SimHost, SimRuntime
 
 CLIENT_PORT, CONTROLLER_PORT = 9092, 9093
 COMMIT_S, APPLY_S = 0.002, 0.005

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.simulator.world.disk import SimDisk
 from tests.unit.broker.test_replicas import World
 from tests.unit.log.engine import NOON_MS, batch_of, open_log
 from tests.unit.log.manual_runtime import ManualRuntime
@@ -22,7 +23,6 @@ from strandline.ids import TopicPartition
 from strandline.log.checkpoints import LOG_START_OFFSETS, parse_offsets
 from strandline.log.disk import Disk
 from strandline.partition.partition import Partition
-from strandline.testing.sim_disk import SimDisk
 
 HOUR_MS = 3_600_000
 OLD_MS = NOON_MS - 24 * HOUR_MS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.simulator.world.runtime import SimHost, SimRuntime
 from tests.unit.broker.quorum_world import PORT, World
 
 from strandline.broker.network.channel import Channel
@@ -18,7 +19,6 @@ from strandline.codec.messages import vote_request as vote
 from strandline.errors import ErrorCode
 from strandline.quorum.controller.topic_names import CLUSTER_METADATA
 from strandline.quorum.raft.messages import METADATA_TOPIC_ID
-from strandline.testing.sim_runtime import SimHost, SimRuntime
 
 
 class Stranger:

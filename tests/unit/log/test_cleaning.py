@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.simulator.world.disk import SimDisk
 from tests.unit.log.cleaning_cases import TWINS, SegmentedLog, record, using
 from tests.unit.log.faulty_disk import FaultyDisk
 
@@ -19,7 +20,6 @@ from strandline.log.cleaning.clean import clean
 from strandline.log.cleaning.job import CannotClean, CleanedGroup, CleaningJob, CleaningResult, CleaningStopped
 from strandline.log.segment.record_counts import RecordCounts
 from strandline.log.segment.transaction_index import AbortedTransaction
-from strandline.testing.sim_disk import SimDisk
 
 
 @pytest.fixture(params=TWINS)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.simulator.world.disk import SimDisk
 from tests.unit.log.engine import NOON_MS, UnsyncedDisk, append, batch_of, open_log
 from tests.unit.log.manual_runtime import ManualRuntime
 
@@ -22,7 +23,6 @@ from strandline.log.segment.index import OffsetIndex, TimeIndex
 from strandline.log.segment.segment import file_stem
 from strandline.log.segment.time_lookup import run_to_end, search_latest_time, search_time
 from strandline.log.segment.transaction_index import AbortedTransaction, TransactionIndex
-from strandline.testing.sim_disk import SimDisk
 
 BATCHES = 12
 PER_SEGMENT = 3

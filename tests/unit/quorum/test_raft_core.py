@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.simulator.raft.log import Entry, Kept, SimulatedLog
 
 from strandline.codec.messages import begin_quorum_epoch_request as begin
 from strandline.codec.messages import begin_quorum_epoch_response as begun
@@ -26,7 +27,6 @@ from strandline.quorum.raft.raft import Raft, RaftTiming
 from strandline.quorum.raft.raft_log import EpochEnd, SnapshotId
 from strandline.quorum.raft.state_files import QuorumState
 from strandline.quorum.raft.voters import Peer, ReplicaKey, Voter, VoterHistory, VoterSet
-from strandline.testing.raft_simulation_log import Entry, Kept, SimulatedLog
 
 DISK = UUID(int=1000)
 VOTERS = VoterSet([Voter(0, "n0", 9093, DISK), Voter(1, "n1", 9093), Voter(2, "n2", 9093)])

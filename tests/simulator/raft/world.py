@@ -1,0 +1,218 @@
+"""The world of simulated replicas: a clock that jumps from event to event, and a network that does what it likes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from functools import partial
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from tests.simulator.raft.node import SimulatedReplica
+from tests.simulator.raft.oracle import Oracle, Violation
+
+from strandline.ids import ZERO_UUID
+from strandline.quorum.raft import elections
+from strandline.quorum.raft.timing import RaftTiming
+from strandline.quorum.raft.voters import Peer, Voter, VoterSet
+
+if TYPE_CHECKING:
+    from strandline.quorum.raft.effects import Send
+
+PORT = 9093
+
+
+class RaftWorld:
+    """`voters` replicas with ids from 0, then `observers`; nothing is started.
+
+    `names_directories`: voters are known by the id of their disk too, not only by configuration.
+    Without faults the network delivers everything once, in 1 to 3 ms. `cut` holds links (from, to) that lose all.
+    """
+
+    def __init__(self, seed: int, *, voters: int, observers: int = 0, names_directories: bool = True) -> None:
+        self.random = random.Random(seed)
+        self.now = 0.0
+        self.timing = RaftTiming()
+        self.trace = seed
+        self.events = 0
+        self._heap: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
+        self._sequence = 0
+        self.cut: dict[tuple[int, int], bool] = {}
+        self.loss = 0.0
+        self.duplication = 0.0
+        self.delay_s = 0.002
+        self.delay_s_by_link: dict[tuple[int, int], float] = {}
+        self.leader_changes = 0
+        self.truncations = 0
+        self.installed = 0
+        self.acknowledged = 0
+        self.lost = 0
+        self.requests: dict[str, int] = {}
+        self.no_voters = VoterSet()
+        self.voters = self.no_voters
+        self.replicas = [SimulatedReplica(self, at, is_voter=at < voters) for at in range(voters + observers)]
+        self.voters = VoterSet(
+            Voter(
+                replica.node_id,
+                _host(replica.node_id),
+                PORT,
+                replica.key.directory_id if names_directories else ZERO_UUID,
+            )
+            for replica in self.replicas[:voters]
+        )
+        self.bootstrap_servers = tuple((voter.host, voter.port) for voter in self.voters)
+        self._by_host = {_host(replica.node_id): replica for replica in self.replicas}
+        self.oracle = Oracle(self.voters)
+        for replica in self.replicas:
+            self.oracle.disks[replica.key] = replica.kept
+        self.oracle.voter_keys = [replica.key for replica in self.replicas[:voters]]
+
+    # Time
+
+    def at(self, time: float, event: Callable[..., object], *arguments: Any) -> None:
+        self._sequence += 1
+        heappush(self._heap, (time, self._sequence, event, arguments))
+
+    def step(self) -> None:
+        """Let the next event happen."""
+        time, sequence, event, arguments = heappop(self._heap)
+        self.now = max(self.now, time)
+        self.events += 1
+        self.trace = hash((self.trace, time, sequence))
+        event(*arguments)
+
+    def run_until(self, time: float) -> None:
+        while self._heap and self._heap[0][0] <= time:
+            self.step()
+        self.now = max(self.now, time)
+
+    def run_while(self, condition: Callable[[], bool], *, for_s: float) -> bool:
+        """Run as long as `condition` holds, at most `for_s`. False if it still does."""
+        until = self.now + for_s
+        while condition():
+            if not self._heap or self._heap[0][0] > until:
+                return False
+            self.step()
+        return True
+
+    # Replicas
+
+    @property
+    def alive(self) -> list[SimulatedReplica]:
+        return [replica for replica in self.replicas if replica.is_alive]
+
+    @property
+    def leader(self) -> SimulatedReplica | None:
+        """Who leads the newest epoch, of those that are alive and have committed something in it."""
+        leaders = [replica for replica in self.alive if replica.raft.is_leader and replica.is_announced]
+        return max(leaders, key=lambda replica: replica.raft.epoch) if leaders else None
+
+    def start_all(self) -> None:
+        for replica in self.replicas:
+            self.restart(replica)
+
+    def restart(self, replica: SimulatedReplica) -> None:
+        if not replica.is_alive:
+            replica.start()
+
+    def stand(self, replica: SimulatedReplica) -> None:
+        """Let it become a candidate at once, whatever its timers say and without asking for pre-votes."""
+        replica.happen(replica.life, self._let_stand, replica)
+
+    def _let_stand(self, replica: SimulatedReplica) -> None:
+        state = replica.raft._state
+        if state.fetching.installing is None and not replica.raft.is_leader:
+            state.become_candidate(self.now)
+            elections.ask(state, self.now)
+
+    def fetch_entries(self) -> int:
+        """How many entries go into one answer: few enough that who was away needs several turns."""
+        return 64
+
+    def on_new_leader(self, replica: SimulatedReplica) -> None:
+        """`replica` has just begun to lead; nobody else has heard of it."""
+
+    def acknowledge(self, replica: SimulatedReplica, offset: int, value: int) -> None:
+        self.acknowledged += 1
+        committed = self.oracle.committed
+        if offset >= len(committed) or committed[offset].value != value:
+            raise Violation(f"acknowledged: {value} at {offset} by {replica}, which is not committed there")
+
+    # The network
+
+    def isolate(self, node_ids: Iterable[int], *, both_ways: bool = True) -> None:
+        """Nothing from these replicas reaches the others; with `both_ways`, nothing from the others reaches them."""
+        inside = set(node_ids)
+        for a in range(len(self.replicas)):
+            for b in range(len(self.replicas)):
+                if (a in inside) != (b in inside) and (a in inside or both_ways):
+                    self.cut[a, b] = True
+
+    def heal(self) -> None:
+        self.cut.clear()
+        self.loss = self.duplication = 0.0
+        self.delay_s = 0.002
+        self.delay_s_by_link.clear()
+
+    def transmit(self, sender: SimulatedReplica, send: Send) -> None:
+        receiver = self._by_host[send.to.host]
+        name = type(send.request).__name__
+        self.requests[name] = self.requests.get(name, 0) + 1
+        refuse = partial(self._answer, sender, sender.life, send, None)
+        timeout_at = self.now + send.timeout_s
+        arrivals = self._arrivals(sender.node_id, receiver.node_id)
+        if not arrivals:
+            self.at(timeout_at, refuse)
+            return
+        for delay_s in arrivals:
+            self.at(self.now + delay_s, self._deliver, sender, sender.life, receiver, send, timeout_at)
+
+    def _arrivals(self, a: int, b: int) -> list[float]:
+        """After how long a message comes: not at all, once, or more often."""
+        if (a, b) in self.cut:
+            return []
+        toss = self.random.random
+        delay_s = self.delay_s_by_link.get((a, b), self.delay_s)
+        if self.loss and toss() < self.loss:
+            return []
+        arrivals = [delay_s * (0.5 + toss())]
+        if self.duplication and toss() < self.duplication:
+            arrivals.append(delay_s * (0.5 + 20 * toss()))
+        return arrivals
+
+    def _deliver(
+        self, sender: SimulatedReplica, life: int, receiver: SimulatedReplica, send: Send, timeout_at: float
+    ) -> None:
+        if not receiver.is_alive:
+            # Nobody listens there; the sender hears so at once, unless the way back is cut.
+            for delay_s in self._arrivals(receiver.node_id, sender.node_id):
+                self.at(self.now + delay_s, self._answer, sender, life, send, None)
+            return
+        reply = partial(self._reply, sender, life, receiver, receiver.life, send, timeout_at)
+        receiver.happen(receiver.life, receiver.receive, send.request, reply)
+
+    def _reply(
+        self,
+        sender: SimulatedReplica,
+        life: int,
+        receiver: SimulatedReplica,
+        receiver_life: int,
+        send: Send,
+        timeout_at: float,
+        response: Any,
+    ) -> None:
+        arrivals = self._arrivals(receiver.node_id, sender.node_id)
+        if not arrivals:
+            self.at(max(timeout_at, self.now), self._answer, sender, life, send, None)
+        for delay_s in arrivals:
+            self.at(self.now + delay_s, self._answer, sender, life, send, response)
+
+    def _answer(self, sender: SimulatedReplica, life: int, send: Send, response: Any) -> None:
+        sender.happen(life, self._take_answer, sender, send.to, send.request, response)
+
+    def _take_answer(self, sender: SimulatedReplica, to: Peer, request: Any, response: Any) -> None:
+        sender.raft.on_answer(to, request, response, self.now)
+
+
+def _host(node_id: int) -> str:
+    return f"n{node_id}"

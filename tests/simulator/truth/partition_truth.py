@@ -1,0 +1,158 @@
+"""What a partition has ever shown below a high watermark, and what one log may make of it that cleans or forgets.
+
+A log that neither compacts nor deletes holds the truth batch by batch. One that compacts holds some of its records, at
+the offsets and in the batches that they were in (`sim_record_truth`). One that deletes holds all from its start on, and
+its start moves by what its policy says:
+
+| invariant | how it is seen |
+|---|---|
+| never too soon | what leaves at the start is older than `retention.ms`, or more than `retention.bytes` lie behind it |
+| never uncommitted | the start is not above the high watermark |
+| never back | the start of a replica only grows, over all its lives |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tests.simulator.truth.record_truth import RecordTruth
+
+from strandline.codec.columns import decode_batch
+from strandline.codec.record_batch import HEADER, PREFIX_SIZE
+
+if TYPE_CHECKING:
+    from strandline.config.topic_config import TopicConfig
+    from strandline.log.partition_log import PartitionLog
+
+READ_BYTES: Final = 1 << 20
+
+Identity = tuple[int, int, int]
+"""Last offset, leader epoch and CRC of a batch: what it is, wherever it lies."""
+
+
+class Weight(NamedTuple):
+    """What retention asks of a batch."""
+
+    max_timestamp_ms: int
+    size_bytes: int
+
+
+@dataclass
+class Truth:
+    """What a partition has ever shown below a high watermark: batch by batch, by base offset."""
+
+    name: str
+    batches: dict[int, Identity] = field(default_factory=dict)
+    end: int = 0
+    leaders: dict[int, int] = field(default_factory=dict)
+    """Who led each epoch."""
+    appointed: dict[int, int] = field(default_factory=dict)
+    """Who was to lead each epoch, as the metadata says."""
+    may_lose: bool = False
+    """Whether unclean elections are allowed: then the truth may be cut, and is begun anew."""
+    records: RecordTruth | None = None
+    """Of a compacted partition."""
+    weights: dict[int, Weight] = field(default_factory=dict)
+    starts: dict[int, int] = field(default_factory=dict)
+    """Where the log of each node began when it was last seen, in whatever life."""
+    start: int = 0
+    """The highest log start offset that any replica has shown."""
+
+    def learn(self, batch: bytes, identity: Identity, now_s: float) -> None:
+        header = HEADER.unpack_from(batch)
+        self.batches[header[0]] = identity
+        self.weights[header[0]] = Weight(header[8], len(batch))
+        if self.records is not None:
+            self.records.learn(batch, now_s)
+
+    def wrong_with_start(self, node_id: int, log: PartitionLog, now_ms: int, *, is_asked_for: bool = False) -> str:
+        """What is wrong with where a log begins now, in words."""
+        start, before = log.log_start_offset, self.starts.get(node_id, 0)
+        self.starts[node_id] = start
+        if start < before and not self.may_lose:
+            return f"begins at {start}, and began at {before} before"
+        is_news, self.start = start > self.start, max(self.start, start)
+        # What one replica has deleted by right, the others may delete as well.
+        if not is_news or is_asked_for or self.may_lose:
+            return ""
+        return self._why_too_soon(before, start, log, now_ms)
+
+    def _why_too_soon(self, before: int, start: int, log: PartitionLog, now_ms: int) -> str:
+        config: TopicConfig = log.config
+        if "delete" not in config.cleanup_policy:
+            return f"begins at {start}, and nothing is ever deleted by its policy"
+        # What is not committed yet has its weight, too.
+        behind = log.size_bytes()
+        if config.retention_bytes >= 0 and behind >= config.retention_bytes:
+            return ""
+        for base, weight in self.weights.items():
+            if before <= base < start and not 0 <= config.retention_ms <= now_ms - weight.max_timestamp_ms:
+                return (
+                    f"begins at {start}, and the batch at {base} is {now_ms - weight.max_timestamp_ms} ms old, "
+                    f"with {behind} bytes behind the start"
+                )
+        return ""
+
+
+def check_compacted(
+    truth: Truth, records: RecordTruth, log: PartitionLog, first: int, end: int, now_s: float
+) -> tuple[str, list[bytes]]:
+    """Compare a compacted log with the truth: what is wrong, and the batches that are news."""
+    news: list[bytes] = []
+    found = batches_between(log, first, end)
+    due, news_due, is_thinned = first, truth.end, False
+    for batch in found:
+        header = HEADER.unpack_from(batch)
+        base, identity = header[0], (header[0] + header[6], header[2], header[4])
+        is_thinned = is_thinned or base > due
+        due = identity[0] + 1
+        known = truth.batches.get(base)
+        if known is None:
+            if base < truth.end:
+                return f"has a batch at {base} {identity} where others have none", news
+            if base > news_due:
+                return f"has a hole from offset {news_due} to {base}", news
+            news_due = due
+            truth.learn(batch, identity, now_s)
+            news.append(batch)
+        elif known != identity:
+            is_thinned = True
+            wrong = records.wrong_with_batch(batch)
+            if wrong:
+                return wrong, news
+    if not is_thinned and due >= end:
+        return "", news
+    return records.wrong_with_rest(found, first, end, now_s), news
+
+
+def batches_between(log: PartitionLog, first: int, end: int) -> list[bytes]:
+    """The batches that lie wholly between two offsets."""
+    found: list[bytes] = []
+    while first < end:
+        piece = log.read(first, size_bytes_max=READ_BYTES, limit_offset=end)
+        if piece is None:
+            break
+        try:
+            data = piece.read()
+        finally:
+            piece.release()
+        at = 0
+        while len(data) - at >= PREFIX_SIZE:
+            size = int.from_bytes(data[at + 8 : at + 12], "big") + PREFIX_SIZE
+            if len(data) - at < size:
+                break
+            batch = data[at : at + size]
+            header = HEADER.unpack_from(batch)
+            if header[0] + header[6] >= end:
+                return found
+            found.append(batch)
+            first = header[0] + header[6] + 1
+            at += size
+    return found
+
+
+def data_offsets(batches: Sequence[bytes]) -> set[int]:
+    """The offsets of all records in these batches."""
+    return {offset for batch in batches for offset in decode_batch(batch).offsets}
