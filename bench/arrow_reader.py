@@ -15,7 +15,7 @@ import pyarrow as pa
 from confluent_kafka import Producer
 
 from strandline.client.arrow_rows import FIELDS
-from strandline.client.cluster_client import LATEST, ClientSettings, RawClient
+from strandline.client.cluster_client import LATEST, ClientSettings, ClusterClient
 from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
 from strandline.ids import TopicPartition
 from strandline.testing import embedded
@@ -45,7 +45,7 @@ def fill(bootstrap: str, topic: str, records: int, size: int, codec: str) -> Non
         raise SystemExit(f"{topic} could not be filled")
 
 
-def read(client: RawClient, topic: str, records: int, columns: tuple[str, ...]) -> float:
+def read(client: ClusterClient, topic: str, records: int, columns: tuple[str, ...]) -> float:
     """CPU seconds of the best round."""
     schema = pa.schema([FIELDS[name] for name in columns])
     where = TopicPartition(topic, 0)
@@ -68,7 +68,7 @@ def main() -> int:
     options = arguments.parse_args()
     is_kept = True
     with embedded() as log:
-        client = RawClient(ClientSettings(log.bootstrap))
+        client = ClusterClient(ClientSettings(log.bootstrap))
         print(f"{'records':14}{'columns':>9}{'million/CPU-s':>15}{'ns/record':>11}")
         for name, size, codec, fewer in CASES:
             records = options.records // fewer

@@ -23,7 +23,7 @@ from uuid import UUID
 from confluent_kafka import Producer
 
 import strandline
-from strandline.client.conversation import Conversation
+from strandline.cli.common.conversation import Conversation
 from strandline.codec.messages.compact_partitions_request import CompactPartitionsRequest, CompactTopic
 from strandline.codec.messages.compact_partitions_response import CompactPartitionsResponse
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic

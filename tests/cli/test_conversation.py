@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from strandline.cli.common.client import Cluster
+from strandline.cli.common.conversation import Conversation, converse
 from strandline.cli.common.failures import CommandFailed, Unreachable
-from strandline.client.conversation import Conversation, converse
 from strandline.codec.messages.metadata_request import MetadataRequest
 from strandline.codec.messages.metadata_response import MetadataResponse
 

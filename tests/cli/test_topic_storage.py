@@ -14,12 +14,12 @@ from tests.clients.broker import existing_bootstrap
 from tests.clients.client import until
 
 from strandline.cli.common.client import Cluster
+from strandline.cli.common.conversation import Conversation
 from strandline.cli.common.output import Output
 from strandline.cli.config.access import Entry, Target, read_entries
 from strandline.cli.topic.storage import policy_lines, show, show_without
 from strandline.cli.topic.storage_reading import Storage, StoredReplica
 from strandline.cli.topic.topics import described
-from strandline.client.conversation import Conversation
 from strandline.codec.messages.describe_storage_request import DescribeStorageRequest, StorageTopic
 from strandline.codec.messages.describe_storage_response import DescribeStorageResponse, StoredPartition
 from strandline.testing import embedded

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import CommandLine
 from tests.scenarios.transactional_clients import PlainSpoken
 
-from strandline.client.conversation import Conversation
+from strandline.cli.common.conversation import Conversation
 from strandline.codec.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from strandline.codec.messages.describe_producers_response import DescribeProducersResponse
 from strandline.errors import ErrorCode

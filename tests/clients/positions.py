@@ -51,10 +51,10 @@ def until_decided(bootstrap: str, *topics: str) -> None:
     Who commits or aborts is answered when that is decided, and the markers follow: at once in a broker that is idle,
     and at the next start in one that is killed between the two.
     """
-    from strandline.client.cluster_client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClientSettings, RawClient
+    from strandline.client.cluster_client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClientSettings, ClusterClient
     from strandline.ids import TopicPartition
 
-    with contextlib.closing(RawClient(ClientSettings(bootstrap))) as client:
+    with contextlib.closing(ClusterClient(ClientSettings(bootstrap))) as client:
         found = client.topics(topics)
         ends = {TopicPartition(name, each): LATEST for name in topics for each in found[name].leaders}
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from tests.spark.sink_ground import counts, fresh_sink, options_for, rows, sinks, until
 
-from strandline.client.connection import RawConnection
+from strandline.client.connection import BrokerConnection
 from strandline.codec.message import Message
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.errors import Disconnected
@@ -87,9 +87,9 @@ def test_a_seal_whose_answer_is_lost_is_one_seal(
     old: OldDriver, notes: SinkNotes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old.commit(0, old.task(0, "zero"))
-    received, lost = RawConnection.receive_message, []
+    received, lost = BrokerConnection.receive_message, []
 
-    def losing(connection: RawConnection, response_class: type[Message], *, wait_s: float = 0.0) -> Message:
+    def losing(connection: BrokerConnection, response_class: type[Message], *, wait_s: float = 0.0) -> Message:
         answer = received(connection, response_class, wait_s=wait_s)
         if response_class is CommitBatchResponse and not lost:
             lost.append(answer)
@@ -97,7 +97,7 @@ def test_a_seal_whose_answer_is_lost_is_one_seal(
             raise Disconnected("this answer was lost")
         return answer
 
-    monkeypatch.setattr(RawConnection, "receive_message", losing)
+    monkeypatch.setattr(BrokerConnection, "receive_message", losing)
     assert notes.seal(old.sink_id)[1] == 2
     assert len(lost) == 1
 

@@ -13,7 +13,7 @@ from tests.clients.positions import until_decided
 from tests.pipelines.rebuild_ground import TwoVersions, ends_of, put_rows, table_of, topic_id
 from tests.spark.sink_ground import consume
 
-from strandline.client.cluster_client import ClientSettings, RawClient
+from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.rebuild import fault_points, phases
 from strandline.pipelines.rebuild.fault_points import PlantedFault
@@ -203,7 +203,7 @@ def test_on_the_way_back_a_version_with_other_partitions_is_read_whole(
 
 def rows_of(bootstrap: str, topic: str) -> list[tuple[str, str]]:
     """As a reader by name folds it: each partition for itself."""
-    client = RawClient(ClientSettings(bootstrap))
+    client = ClusterClient(ClientSettings(bootstrap))
     try:
         rows = newest_records(client, topic)
     finally:

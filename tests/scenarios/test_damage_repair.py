@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 import strandline
-from strandline.client.conversation import Conversation
+from strandline.cli.common.conversation import Conversation
 from strandline.codec.messages.describe_storage_request import DescribeStorageRequest
 from strandline.codec.messages.describe_storage_response import DescribeStorageResponse, StoredPartition
 from strandline.codec.messages.scrub_partitions_request import ScrubPartitionsRequest, ScrubTopic

@@ -16,7 +16,7 @@ from tests.clients.client import until
 from tests.clients.positions import commit, until_decided
 from tests.scenarios.compaction_ground import BY_HAND, compact_now
 
-from strandline.client.conversation import Conversation
+from strandline.cli.common.conversation import Conversation
 from strandline.codec.messages.group_lag_request import GroupLagRequest
 from strandline.codec.messages.group_lag_response import GroupLagResponse
 from strandline.codec.messages.record_counts_request import PartitionPositions, RecordCountsRequest, TopicPositions

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.clients.client import until
 from tests.clients.positions import commit, write
 
-from strandline.client.conversation import Conversation
+from strandline.cli.common.conversation import Conversation
 from strandline.codec.messages.group_lag_request import GroupLagRequest
 from strandline.codec.messages.group_lag_response import GroupLagResponse, PositionLook
 from strandline.local.embedded_broker import EmbeddedBroker

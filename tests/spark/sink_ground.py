@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import confluent_kafka
 import pyarrow as pa
 
-from strandline.client.cluster_client import ClientSettings, RawClient
+from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.codec.messages.list_sinks_request import ListSinksRequest
 from strandline.codec.messages.list_sinks_response import ListSinksResponse
 from strandline.codec.messages.list_transactions_request import ListTransactionsRequest
@@ -81,7 +81,7 @@ def counts(bootstrap: str, topic: str) -> Counter[str]:
 
 def transactions(bootstrap: str, sink_id: str = "") -> dict[str, str]:
     """The state of each transactional id that begins with that of the sink."""
-    client = RawClient(ClientSettings(bootstrap))
+    client = ClusterClient(ClientSettings(bootstrap))
     try:
         answer = client.ask_any(ListTransactionsRequest(), ListTransactionsResponse)
         return {
@@ -95,7 +95,7 @@ def transactions(bootstrap: str, sink_id: str = "") -> dict[str, str]:
 
 def sinks(bootstrap: str) -> dict[str, int]:
     """The last batch of each sink that the broker remembers."""
-    client = RawClient(ClientSettings(bootstrap))
+    client = ClusterClient(ClientSettings(bootstrap))
     try:
         answer = client.ask_any(ListSinksRequest(), ListSinksResponse)
         return {each.sink_id: each.last_batch_id for each in answer.sinks}
@@ -105,7 +105,7 @@ def sinks(bootstrap: str) -> dict[str, int]:
 
 def note(bootstrap: str, sink_id: str) -> bytes:
     """What is kept with the last batch of a sink, on a cluster of one node."""
-    client = RawClient(ClientSettings(bootstrap))
+    client = ClusterClient(ClientSettings(bootstrap))
     try:
         request = ListSinksRequest(sink_ids=[sink_id], include_notes=True)
         (sink,) = client.ask_any(request, ListSinksResponse).sinks

@@ -17,7 +17,7 @@ import pyarrow as pa
 from confluent_kafka import Producer
 
 from strandline.client.arrow_rows import FIELDS
-from strandline.client.cluster_client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClientSettings, RawClient
+from strandline.client.cluster_client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClientSettings, ClusterClient
 from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
 from strandline.ids import TopicPartition
 
@@ -77,7 +77,14 @@ def consumed(bootstrap: str, topic: str, *, partition: int = 0, committed: bool 
 
 
 def read(
-    client: RawClient, topic: str, start: int, end: int, *, partition: int = 0, committed: bool = True, **settings: Any
+    client: ClusterClient,
+    topic: str,
+    start: int,
+    end: int,
+    *,
+    partition: int = 0,
+    committed: bool = True,
+    **settings: Any,
 ) -> list[Seen]:
     """A range of the same partition, by the source."""
     fetch = FetchSettings(isolation_level=READ_COMMITTED if committed else READ_UNCOMMITTED, **settings)
@@ -104,7 +111,7 @@ def seen_in(batch: pa.RecordBatch, topic: str, partition: int = 0) -> list[Seen]
     return found
 
 
-def end_of(client: RawClient, topic: str, *, partition: int = 0, committed: bool = True) -> int:
+def end_of(client: ClusterClient, topic: str, *, partition: int = 0, committed: bool = True) -> int:
     where = TopicPartition(topic, partition)
     level = READ_COMMITTED if committed else READ_UNCOMMITTED
     return client.list_offsets({where: LATEST}, isolation_level=level)[where]
@@ -119,8 +126,8 @@ def wait_until_decided(bootstrap: str, topic: str) -> None:
 
 
 @contextlib.contextmanager
-def client_of(bootstrap: str, **settings: Any) -> Iterator[RawClient]:
-    client = RawClient(ClientSettings(bootstrap, **settings))
+def client_of(bootstrap: str, **settings: Any) -> Iterator[ClusterClient]:
+    client = ClusterClient(ClientSettings(bootstrap, **settings))
     try:
         yield client
     finally:
@@ -199,11 +206,11 @@ class Relay:
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
 
-    def client(self, bootstrap: str, **settings: Any) -> RawClient:
+    def client(self, bootstrap: str, **settings: Any) -> ClusterClient:
         """A client that finds every leader here."""
         address = self.address
 
-        class Relayed(RawClient):
+        class Relayed(ClusterClient):
             def address_of(self, node_id: int) -> tuple[str, int]:
                 super().address_of(node_id)
                 return address

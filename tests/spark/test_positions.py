@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
 from tests.interop.kafka_tools import Tools
 
-from strandline.client.cluster_client import ClusterFailed
+from strandline.client.failures import ClusterFailed
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark.positions import (

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.spark.sink_ground import Query, consume, counts, once, options_for, rows, sinks, transactions, until
 
-from strandline.client.connection import RawConnection
+from strandline.client.connection import BrokerConnection
 from strandline.codec.message import Message
 from strandline.codec.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
@@ -235,14 +235,14 @@ def test_a_partition_is_added_to_a_transaction_once(
     """Many batches of a partition may be full at once."""
     broker.create_topic(topic, partitions=2)
     query = Query(options_for(broker.bootstrap, topic, **{"kafka.batch.size": "100"}), raises_epochs=False)
-    sent, send = [], RawConnection.send
+    sent, send = [], BrokerConnection.send
 
-    def seen(connection: RawConnection, request: Message, version: int) -> None:
+    def seen(connection: BrokerConnection, request: Message, version: int) -> None:
         if isinstance(request, AddPartitionsToTxnRequest):
             sent.extend(place for each in request.v3_and_below_topics for place in each.partitions)
         send(connection, request, version)
 
-    monkeypatch.setattr(RawConnection, "send", seen)
+    monkeypatch.setattr(BrokerConnection, "send", seen)
     values = [f"{number:050}" for number in range(40)]
     query.commit(0, query.task(0, 0, values))
     assert sorted(sent) == [0, 1]
@@ -341,17 +341,17 @@ def test_any_answer_may_be_lost(
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     source = random.Random(seed)
-    received = RawConnection.receive_message
+    received = BrokerConnection.receive_message
     changing = (ProduceResponse, CommitBatchResponse, EndTxnResponse, InitProducerIdResponse)
 
-    def losing(connection: RawConnection, response_class: type[Message], *, wait_s: float = 0.0) -> Message:
+    def losing(connection: BrokerConnection, response_class: type[Message], *, wait_s: float = 0.0) -> Message:
         answer = received(connection, response_class, wait_s=wait_s)
         if response_class in changing and source.random() < 0.33:
             connection.close()
             raise Disconnected("this answer was lost")
         return answer
 
-    monkeypatch.setattr(RawConnection, "receive_message", losing)
+    monkeypatch.setattr(BrokerConnection, "receive_message", losing)
     expected = []
     for batch in range(8):
         messages = []

@@ -24,9 +24,10 @@ from tests.spark.source_ground import (
 )
 
 from strandline.client.arrow_rows import FIELDS
-from strandline.client.cluster_client import ClientSettings, ClusterFailed, RawClient, TopicMissing
-from strandline.client.connection import RawConnection
-from strandline.client.fetcher import DataLost, FetchSettings, OffsetRange, read_range
+from strandline.client.cluster_client import ClientSettings, ClusterClient
+from strandline.client.connection import BrokerConnection
+from strandline.client.failures import ClusterFailed, DataLost, TopicMissing
+from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
 from strandline.ids import TopicPartition
 from strandline.local.embedded_broker import EmbeddedBroker
 
@@ -34,7 +35,7 @@ SEED = random.randrange(2**32)
 
 
 @pytest.fixture
-def client(broker: EmbeddedBroker) -> Iterator[RawClient]:
+def client(broker: EmbeddedBroker) -> Iterator[ClusterClient]:
     with client_of(broker.bootstrap) as client:
         yield client
 
@@ -52,7 +53,7 @@ def cuts(rng: random.Random, end: int, count: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(bounds))
 
 
-def test_any_split_equals_a_stock_consumer(broker: EmbeddedBroker, client: RawClient, topic: str) -> None:
+def test_any_split_equals_a_stock_consumer(broker: EmbeddedBroker, client: ClusterClient, topic: str) -> None:
     print(f"seed {SEED}")
     rng = random.Random(SEED)
     # Segments so small that transactions, and their aborted ranges, go across many of them.
@@ -71,14 +72,14 @@ def test_any_split_equals_a_stock_consumer(broker: EmbeddedBroker, client: RawCl
             assert found == expected
 
 
-def test_a_range_may_be_one_record(broker: EmbeddedBroker, client: RawClient, topic: str) -> None:
+def test_a_range_may_be_one_record(broker: EmbeddedBroker, client: ClusterClient, topic: str) -> None:
     broker.create_topic(topic, 1)
     produce(broker, topic, 120)
     expected = consumed(broker.bootstrap, topic)
     assert [read(client, topic, at, at + 1) for at in range(120)] == [[seen] for seen in expected]
 
 
-def test_only_columns_that_are_asked_for_are_there(broker: EmbeddedBroker, client: RawClient, topic: str) -> None:
+def test_only_columns_that_are_asked_for_are_there(broker: EmbeddedBroker, client: ClusterClient, topic: str) -> None:
     broker.create_topic(topic, 1)
     produce(broker, topic, 10)
     schema = pa.schema([FIELDS["offset"], FIELDS["leaderEpoch"]])
@@ -99,8 +100,8 @@ def test_older_brokers_are_read_in_their_versions(broker: EmbeddedBroker, topic:
         (producer.commit_transaction if number % 2 else producer.abort_transaction)(WAIT_S)
     wait_until_decided(broker.bootstrap, topic)
 
-    class Older(RawClient):
-        def connection(self, address: tuple[str, int]) -> RawConnection:
+    class Older(ClusterClient):
+        def connection(self, address: tuple[str, int]) -> BrokerConnection:
             connection = super().connection(address)
             connection.versions |= {1: (4, fetch), 2: (1, 2 if fetch < 12 else 6), 3: (0, 8 if fetch < 13 else 12)}
             return connection
@@ -110,7 +111,7 @@ def test_older_brokers_are_read_in_their_versions(broker: EmbeddedBroker, topic:
     client.close()
 
 
-def test_append_time_is_told(broker: EmbeddedBroker, client: RawClient, topic: str) -> None:
+def test_append_time_is_told(broker: EmbeddedBroker, client: ClusterClient, topic: str) -> None:
     broker.create_topic(topic, 1, message_timestamp_type="LogAppendTime")
     produce(broker, topic, 10)
     found = read(client, topic, 0, 10)
@@ -152,7 +153,7 @@ def test_lost_connections_lose_nothing(broker: EmbeddedBroker, topic: str) -> No
 
 
 def test_a_reader_that_stops_early_spoils_nothing_for_the_next(
-    broker: EmbeddedBroker, client: RawClient, topic: str
+    broker: EmbeddedBroker, client: ClusterClient, topic: str
 ) -> None:
     broker.create_topic(topic, 1)
     produce(broker, topic, 500)
@@ -165,7 +166,7 @@ def test_a_reader_that_stops_early_spoils_nothing_for_the_next(
     assert len(read(client, topic, 0, 500)) == 500
 
 
-def test_deleted_records_are_data_loss(broker: EmbeddedBroker, client: RawClient, topic: str) -> None:
+def test_deleted_records_are_data_loss(broker: EmbeddedBroker, client: ClusterClient, topic: str) -> None:
     broker.create_topic(topic, 1)
     produce(broker, topic, 100)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -179,7 +180,7 @@ def test_deleted_records_are_data_loss(broker: EmbeddedBroker, client: RawClient
     assert read(client, topic, 0, 10, fails_on_data_loss=False) == []
 
 
-def test_a_range_behind_the_log_is_data_loss(broker: EmbeddedBroker, client: RawClient, topic: str) -> None:
+def test_a_range_behind_the_log_is_data_loss(broker: EmbeddedBroker, client: ClusterClient, topic: str) -> None:
     broker.create_topic(topic, 1)
     produce(broker, topic, 10)
     with pytest.raises(
@@ -188,14 +189,14 @@ def test_a_range_behind_the_log_is_data_loss(broker: EmbeddedBroker, client: Raw
         read(client, topic, 20, 30)
 
 
-def test_a_range_that_never_comes_is_told_in_time(broker: EmbeddedBroker, client: RawClient, topic: str) -> None:
+def test_a_range_that_never_comes_is_told_in_time(broker: EmbeddedBroker, client: ClusterClient, topic: str) -> None:
     broker.create_topic(topic, 1)
     produce(broker, topic, 10)
     with pytest.raises(ClusterFailed, match=rf"nothing of {topic}-0 came from offset 10 on \(up to 20\) within 0.3 s"):
         read(client, topic, 5, 20, stall_timeout_s=0.3)
 
 
-def test_a_topic_of_the_same_name_is_another(broker: EmbeddedBroker, client: RawClient, topic: str) -> None:
+def test_a_topic_of_the_same_name_is_another(broker: EmbeddedBroker, client: ClusterClient, topic: str) -> None:
     broker.create_topic(topic, 1)
     produce(broker, topic, 10)
     known = client.topics([topic])[topic]
@@ -213,7 +214,7 @@ def test_a_topic_of_the_same_name_is_another(broker: EmbeddedBroker, client: Raw
 
 
 def test_what_was_heard_of_a_topic_may_be_older_than_its_partitions(
-    broker: EmbeddedBroker, client: RawClient, topic: str
+    broker: EmbeddedBroker, client: ClusterClient, topic: str
 ) -> None:
     broker.create_topic(topic, 1)
     assert list(client.topics([topic])[topic].leaders) == [0]
@@ -230,7 +231,7 @@ def test_what_was_heard_of_a_topic_may_be_older_than_its_partitions(
     assert sum(each.num_rows for each in read_range(client, planned, FetchSettings(), RECORD_SCHEMA)) == 10
 
 
-def test_offsets_by_time_and_word(broker: EmbeddedBroker, client: RawClient, topic: str) -> None:
+def test_offsets_by_time_and_word(broker: EmbeddedBroker, client: ClusterClient, topic: str) -> None:
     broker.create_topic(topic, 2)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(10):

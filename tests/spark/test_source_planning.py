@@ -24,7 +24,8 @@ from pyspark.sql.types import (
 )
 from tests.spark.source_ground import WAIT_S
 
-from strandline.client.fetcher import DataLost, OffsetRange
+from strandline.client.failures import DataLost
+from strandline.client.fetcher import OffsetRange
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark.source.batch import BatchReader, FilteringBatchReader
 from strandline.spark.source.columns import arrow_schema

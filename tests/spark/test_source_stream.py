@@ -14,8 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from pyspark.sql.types import LongType, StructField, StructType
 from tests.spark.source_ground import WAIT_S
 
-from strandline.client.cluster_client import TopicMissing
-from strandline.client.fetcher import DataLost
+from strandline.client.failures import DataLost, TopicMissing
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark.source.offset_json import TOPIC_IDS, Offset
 from strandline.spark.source.options import parse_options

@@ -25,17 +25,19 @@ MAY_IMPORT = {
     "handlers": {"codec", "log", "partition", "replication", "quorum", "coordinators", "observability"} | BASE,
     "broker": {"codec", "log", "partition", "replication", "quorum", "coordinators", "handlers", "observability", "lag"}
     | BASE,
-    # The simulation runs whole nodes on a loop, a network and disks of its own.
-    "testing": {"codec", "log", "partition", "quorum", "broker"} | BASE,
-    # A client like any other, with the project's one decoder.
-    "spark": {"codec"} | BASE,
+    "client": {"codec"} | BASE,
+    # Starts nodes as processes and formats their directories; the process that can cut links runs a node itself.
+    "local": {"broker", "codec", "log", "quorum"} | BASE,
+    "testing": {"codec", "local"} | BASE,
+    "spark": {"client", "codec"} | BASE,
     # Made from the log alone, without Spark: they share its reader of topics into Arrow.
-    "views": {"spark", "codec"} | BASE,
+    "views": {"client", "spark", "codec"} | BASE,
     # With no option a pipeline runs on an embedded node.
-    "pipelines": {"spark", "views", "codec", "testing"} | BASE,
+    "pipelines": {"client", "spark", "views", "codec", "local"} | BASE,
     # Tools are clients: they speak the Kafka protocol. Only the commands that run a node know one, and `log dump`
     # reads files.
-    "cli": {"codec", "log", "broker", "testing", "coordinators", "quorum", "lag", "spark", "views", "pipelines"} | BASE,
+    "cli": {"client", "codec", "log", "broker", "local", "coordinators", "quorum", "lag", "spark", "views", "pipelines"}
+    | BASE,
 }
 PURE = ("codec", "partition", "replication", "quorum", "coordinators", "lag")
 IMPURE = {
@@ -116,7 +118,7 @@ def test_pure_packages_are_pure(package: str) -> None:
 
 
 def test_only_the_broker_and_clients_open_sockets() -> None:
-    allowed = {"broker", "testing", "cli", "spark"}
+    allowed = {"broker", "client", "local", "testing", "cli", "spark"}
     wrong = [
         f"{path.relative_to(SOURCE)}:{line}"
         for path in SOURCE.rglob("*.py")

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 from uuid import UUID
 
-from strandline.client.connection import RawConnection
+from strandline.client.connection import BrokerConnection
+from strandline.client.failures import ClientFailed, ClusterFailed, TopicMissing
 from strandline.codec.message import Message
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
@@ -22,7 +23,6 @@ from strandline.codec.messages.metadata_request import MetadataRequest, Metadata
 from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.errors import Disconnected, ErrorCode, TimedOut, UnsupportedVersion, named
 from strandline.ids import ZERO_UUID, TopicPartition
-from strandline.spark.error_translation import SparkFailed
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -58,14 +58,6 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 T = TypeVar("T")
 
 
-class ClusterFailed(SparkFailed):
-    """The cluster could not be reached, or did not answer as one does, until the time was over."""
-
-
-class TopicMissing(SparkFailed):
-    """A topic or partition that was asked for is not there."""
-
-
 @dataclass(frozen=True)
 class ClientSettings:
     bootstrap: str
@@ -84,14 +76,14 @@ class Topic:
     """The broker that leads each partition, -1 for none."""
 
 
-class RawClient:
+class ClusterClient:
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
         self._bootstrap = [host_and_port(server) for server in settings.bootstrap.split(",") if server.strip()]
         if not self._bootstrap:
-            raise SparkFailed("kafka.bootstrap.servers names no broker: say host:port")
+            raise ClientFailed("kafka.bootstrap.servers names no broker: say host:port")
         self._addresses: dict[int, tuple[str, int]] = {}
-        self._connections: dict[tuple[str, int], RawConnection] = {}
+        self._connections: dict[tuple[str, int], BrokerConnection] = {}
         self._topics: dict[str, Topic] = {}
 
     def close(self) -> None:
@@ -130,14 +122,14 @@ class RawClient:
             raise Disconnected(f"broker {node_id} is not known" if node_id >= 0 else "there is no leader")
         return address
 
-    def connection(self, address: tuple[str, int]) -> RawConnection:
+    def connection(self, address: tuple[str, int]) -> BrokerConnection:
         connection = self._connections.get(address)
         if connection is not None and connection.is_waiting:
             # Somebody went away before the answer came; it would be taken for the next one.
             self.drop(address)
             connection = None
         if connection is None:
-            connection = self._connections[address] = RawConnection(
+            connection = self._connections[address] = BrokerConnection(
                 *address, client_id=self.settings.client_id, timeout_s=self.settings.request_timeout_s
             )
         return connection
@@ -150,7 +142,7 @@ class RawClient:
     def retried(self, what: str, attempt: Callable[[], T | None]) -> T:
         """What `attempt` returns as soon as it is not None; its failures, and None, are tried again until the deadline.
 
-        Nothing is tried again that a broker refused for good: `attempt` raises SparkFailed then.
+        Nothing is tried again that a broker refused for good: `attempt` raises ClientFailed then.
         """
         deadline = time.monotonic() + self.settings.api_timeout_s
         pause_s = _PAUSE_S
@@ -289,7 +281,7 @@ def host_and_port(server: str) -> tuple[str, int]:
     """`host:port`, with brackets around an IPv6 address; a protocol in front, as Kafka allows, is left out."""
     host, separator, port = server.strip().rpartition("://")[2].rpartition(":")
     if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise SparkFailed(f"{server.strip()!r} in kafka.bootstrap.servers is no broker: say host:port")
+        raise ClientFailed(f"{server.strip()!r} in kafka.bootstrap.servers is no broker: say host:port")
     return host.strip("[]"), int(port)
 
 

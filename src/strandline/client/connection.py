@@ -12,6 +12,7 @@ import select
 import socket
 import struct
 import time
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from strandline._version import __version__
@@ -33,7 +34,15 @@ _BUFFER_BYTES: Final = 64 * 1024
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
-class RawConnection:
+@dataclass(frozen=True)
+class Offered:
+    """What a broker offers: versions by API key, and features by name (level in force, least, greatest)."""
+
+    versions: dict[int, tuple[int, int]]
+    features: dict[str, tuple[int | None, int, int]]
+
+
+class BrokerConnection:
     def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
         self.address = f"{host}:{port}"
         self.timeout_s = timeout_s
@@ -47,7 +56,7 @@ class RawConnection:
             raise Disconnected(f"{self.address} cannot be reached: {_reason(error)}") from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.versions = self._ask_versions()
+            self.offered = self._ask_what_is_offered()
         except BaseException:
             self.close()
             raise
@@ -67,7 +76,7 @@ class RawConnection:
 
     def version_for(self, request_class: type[Message], *, version_max: int | None = None) -> int:
         """The newest version that both sides know; UnsupportedVersion if there is none."""
-        low, high = self.versions.get(request_class.API_KEY, (1, 0))
+        low, high = self.offered.versions.get(request_class.API_KEY, (1, 0))
         version = min(high, request_class.VERSION_MAX if version_max is None else version_max)
         if version < max(low, request_class.VERSION_MIN):
             name = request_class.__name__.removesuffix("Request")
@@ -154,15 +163,22 @@ class RawConnection:
             return TimedOut(f"{self.address} did not answer within {self.timeout_s:g} s")
         return Disconnected(f"{self.address} was lost: {_reason(error)}")
 
-    def _ask_versions(self) -> dict[int, tuple[int, int]]:
+    def _ask_what_is_offered(self) -> Offered:
         answer: ApiVersionsResponse | None = None
         for version in (4, 3, 0):
-            self.send(ApiVersionsRequest("strandline-spark", __version__), version)
+            self.send(ApiVersionsRequest(self._client_id.decode(), __version__), version)
             answer = self.receive_message(ApiVersionsResponse)
             if answer.error_code != ErrorCode.UNSUPPORTED_VERSION:
                 break
         assert answer is not None, "at least one version was asked"
-        return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        in_force = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+        return Offered(
+            {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys},
+            {
+                feature.name: (in_force.get(feature.name), feature.min_version, feature.max_version)
+                for feature in answer.supported_features
+            },
+        )
 
 
 def _reason(error: OSError) -> str:

@@ -27,12 +27,11 @@ from strandline.client.cluster_client import (
     PAUSE_S_MAX,
     READ_COMMITTED,
     READ_UNCOMMITTED,
-    ClusterFailed,
-    RawClient,
-    TopicMissing,
+    ClusterClient,
     has_id,
 )
-from strandline.client.connection import RawConnection
+from strandline.client.connection import BrokerConnection
+from strandline.client.failures import ClusterFailed, DataLost, TopicMissing
 from strandline.codec.fetched_records import FetchedRecords
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.errors import (
@@ -45,7 +44,6 @@ from strandline.errors import (
     named,
 )
 from strandline.ids import ZERO_UUID, TopicPartition
-from strandline.spark.error_translation import SparkFailed
 
 _NAMES_UP_TO: Final = 12
 """From version 13 on a Fetch names topics by their ids."""
@@ -58,10 +56,6 @@ _HEADER_BYTES: Final = 61
 _PREFIX_BYTES: Final = 12
 
 log = logging.getLogger(__name__)
-
-
-class DataLost(SparkFailed):
-    """Offsets that were to be read are not there."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +87,7 @@ class FetchSettings:
 
 
 def read_range(
-    client: RawClient, offsets: OffsetRange, settings: FetchSettings, schema: pa.Schema
+    client: ClusterClient, offsets: OffsetRange, settings: FetchSettings, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """The records of a range as Arrow batches of `schema`, in the order of their offsets."""
     decoder = ArrowDecoder(schema, offsets.topic, offsets.partition)
@@ -110,7 +104,7 @@ def read_range(
 
 class PartitionFetcher:
     def __init__(
-        self, client: RawClient, offsets: OffsetRange, settings: FetchSettings, *, asks_ahead: bool = True
+        self, client: ClusterClient, offsets: OffsetRange, settings: FetchSettings, *, asks_ahead: bool = True
     ) -> None:
         self._client = client
         self._asks_ahead = asks_ahead
@@ -119,7 +113,7 @@ class PartitionFetcher:
         self.position = offsets.start
         self.bytes_per_offset = 0.0
         """Of the last answer, as its batches lie in the log."""
-        self._asked: tuple[tuple[str, int], RawConnection] | None = None
+        self._asked: tuple[tuple[str, int], BrokerConnection] | None = None
         self._progress_at = time.monotonic()
 
     def answers(self) -> Iterator[tuple[int, FetchedRecords]]:

@@ -1,8 +1,8 @@
 """UpdateFeatures (57), versions 0-2: raise the level of a feature of the cluster.
 
 Honoured: validate-only, upgrade types (before version 1: "allow downgrade"), all updates or none. The one feature
-there is, `metadata.version`, can be raised up to ours and not be lowered: see `quorum/controller/features`. Answered when the
-records are flushed in the metadata log. The timeout is `broker/network/forwarding`'s.
+there is, `metadata.version`, can be raised up to ours and not be lowered: see `quorum/controller/features`. Answered
+when the records are flushed in the metadata log. The timeout is `broker/network/forwarding`'s.
 """
 
 from __future__ import annotations

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from types import FrameType
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO
 
-from strandline.cli.common.failures import CommandFailed, Interrupted
 from strandline.local.node_process import BrokerFailed, NodeProcess, wait_all_ready
 
 NODES_MAX = 32
@@ -57,10 +54,7 @@ def start_all(nodes: Sequence[SupervisedNode]) -> None:
     """Start them together, because a cluster forms when a majority is there, and return when all are ready."""
     for node in nodes:
         node.spawn()
-    try:
-        wait_all_ready(nodes, timeout_s=READY_TIMEOUT_S)
-    except BrokerFailed as failure:
-        raise CommandFailed(str(failure), hint="the other nodes were stopped, too") from None
+    wait_all_ready(nodes, timeout_s=READY_TIMEOUT_S)
 
 
 def stop_all(nodes: Sequence[SupervisedNode]) -> list[str]:
@@ -124,17 +118,3 @@ def _on_death(each: _Watched, now: float, *, restart: bool, tell: Callable[[Supe
     each.pause_s = RESTART_AFTER_S if is_steady else min(RESTART_AFTER_S_MAX, max(RESTART_AFTER_S, 2 * each.pause_s))
     each.start_at = now + each.pause_s
     tell(each.node, f"{how}; it is started again in {each.pause_s:g} s")
-
-
-@contextmanager
-def interrupted_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends us as Ctrl-C does: with everything put away."""
-    previous = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise Interrupted

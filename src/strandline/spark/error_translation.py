@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline.client.failures import ClientFailed
 from strandline.spark.lost_java import is_of_lost_java
 from strandline.spark.spark_log import where_to_read_more
 
@@ -22,7 +23,7 @@ SENTENCE_LENGTH_MAX: Final = 1000
 """Of what is quoted from Spark: some messages repeat a whole plan or row."""
 
 
-class SparkFailed(Exception):
+class SparkFailed(ClientFailed):
     """What went wrong and what to do, in one sentence; the context keeps everything that Spark said."""
 
 
@@ -95,7 +96,7 @@ _SAYS_NOTHING: Final = {"Task not serializable", "Job aborted", "Writing job abo
 
 def explain_failure(error: BaseException) -> str:
     """One sentence for what Spark (or py4j) raised; for everything else its own words."""
-    if isinstance(error, SparkFailed):
+    if isinstance(error, ClientFailed):
         return str(error)
     text = _text_of(error)
     if ours := _OURS.findall(text):

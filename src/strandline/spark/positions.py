@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from strandline.client.cluster_client import host_and_port
+from strandline.client.failures import ClientFailed
 from strandline.codec.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -239,7 +240,7 @@ class PositionsListener(StreamingQueryListener):
                 # Asked once: who has members now will have them again, and a query is not to say so with every batch.
                 watched.refusal = self.refusals[watched.query_id] = str(refusal)
                 logger.warning("query %s: %s", watched.name or watched.query_id, refusal)
-            except SparkFailed as error:
+            except ClientFailed as error:
                 self._rests_until_s[group.bootstrap] = time.monotonic() + REST_S
                 logger.warning("positions of group %s are not committed: %s", group.group_id, error)
 

@@ -14,10 +14,10 @@ from uuid import UUID
 import pyarrow as pa
 
 from strandline.client.arrow_rows import FIELDS
-from strandline.client.cluster_client import EARLIEST, LATEST, RawClient, TopicMissing
-from strandline.client.fetcher import DataLost, FetchSettings, OffsetRange, read_range
+from strandline.client.cluster_client import EARLIEST, LATEST, ClusterClient
+from strandline.client.failures import ClientFailed, DataLost, TopicMissing
+from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
 from strandline.ids import TopicPartition
-from strandline.spark.error_translation import SparkFailed
 from strandline.views.definition import ViewDefinition, definitions, unknown_words
 from strandline.views.failures import ViewFailed, ViewUnknown
 
@@ -28,7 +28,7 @@ _READ: Final = pa.schema([FIELDS["key"], FIELDS["value"]])
 
 
 class Catalog:
-    def __init__(self, client: RawClient) -> None:
+    def __init__(self, client: ClusterClient) -> None:
         self._client = client
         self._entries: dict[str, Mapping[str, Any]] = {}
         self._definitions: dict[str, ViewDefinition] | None = None
@@ -42,7 +42,7 @@ class Catalog:
         except (TopicMissing, DataLost):
             # There is none, no longer, or another: what was known of it does not hold.
             self._forget()
-        except SparkFailed as error:
+        except ClientFailed as error:
             raise ViewFailed(str(error)) from error
 
     @property

@@ -28,11 +28,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.client.arrow_rows import FIELDS, ArrowDecoder
-from strandline.client.cluster_client import EARLIEST, READ_UNCOMMITTED, RawClient, TopicMissing
-from strandline.client.fetcher import DataLost, FetchSettings, OffsetRange, PartitionFetcher, read_range
+from strandline.client.cluster_client import EARLIEST, READ_UNCOMMITTED, ClusterClient
+from strandline.client.failures import ClientFailed, DataLost, TopicMissing
+from strandline.client.fetcher import FetchSettings, OffsetRange, PartitionFetcher, read_range
 from strandline.errors import PeerError
 from strandline.ids import ZERO_UUID, TopicPartition
-from strandline.spark.error_translation import SparkFailed
 from strandline.views.failures import HistoryLost, ViewFailed
 from strandline.views.querying import plain_words
 
@@ -93,7 +93,7 @@ class Fold:
     def drop(self) -> None:
         self._connection.execute(f"DROP TABLE IF EXISTS {self.table}")
 
-    def advance(self, client: RawClient, ends: Offsets, *, on_read: Callable[[int], None] | None = None) -> bool:
+    def advance(self, client: ClusterClient, ends: Offsets, *, on_read: Callable[[int], None] | None = None) -> bool:
         """Read up to `ends`; whether every offset of what was read now was there.
 
         Raises HistoryLost if the log no longer begins early enough, or is another log.
@@ -133,7 +133,7 @@ class Fold:
                 ) from error
             raise
 
-    def _read(self, client: RawClient, partition: int, end: int) -> Iterator[pa.RecordBatch]:
+    def _read(self, client: ClusterClient, partition: int, end: int) -> Iterator[pa.RecordBatch]:
         start = self.positions[partition]
         if start >= end:
             return
@@ -150,7 +150,7 @@ class Fold:
                     yield self._noted(batch, partition)
         except (DataLost, TopicMissing) as error:
             raise HistoryLost(str(error)) from error
-        except SparkFailed as error:
+        except ClientFailed as error:
             raise ViewFailed(str(error)) from error
         except PeerError as error:
             raise ViewFailed(f"{offsets.topic_partition} cannot be read from {start} to {end}: {error}") from error
@@ -182,14 +182,14 @@ class Fold:
         self._connection.execute("DROP TABLE newest")
 
 
-def log_starts(client: RawClient, topic: str, partitions: list[int]) -> dict[int, int]:
+def log_starts(client: ClusterClient, topic: str, partitions: list[int]) -> dict[int, int]:
     """Where the log of each partition begins."""
     wanted = {TopicPartition(topic, each): EARLIEST for each in partitions}
     told = client.list_offsets(wanted, isolation_level=READ_UNCOMMITTED)
     return {place.partition: offset for place, offset in told.items()}
 
 
-def first_later(client: RawClient, offsets: OffsetRange, timestamp_ms: int) -> int:
+def first_later(client: ClusterClient, offsets: OffsetRange, timestamp_ms: int) -> int:
     """Return the offset of the first committed record in a range that is later than a time; the end if there is none.
 
     A broker finds a place by the times of all records. Markers and aborted records have times, too, and change no row.
@@ -206,7 +206,7 @@ def first_later(client: RawClient, offsets: OffsetRange, timestamp_ms: int) -> i
 
 def fold_whole(
     connection: duckdb.DuckDBPyConnection,
-    client: RawClient,
+    client: ClusterClient,
     topic: str,
     ends: Offsets,
     *,

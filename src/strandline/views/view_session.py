@@ -23,7 +23,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from strandline.client.cluster_client import ClientSettings, RawClient
+from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.codec.messages.metadata_request import MetadataRequest
 from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.views.as_of import AsOf, AtOffsets, Freshness, Reach, as_moment
@@ -84,7 +84,9 @@ class Desk:
         self, bootstrap: str = BOOTSTRAP, *, directory: str | Path = DIRECTORY, timeout_s: float = 60.0
     ) -> None:
         with plainly():
-            self.client = RawClient(ClientSettings(bootstrap, client_id="strandline-views", api_timeout_s=timeout_s))
+            self.client = ClusterClient(
+                ClientSettings(bootstrap, client_id="strandline-views", api_timeout_s=timeout_s)
+            )
         self.bootstrap = bootstrap
         self.directory = Path(directory)
         self.catalog = Catalog(self.client)

@@ -19,10 +19,10 @@ from uuid import UUID
 
 import duckdb
 
-from strandline.client.cluster_client import LATEST, RawClient
+from strandline.client.cluster_client import LATEST, ClusterClient
+from strandline.client.failures import ClientFailed
 from strandline.client.fetcher import FetchSettings, OffsetRange, PartitionFetcher
 from strandline.ids import TopicPartition
-from strandline.spark.error_translation import SparkFailed
 from strandline.views.as_of import AsOf, AtOffsets, AtTime, Reach, offsets_words, time_words
 from strandline.views.definition import ViewDefinition
 from strandline.views.failures import BeyondReach, HistoryLost, LogMoved, SnapshotFailed, ViewFailed
@@ -55,11 +55,11 @@ def plainly() -> Iterator[None]:
     """What the reader of topics says is a view's failure here."""
     try:
         yield
-    except SparkFailed as error:
+    except ClientFailed as error:
         raise ViewFailed(str(error)) from error
 
 
-def ends_of(client: RawClient, definition: ViewDefinition) -> Ends:
+def ends_of(client: ClusterClient, definition: ViewDefinition) -> Ends:
     with plainly():
         asked_ms = _now_ms()
         topic = client.topic(definition.topic)
@@ -74,12 +74,12 @@ def ends_of(client: RawClient, definition: ViewDefinition) -> Ends:
     return Ends(topic.topic_id, asked_ms, committed, is_cut=committed != stable)
 
 
-def _stable(client: RawClient, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+def _stable(client: ClusterClient, topic: str, partitions: Iterable[int]) -> dict[int, int]:
     wanted = {TopicPartition(topic, partition): LATEST for partition in partitions}
     return {place.partition: offset for place, offset in client.list_offsets(wanted).items()}
 
 
-def records_since(client: RawClient, topic: str, offsets: Offsets, ends: Ends) -> int:
+def records_since(client: ClusterClient, topic: str, offsets: Offsets, ends: Ends) -> int:
     """Return how many offsets lie between a state and the end. What was trimmed from the log is not waited for."""
     behind = {each: end for each, end in ends.committed.items() if offsets.get(each, 0) < end}
     if not behind:
@@ -93,7 +93,7 @@ class Keeper:
     """The states of one topic, and its snapshots."""
 
     def __init__(
-        self, client: RawClient, connection: duckdb.DuckDBPyConnection, topic: str, topic_id: UUID, directory: Path
+        self, client: ClusterClient, connection: duckdb.DuckDBPyConnection, topic: str, topic_id: UUID, directory: Path
     ) -> None:
         self._client = client
         self._connection = connection

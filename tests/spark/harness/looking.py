@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from strandline.client.cluster_client import ClientSettings, RawClient
+from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from strandline.codec.messages.find_coordinator_response import FindCoordinatorResponse
 from strandline.codec.messages.list_transactions_request import ListTransactionsRequest
@@ -23,7 +23,7 @@ TIMEOUT_S = 60.0
 
 def coordinator_of(bootstrap: str, sink_id: str) -> int:
     """The node that coordinates the sink now; waits for one while there is none."""
-    client = RawClient(ClientSettings(bootstrap, api_timeout_s=TIMEOUT_S))
+    client = ClusterClient(ClientSettings(bootstrap, api_timeout_s=TIMEOUT_S))
 
     def attempt() -> int | None:
         request = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=[coordinator_key(sink_id)])
@@ -38,7 +38,7 @@ def coordinator_of(bootstrap: str, sink_id: str) -> int:
 
 def transactional_ids(bootstrap: str, sink_id: str) -> set[str]:
     """The sink's ids that its coordinator knows."""
-    client = RawClient(ClientSettings(bootstrap, api_timeout_s=TIMEOUT_S))
+    client = ClusterClient(ClientSettings(bootstrap, api_timeout_s=TIMEOUT_S))
     node_id = coordinator_of(bootstrap, sink_id)
 
     def attempt() -> set[str] | None:

@@ -1,4 +1,4 @@
-"""Knocks at the doors of brokers that the active controller no longer hears: `quorum/controller/broker_liveness`, with sockets.
+"""Probes brokers whose heartbeats stopped, with sockets. `quorum/controller/broker_liveness` decides what follows.
 
 A knock is a connection that is closed as soon as it is there. Nothing is sent: that the kernel accepts it says that a
 process listens, and more cannot be told apart from a process that is slow.

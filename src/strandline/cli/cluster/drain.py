@@ -12,11 +12,11 @@ from strandline.cli.cluster.reassigning import carry_out, plan_lines
 from strandline.cli.cluster.reassignment_plan import plan_drain
 from strandline.cli.cluster.state import listed
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, connect
+from strandline.cli.common.conversation import error_name
 from strandline.cli.common.failures import CommandFailed, NotFound
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout, Yes
 from strandline.cli.common.output import Output
 from strandline.cli.common.plans import confirm
-from strandline.client.conversation import error_name
 from strandline.codec.messages.unregister_broker_request import UnregisterBrokerRequest
 from strandline.codec.messages.unregister_broker_response import UnregisterBrokerResponse
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, connect, kafka_api
+from strandline.cli.common.conversation import converse
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
-from strandline.client.conversation import Offered, converse
+from strandline.client.connection import Offered
 
 
 @dataclass

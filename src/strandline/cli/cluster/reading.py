@@ -17,8 +17,8 @@ from strandline.cli.cluster.state import (
     Reassignment,
 )
 from strandline.cli.common.client import Cluster, admin_api, kafka_api
+from strandline.cli.common.conversation import Conversation, converse, error_name, is_plain
 from strandline.cli.common.failures import CommandFailed, ExitCode, Unreachable
-from strandline.client.conversation import Conversation, converse, error_name, is_plain
 from strandline.codec.messages.describe_cluster_request import DescribeClusterRequest
 from strandline.codec.messages.describe_cluster_response import DescribeClusterResponse
 from strandline.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource

@@ -9,11 +9,11 @@ from strandline.cli.cluster.reading import conversation_with, read_reassignments
 from strandline.cli.cluster.reassignment_plan import Move
 from strandline.cli.cluster.state import ClusterState, Reassignment
 from strandline.cli.common.client import Cluster
+from strandline.cli.common.conversation import Conversation, error_name
 from strandline.cli.common.failures import CommandFailed, Interrupted
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count, size
 from strandline.cli.common.progress import Progress
-from strandline.client.conversation import Conversation, error_name
 from strandline.codec.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

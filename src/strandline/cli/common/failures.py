@@ -11,10 +11,12 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 
 class ExitCode(IntEnum):
@@ -132,3 +134,17 @@ def kafka_errors(*, bootstrap: str, doing: str) -> Iterator[None]:
         yield
     except KafkaException as exception:
         raise from_kafka_error(exception.args[0], bootstrap=bootstrap, doing=doing) from exception
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends us as Ctrl-C does: with everything put away."""
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise Interrupted

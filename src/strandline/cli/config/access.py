@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from strandline.cli.common.client import Cluster, admin_api, kafka_api
+from strandline.cli.common.conversation import converse, is_plain
 from strandline.cli.common.failures import CommandFailed, NotFound, topic_not_found
-from strandline.client.conversation import converse, is_plain
 
 _SET, _DELETE = 0, 1
 _UNKNOWN_TOPIC = 3

@@ -10,13 +10,13 @@ from typing import Any
 
 from strandline.cli.cluster.info import health_of
 from strandline.cli.common.client import Cluster, admin_api, host_and_port, kafka_api, servers_of
+from strandline.cli.common.conversation import Conversation, converse, is_plain
 from strandline.cli.common.failures import CommandFailed
 from strandline.cli.common.plain_words import count, duration
 from strandline.cli.config.access import Target, read_entries
 from strandline.cli.doctor.disk import room_findings
 from strandline.cli.doctor.findings import Finding, note, ok, problem, warning
 from strandline.cli.doctor.machine import is_this_machine
-from strandline.client.conversation import Conversation, converse, is_plain
 from strandline.config.cluster_checks import EVERY_INTERFACE, is_loopback
 from strandline.config.properties import parse_properties
 

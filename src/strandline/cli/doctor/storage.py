@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from strandline.cli.common.client import Cluster
+from strandline.cli.common.conversation import Conversation, is_plain
 from strandline.cli.common.failures import Unreachable
 from strandline.cli.common.plain_words import count, size
 from strandline.cli.doctor.disk_forecast import UPTIME_S_MIN, Growth, forecast, growth
 from strandline.cli.doctor.findings import Finding, ok, problem, warning
 from strandline.cli.topic.storage_reading import StoredReplica
 from strandline.cli.topic.storage_words import damage_words, is_compacted, reason_words
-from strandline.client.conversation import Conversation, is_plain
 from strandline.codec.messages.describe_storage_request import DescribeStorageRequest
 from strandline.codec.messages.describe_storage_response import DescribeStorageResponse, StoredPartition
 from strandline.lag.verdict import span

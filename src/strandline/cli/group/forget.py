@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.cli.common.client import Cluster
+from strandline.cli.common.conversation import Conversation, error_name, is_plain
 from strandline.cli.common.failures import CommandFailed, UsageFailed
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
@@ -13,7 +14,6 @@ from strandline.cli.group.offsets import committed_offsets
 from strandline.cli.group.reading import ask_coordinator, check
 from strandline.cli.group.reset_plan import parse_selection
 from strandline.cli.group.state import Place, partitions_words
-from strandline.client.conversation import Conversation, error_name, is_plain
 from strandline.codec.messages.offset_delete_request import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,

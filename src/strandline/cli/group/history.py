@@ -13,13 +13,13 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, connect
+from strandline.cli.common.conversation import Conversation, error_name, is_plain
 from strandline.cli.common.failures import CommandFailed
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, GroupName, Timeout
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.group.reading import brokers_of, find_group, group_not_found
 from strandline.cli.group.state import Place, partitions_words, places_json
-from strandline.client.conversation import Conversation, error_name, is_plain
 from strandline.codec.messages.group_history_request import GroupHistoryRequest
 from strandline.codec.messages.group_history_response import GroupHistoryResponse
 from strandline.coordinators.groups.history.sentences import VERBS

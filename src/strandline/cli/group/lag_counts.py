@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from strandline.cli.common.client import Cluster
+from strandline.cli.common.conversation import Conversation, is_plain
 from strandline.cli.common.failures import CommandFailed
 from strandline.cli.common.record_times import Spot
 from strandline.cli.group.lag_topics import TopicFactsReader
 from strandline.cli.group.state import Place
-from strandline.client.conversation import Conversation, is_plain
 from strandline.codec.messages.record_counts_request import PartitionPositions, RecordCountsRequest, TopicPositions
 from strandline.codec.messages.record_counts_response import RecordCountsResponse
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from strandline.cli.common.client import Cluster
+from strandline.cli.common.conversation import Conversation, is_plain
 from strandline.cli.group.reading import brokers_of
 from strandline.cli.group.state import GroupState, Place
-from strandline.client.conversation import Conversation, is_plain
 from strandline.codec.messages.group_lag_request import GroupLagRequest
 from strandline.codec.messages.group_lag_response import GroupLagResponse, WatchedPosition
 from strandline.lag.samples import Sample, Window

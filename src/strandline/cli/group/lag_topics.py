@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from strandline.cli.common.client import Cluster
+from strandline.cli.common.conversation import converse
 from strandline.cli.config.access import Entry, Target, read_entries
 from strandline.cli.topic.topics import described, log_sizes
-from strandline.client.conversation import converse
 from strandline.lag.figures import Retention
 
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from strandline.cli.common.client import Cluster, kafka_api
+from strandline.cli.common.conversation import Conversation, converse, error_name, is_plain
 from strandline.cli.common.failures import CommandFailed, NotFound, Unreachable, did_you_mean
 from strandline.cli.group.state import GroupMember, GroupState, Place
-from strandline.client.conversation import Conversation, converse, error_name, is_plain
 from strandline.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from strandline.codec.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
 from strandline.codec.messages.describe_groups_request import DescribeGroupsRequest

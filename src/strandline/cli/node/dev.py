@@ -15,10 +15,10 @@ from typing import Annotated
 
 import typer
 
-from strandline.cli.common.failures import CommandFailed, Interrupted, UsageFailed
+from strandline.cli.common.failures import CommandFailed, Interrupted, UsageFailed, interrupted_by_sigterm
 from strandline.cli.common.options import PORT_DEFAULT, AsJson, key_values
 from strandline.cli.common.output import Output
-from strandline.local.supervision import NODES_MAX, interrupted_by_sigterm
+from strandline.local.supervision import NODES_MAX
 
 STOP_TIMEOUT_S = 30.0
 

@@ -7,18 +7,18 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from strandline.cli.common.failures import CommandFailed, Interrupted, NotFound
+from strandline.cli.common.conversation import Conversation
+from strandline.cli.common.failures import CommandFailed, Interrupted, NotFound, interrupted_by_sigterm
 from strandline.cli.common.output import Output
-from strandline.client.conversation import Conversation
 from strandline.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from strandline.codec.messages.describe_log_dirs_response import DescribeLogDirsResponse
 from strandline.errors import InvalidConfig
 from strandline.local.local_cluster import LocalCluster, NodePlace, lay_out
+from strandline.local.node_process import BrokerFailed
 from strandline.local.supervision import (
     LOOK_EVERY_S,
     NODES_MAX,
     SupervisedNode,
-    interrupted_by_sigterm,
     start_all,
     stop_all,
     watch_over,
@@ -65,6 +65,8 @@ def run_cluster(
                 asked_for=lambda: _asked_for(root),
             )
             all_died = True
+        except BrokerFailed as error:
+            raise CommandFailed(str(error), hint="the other nodes were stopped, too") from None
         except Interrupted:
             # The way to end it.
             pass

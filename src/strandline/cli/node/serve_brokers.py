@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from strandline.cli.common.failures import CommandFailed, Interrupted
+from strandline.cli.common.failures import CommandFailed, Interrupted, interrupted_by_sigterm
 from strandline.cli.common.output import Output
 from strandline.config.node_config import BrokerConfig, Listener, parse_listeners
 from strandline.errors import InvalidConfig
 from strandline.local.local_cluster import HOST, NodePlace, lay_out
-from strandline.local.supervision import SupervisedNode, interrupted_by_sigterm, start_all, stop_all, watch_over
+from strandline.local.node_process import BrokerFailed
+from strandline.local.supervision import SupervisedNode, start_all, stop_all, watch_over
 
 
 def run_brokers(
@@ -43,6 +44,8 @@ def run_brokers(
             output.line(f"ready {','.join(node.bootstrap for node in running)}")
             output.flush()
             watch_over(running, restart=True, tell=lambda node, what: output.talk(f"node {node.node_id} {what}"))
+        except BrokerFailed as error:
+            raise CommandFailed(str(error), hint="the other nodes were stopped, too") from None
         except Interrupted:
             # The way to end it.
             pass

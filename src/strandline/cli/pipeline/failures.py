@@ -31,14 +31,15 @@ def failure_of(error: Exception, bootstrap: str) -> CommandFailed | None:
     """None for what is nobody's but ours."""
     from confluent_kafka import KafkaException
 
+    from strandline.client.failures import ClientFailed
     from strandline.errors import StrandlineError, WorldError
-    from strandline.spark.error_translation import SparkFailed, explain_failure, is_of_spark
+    from strandline.spark.error_translation import explain_failure, is_of_spark
 
     if isinstance(error, KafkaException):
         return from_kafka_error(error.args[0], bootstrap=bootstrap, doing="the cluster did not do it")
     if isinstance(error, WorldError):
         return CommandFailed(str(error), code=ExitCode.UNREACHABLE)
-    if isinstance(error, SparkFailed | StrandlineError):
+    if isinstance(error, ClientFailed | StrandlineError):
         return CommandFailed(str(error))
     if is_of_spark(error):
         return CommandFailed(explain_failure(error))

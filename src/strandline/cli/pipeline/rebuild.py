@@ -153,7 +153,7 @@ def _means(
 
 def expected_records(runner: Runner) -> int:
     """What the queries of a version that never ran have to read of the topics that others write."""
-    from strandline.client.cluster_client import EARLIEST, LATEST, ClientSettings, RawClient
+    from strandline.client.cluster_client import EARLIEST, LATEST, ClientSettings, ClusterClient
     from strandline.ids import TopicPartition
 
     state = runner.registry.pipeline(runner.pipeline.name)
@@ -161,7 +161,7 @@ def expected_records(runner: Runner) -> int:
     if version is None or any(each.query_id for each in version.datasets.values()):
         return 0
     topics = {each.topic for each in runner.pipeline.sources.values() if not each.is_table}
-    client = RawClient(ClientSettings(runner.registry.bootstrap, client_id="strandline-rebuild"))
+    client = ClusterClient(ClientSettings(runner.registry.bootstrap, client_id="strandline-rebuild"))
     try:
         places = [
             TopicPartition(topic, part)

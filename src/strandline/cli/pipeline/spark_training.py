@@ -1,4 +1,4 @@
-"""`python -m strandline.cli.pipeline.spark_training OPTIONS`: a small stream from log to log, in a Java with these options.
+"""Runs a small stream from log to log, in a Java with these options (`python -m` this module, then the options).
 
 What it needs of Spark is what most pipelines need when they start: our source and sink, JSON, a window with a
 watermark, state, a join with a small table, SQL.
@@ -16,10 +16,10 @@ from confluent_kafka import Producer
 from pyspark import SparkContext
 from pyspark.sql import functions as f
 
+from strandline.local.embedded_broker import embedded
 from strandline.spark.error_translation import SparkFailed, plainly
 from strandline.spark.sessions import session
 from strandline.spark.sink.update_mode import write_updates
-from strandline.testing import embedded
 
 ROWS = 200
 _END_S = 120.0

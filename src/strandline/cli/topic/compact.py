@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, connect
+from strandline.cli.common.conversation import error_name
 from strandline.cli.common.failures import CommandFailed
 from strandline.cli.common.options import (
     BOOTSTRAP_DEFAULT,
@@ -23,7 +24,6 @@ from strandline.cli.topic.storage_reading import Storage, StoredReplica, read_st
 from strandline.cli.topic.storage_words import compaction_words, hindrance_words, is_compacted, offsets, reason_words
 from strandline.cli.topic.storage_work import WAIT_S_DEFAULT, Wait, have_done, replicas_of, tell_failures
 from strandline.cli.topic.topics import chosen_partitions, described
-from strandline.client.conversation import error_name
 from strandline.codec.messages.compact_partitions_request import CompactPartitionsRequest, CompactTopic
 from strandline.codec.messages.compact_partitions_response import CompactedPartition, CompactPartitionsResponse
 

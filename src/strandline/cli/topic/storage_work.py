@@ -14,11 +14,11 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from strandline.cli.common.client import Cluster
+from strandline.cli.common.conversation import Conversation
 from strandline.cli.common.failures import CommandFailed, Unreachable
 from strandline.cli.common.progress import Progress
 from strandline.cli.group.reading import brokers_of
 from strandline.cli.topic.storage_reading import why_unreachable
-from strandline.client.conversation import Conversation
 from strandline.codec.message import Message
 
 WAIT_S_DEFAULT = 3600.0

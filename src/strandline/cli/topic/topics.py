@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from strandline.cli.common.client import Cluster, admin_api, kafka_api
+from strandline.cli.common.conversation import converse
 from strandline.cli.common.failures import NotFound, topic_not_found
 from strandline.cli.common.plain_words import count
 from strandline.cli.config.access import known_topics
-from strandline.client.conversation import converse
 
 # Log start offset and high watermark; None for a partition that nobody serves.
 OffsetRange = tuple[int | None, int | None]

@@ -18,6 +18,7 @@ import typer
 
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, connect
 from strandline.cli.common.completion import transactional_ids
+from strandline.cli.common.conversation import Conversation, error_name
 from strandline.cli.common.failures import CommandFailed, NotFound, Unreachable, UsageFailed
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout, Yes
 from strandline.cli.common.output import Output
@@ -27,7 +28,6 @@ from strandline.cli.group.state import Place, partitions_words
 from strandline.cli.txn.holds import PartitionsOfCluster, read_holders
 from strandline.cli.txn.reading import find_transaction, read_transaction, read_transactions, require_plain
 from strandline.cli.txn.state import ONGOING, PREPARED, Holder, TransactionState, Verdict
-from strandline.client.conversation import Conversation, error_name
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
 from strandline.codec.messages.write_txn_markers_request import (

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from strandline.cli.common.client import Cluster
+from strandline.cli.common.conversation import is_plain
 from strandline.cli.common.failures import CommandFailed
 from strandline.cli.common.plain_words import count
 from strandline.cli.doctor.findings import Finding, note, ok, problem
 from strandline.cli.txn.holds import read_holds
 from strandline.cli.txn.reading import TransactionsFound, read_transactions
 from strandline.cli.txn.state import OPEN, Hold, TransactionState, Verdict
-from strandline.client.conversation import is_plain
 from strandline.lag.verdict import span
 
 CHECK = "transactions"

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from strandline.cli.common.client import Cluster, admin_api, kafka_api
+from strandline.cli.common.conversation import Conversation, error_name
 from strandline.cli.common.failures import CommandFailed, NotFound, UsageFailed, topic_not_found
 from strandline.cli.common.record_times import RecordTimes
 from strandline.cli.group.state import Place
 from strandline.cli.topic.topics import look_up_offsets
 from strandline.cli.txn.reading import TransactionsFound, read_transactions
 from strandline.cli.txn.state import Hold, Holder, OpenProducer, Verdict, judged
-from strandline.client.conversation import Conversation, error_name
 from strandline.codec.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from strandline.codec.messages.describe_producers_response import DescribeProducersResponse
 

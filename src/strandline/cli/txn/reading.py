@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from strandline.cli.common.client import Cluster
+from strandline.cli.common.conversation import Conversation, error_name, is_plain
 from strandline.cli.common.failures import CommandFailed, NotFound, Unreachable, did_you_mean
 from strandline.cli.group.reading import TRANSACTION, ask_coordinator, asked_again, brokers_of, check
 from strandline.cli.group.state import Place
 from strandline.cli.txn.state import SinkState, TransactionState, WaitingMarker
-from strandline.client.conversation import Conversation, error_name, is_plain
 from strandline.codec.messages.describe_transactions_request import DescribeTransactionsRequest
 from strandline.codec.messages.describe_transactions_response import DescribeTransactionsResponse
 from strandline.codec.messages.list_sinks_request import ListSinksRequest

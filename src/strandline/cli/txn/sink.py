@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, connect
+from strandline.cli.common.conversation import Conversation
 from strandline.cli.common.failures import CommandFailed, NotFound, Unreachable, did_you_mean
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout, Yes
 from strandline.cli.common.output import Output
@@ -17,7 +18,6 @@ from strandline.cli.group.reading import LOOK_AGAIN_S, TRANSACTION, ask_coordina
 from strandline.cli.topic.listing import matcher
 from strandline.cli.txn.reading import read_sinks, require_plain
 from strandline.cli.txn.state import SinkState
-from strandline.client.conversation import Conversation
 from strandline.codec.messages.delete_sink_request import DeleteSinkRequest
 from strandline.codec.messages.delete_sink_response import DeleteSinkResponse
 from strandline.errors import ErrorCode

@@ -71,8 +71,8 @@ def reading(desk: Desk) -> Iterator[None]:
 
 @contextmanager
 def plain_failures() -> Iterator[None]:
+    from strandline.client.failures import ClientFailed
     from strandline.errors import WorldError
-    from strandline.spark.error_translation import SparkFailed
     from strandline.views.failures import DefinitionRefused, ViewUnknown
 
     try:
@@ -81,7 +81,7 @@ def plain_failures() -> Iterator[None]:
         raise NotFound(str(error)) from error
     except DefinitionRefused as error:
         raise UsageFailed(str(error)) from error
-    except (WorldError, SparkFailed) as error:
+    except (WorldError, ClientFailed) as error:
         raise CommandFailed(str(error)) from error
     except ModuleNotFoundError as error:
         if error.name not in ("duckdb", "pyarrow", "numpy"):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from strandline.client.failures import ClientFailed
 from strandline.pipelines.changes import plan_reading
 from strandline.pipelines.changes.file_changes import Change, changes_of
 from strandline.pipelines.language.loading import load
@@ -21,7 +22,6 @@ from strandline.pipelines.run.local_node import HOME
 from strandline.pipelines.versions.state import DatasetState, VersionState
 from strandline.pipelines.versions.version_files import digest_of, file_of
 from strandline.pipelines.versions.version_handle import datasets_of
-from strandline.spark.error_translation import SparkFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +54,7 @@ def _with_forms(spark: SparkSession, name: str, wiring: Wiring, version: Version
     try:
         pipeline = load(file_of(version, name, home=home), known=None)
         forms = datasets_of(pipeline, compiling.compile(spark, pipeline, wiring))
-    except SparkFailed:
+    except ClientFailed:
         # It does not run any more, so nothing can be said of its state.
         return version
     datasets = {

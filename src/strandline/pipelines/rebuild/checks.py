@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from strandline.client.cluster_client import LATEST, ClientSettings, RawClient
+from strandline.client.cluster_client import LATEST, ClientSettings, ClusterClient
 from strandline.ids import TopicPartition
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.language.model import Pipeline
@@ -46,7 +46,7 @@ def input_ends(registry: Registry, pipeline: Pipeline) -> dict[TopicPartition, i
         for name in each.inputs
         if name in known and name not in pipeline.datasets and name not in pipeline.sources
     }
-    client = RawClient(ClientSettings(registry.bootstrap, client_id="strandline-rebuild"))
+    client = ClusterClient(ClientSettings(registry.bootstrap, client_id="strandline-rebuild"))
     try:
         found = client.topics(sorted(inputs))
         places = [TopicPartition(name, each) for name, topic in found.items() for each in topic.leaders]

@@ -10,7 +10,8 @@ import duckdb
 import pyarrow as pa
 
 from strandline.client.arrow_rows import FIELDS
-from strandline.client.cluster_client import EARLIEST, RawClient, TopicMissing
+from strandline.client.cluster_client import EARLIEST, ClusterClient
+from strandline.client.failures import TopicMissing
 from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
 from strandline.ids import TopicPartition
 from strandline.pipelines.rebuild import phases
@@ -59,7 +60,7 @@ class Comparison:
         return {**told, "sample": [{"key": key, "old": old, "new": new} for key, old, new in self.sample]}
 
 
-def compare(client: RawClient, state: PipelineState, *, sample_rows: int = SAMPLE_ROWS) -> list[Comparison]:
+def compare(client: ClusterClient, state: PipelineState, *, sample_rows: int = SAMPLE_ROWS) -> list[Comparison]:
     """Every dataset of either version, as far as each has come."""
     assert state.rebuild is not None
     switch = phases.switch_of(state.rebuild)
@@ -68,7 +69,7 @@ def compare(client: RawClient, state: PipelineState, *, sample_rows: int = SAMPL
 
 
 def _compared(
-    client: RawClient, name: str, old: DatasetState | None, new: DatasetState | None, sample_rows: int
+    client: ClusterClient, name: str, old: DatasetState | None, new: DatasetState | None, sample_rows: int
 ) -> Comparison:
     shown = new or old
     assert shown is not None
@@ -90,7 +91,7 @@ def compare_tables(name: str, kind: str, old: pa.Table, new: pa.Table, sample_ro
     return Comparison(name, kind, old.num_rows, new.num_rows, same, changed, only_old, only_new, sample)
 
 
-def _rows(client: RawClient, dataset: DatasetState) -> int:
+def _rows(client: ClusterClient, dataset: DatasetState) -> int:
     """Keys of a table, records of a stream."""
     try:
         if dataset.kind.has_keys:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from strandline.client.cluster_client import ClientSettings, RawClient
+from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.ids import TopicPartition
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.language.model import Pipeline
@@ -229,7 +229,7 @@ class Rebuilding:
             )
 
     def _compare(self) -> bool:
-        client = RawClient(ClientSettings(self._registry.bootstrap, client_id="strandline-rebuild"))
+        client = ClusterClient(ClientSettings(self._registry.bootstrap, client_id="strandline-rebuild"))
         try:
             self._comparisons = compare(client, self._state())
         finally:

@@ -24,7 +24,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from strandline.client.cluster_client import ClientSettings, RawClient, TopicMissing
+from strandline.client.cluster_client import ClientSettings, ClusterClient
+from strandline.client.failures import TopicMissing
 from strandline.pipelines.rebuild import phases
 from strandline.pipelines.rebuild.checkpoint_moves import Moves, drop_moves, stage_moves, take_moves
 from strandline.pipelines.rebuild.fault_points import fault_point
@@ -108,7 +109,7 @@ class Switching:
             self._perform(state, rebuild, commit)
 
     def _perform(self, state: PipelineState, rebuild: RebuildState, commit: OneCommit) -> None:
-        client = RawClient(ClientSettings(self._registry.bootstrap, client_id="strandline-rebuild"))
+        client = ClusterClient(ClientSettings(self._registry.bootstrap, client_id="strandline-rebuild"))
         try:
             if commit.last_batch() < DIFFERENCES:
                 self._tell("copying the tables of the version that leaves")
@@ -141,7 +142,7 @@ class Switching:
         # What a killed task left open would hide everything behind it, and what is decided must be seen.
         sinks = [each.query_id for version in state.versions.values() for each in version.datasets.values()]
         silence(self._registry.bootstrap, [each for each in sinks if each])
-        client = RawClient(ClientSettings(self._registry.bootstrap, client_id="strandline-rebuild"))
+        client = ClusterClient(ClientSettings(self._registry.bootstrap, client_id="strandline-rebuild"))
         public_ends: dict[str, dict[str, int]] = {}
         version_ends: dict[str, dict[str, int]] = {}
         try:
@@ -162,7 +163,9 @@ class Switching:
         sink_id = f"switch-{uuid.uuid4()}"
         return self._change(lambda told: phases.copying(told, sink_id, public_ends, version_ends))
 
-    def _copies(self, client: RawClient, state: PipelineState, rebuild: RebuildState) -> Iterator[tuple[str, pa.Table]]:
+    def _copies(
+        self, client: ClusterClient, state: PipelineState, rebuild: RebuildState
+    ) -> Iterator[tuple[str, pa.Table]]:
         leaving = phases.switch_of(rebuild).leaving
         for old, _ in pairs(state):
             if old is not None:
@@ -172,12 +175,12 @@ class Switching:
                 yield copy, rows.select(["key", "value", "headers", *where])
         self._state()
 
-    def _copy(self, client: RawClient, rebuild: RebuildState, public: str, copy: str) -> pa.Table:
+    def _copy(self, client: ClusterClient, rebuild: RebuildState, public: str, copy: str) -> pa.Table:
         was = newest_records(client, copy, _read(rebuild.version_ends, copy))
         return difference(was, newest_records(client, public, _read(rebuild.public_ends, public)))
 
     def _differences(
-        self, client: RawClient, state: PipelineState, rebuild: RebuildState
+        self, client: ClusterClient, state: PipelineState, rebuild: RebuildState
     ) -> Iterator[tuple[str, pa.Table]]:
         for _, new in pairs(state):
             is_now = newest_records(client, new.public_topic, _read(rebuild.public_ends, new.public_topic))
@@ -190,7 +193,7 @@ class Switching:
 
     # Positions of queries that read the changes of a table of their own pipeline
 
-    def _stage_leaving(self, client: RawClient, state: PipelineState, rebuild: RebuildState) -> None:
+    def _stage_leaving(self, client: ClusterClient, state: PipelineState, rebuild: RebuildState) -> None:
         """From the public topic to the copy, to where the copy has what they had not read."""
         leaving = phases.switch_of(rebuild).leaving
 
@@ -205,7 +208,7 @@ class Switching:
 
         stage_moves(state, leaving, moves)
 
-    def _stage_coming(self, client: RawClient, state: PipelineState) -> None:
+    def _stage_coming(self, client: ClusterClient, state: PipelineState) -> None:
         """From its own topics to the public ones. It has read all, so it goes on at the end."""
         coming = phases.switch_of(_rebuild(state)).coming
 
@@ -256,7 +259,7 @@ def pairs(state: PipelineState) -> list[tuple[DatasetState | None, DatasetState]
     return [(leaving.get(each.public_topic), each) for each in phases.tables(state, switch.coming)]
 
 
-def removals(client: RawClient, state: PipelineState) -> list[Removal]:
+def removals(client: ClusterClient, state: PipelineState) -> list[Removal]:
     """Return what the switch would take from each table that it writes, as far as both versions are now."""
     found = []
     for _, new in pairs(state):

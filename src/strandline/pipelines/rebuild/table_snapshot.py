@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.client.arrow_rows import FIELDS
-from strandline.client.cluster_client import EARLIEST, LATEST, RawClient, TopicMissing
+from strandline.client.cluster_client import EARLIEST, LATEST, ClusterClient
+from strandline.client.failures import TopicMissing
 from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
 from strandline.ids import TopicPartition
 
@@ -27,12 +28,12 @@ Ends = Mapping[int, int]
 """The offset behind the last record, by partition."""
 
 
-def committed_ends(client: RawClient, topic: str) -> dict[int, int]:
+def committed_ends(client: ClusterClient, topic: str) -> dict[int, int]:
     """Where readers of committed records come to an end now."""
     return _offsets(client, topic, LATEST)
 
 
-def first_readable(client: RawClient, topic: str, since: Ends) -> dict[int, int]:
+def first_readable(client: ClusterClient, topic: str, since: Ends) -> dict[int, int]:
     """Where the first record lies that readers get, at these offsets or behind; the end where there is none."""
     ends = committed_ends(client, topic)
     found = dict(ends)
@@ -43,7 +44,7 @@ def first_readable(client: RawClient, topic: str, since: Ends) -> dict[int, int]
     return found
 
 
-def newest_records(client: RawClient, topic: str, ends: Ends | None = None) -> pa.Table:
+def newest_records(client: ClusterClient, topic: str, ends: Ends | None = None) -> pa.Table:
     """The columns key, value, headers, partition and offset; keys whose newest record is a tombstone are left out."""
     connection = _connect()
     state = _COLUMNS.empty_table()
@@ -79,7 +80,7 @@ def count_removed(old: pa.Table, new: pa.Table) -> int:
     return int(counted["removed"][0].as_py())
 
 
-def _stretches(client: RawClient, topic: str, ends: Ends) -> Iterator[pa.Table]:
+def _stretches(client: ClusterClient, topic: str, ends: Ends) -> Iterator[pa.Table]:
     starts = _offsets(client, topic, EARLIEST)
     batches: list[pa.RecordBatch] = []
     rows = 0
@@ -125,7 +126,7 @@ def _query(connection: duckdb.DuckDBPyConnection, sql: str, **tables: pa.Table) 
             connection.unregister(name)
 
 
-def _offsets(client: RawClient, topic: str, which: int) -> dict[int, int]:
+def _offsets(client: ClusterClient, topic: str, which: int) -> dict[int, int]:
     found = client.topic(topic)
     if found is None:
         raise TopicMissing(f"topic {topic} does not exist, or no longer")

@@ -18,12 +18,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from strandline.client.cluster_client import ClusterFailed
+from strandline.client.failures import ClientFailed, ClusterFailed
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest, SinkTransaction
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.errors import ErrorCode, named
 from strandline.pipelines.rebuild.fault_points import fault_point
-from strandline.spark.error_translation import SparkFailed
 from strandline.spark.sink import driver
 from strandline.spark.sink.cluster import SinkCluster, coordinator_key
 from strandline.spark.sink.failures import SinkRefused
@@ -116,7 +115,7 @@ class OneCommit:
     def _abort(self, producer: TransactionalProducer) -> None:
         """Readers need not wait for what nobody will decide; if it fails, the transaction's time ends it."""
         if producer.is_open:
-            with contextlib.suppress(SparkFailed):
+            with contextlib.suppress(ClientFailed):
                 producer.end(committed=False)
 
     def _decide(self, batch_id: int, transactions: list[SinkTransaction], *, note: bytes = b"") -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import Final
 
-from strandline.client.cluster_client import ClusterFailed
+from strandline.client.failures import ClusterFailed
 from strandline.codec.messages.delete_groups_request import DeleteGroupsRequest
 from strandline.codec.messages.delete_groups_response import DeleteGroupsResponse
 from strandline.errors import ErrorCode

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from strandline.client.cluster_client import EARLIEST, ClientSettings, RawClient
+from strandline.client.cluster_client import EARLIEST, ClientSettings, ClusterClient
 from strandline.ids import TopicPartition
 from strandline.pipelines.failures import refused
 from strandline.pipelines.language.model import Kind, KnownDataset, Pipeline, Source
@@ -185,7 +185,7 @@ class _Query:
     def _check_same_topics(self, text: str) -> None:
         """Refuse to rebuild state from a topic that has the name, and not the records, of the one that was read."""
         known = topic_ids(text)
-        client = RawClient(ClientSettings(self._of.wiring.bootstrap))
+        client = ClusterClient(ClientSettings(self._of.wiring.bootstrap))
         try:
             now = client.topics(sorted(known)) if known else {}
         finally:
@@ -250,7 +250,7 @@ class _Query:
     def _amount(self, end: Offsets) -> int:
         """How many records will be read; says where what is rebuilt may differ from what was lost."""
         wanted = {TopicPartition(topic, int(each)): at for topic, parts in end.items() for each, at in parts.items()}
-        client = RawClient(ClientSettings(self._of.wiring.bootstrap))
+        client = ClusterClient(ClientSettings(self._of.wiring.bootstrap))
         try:
             starts = client.list_offsets(dict.fromkeys(wanted, EARLIEST)) if wanted else {}
         finally:

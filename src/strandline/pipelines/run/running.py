@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from strandline.client.failures import ClientFailed
 from strandline.pipelines.changes.change_review import is_same_text, review
 from strandline.pipelines.changes.file_changes import lines_of, needing_rebuild, noted, refusal_of
 from strandline.pipelines.failures import PipelineRefused
@@ -417,5 +418,5 @@ class Runner:
         cut = self._stop_all()
         try:
             silence(self.registry.bootstrap, cut)
-        except SparkFailed as failure:
+        except ClientFailed as failure:
             self.tell(f"readers may wait for a batch that was cut off, until the next run ({failure})")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from strandline.client.cluster_client import ClusterFailed
+from strandline.client.failures import ClusterFailed
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.errors import ErrorCode, named

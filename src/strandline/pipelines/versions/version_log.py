@@ -16,14 +16,8 @@ from typing import Final
 import pyarrow as pa
 
 from strandline.client.arrow_rows import FIELDS
-from strandline.client.cluster_client import (
-    LATEST,
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    ClientSettings,
-    ClusterFailed,
-    RawClient,
-)
+from strandline.client.cluster_client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClientSettings, ClusterClient
+from strandline.client.failures import ClusterFailed
 from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
 from strandline.ids import TopicPartition
 from strandline.pipelines.run.local_node import admin_of
@@ -45,7 +39,7 @@ class RegistryLog:
     def __init__(self, bootstrap: str, timeout_s: float) -> None:
         self._bootstrap = bootstrap
         self._timeout_s = timeout_s
-        self._client = RawClient(
+        self._client = ClusterClient(
             ClientSettings(
                 bootstrap,
                 client_id="strandline-pipelines",

@@ -26,11 +26,11 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, Final, Self
 
+from strandline.client.failures import ClientFailed
 from strandline.errors import WorldError
 from strandline.pipelines.language.model import KnownDataset
 from strandline.pipelines.versions.state import Command, PipelineState, RunState, known_datasets, text_of
 from strandline.pipelines.versions.version_log import TOPIC, RegistryLog
-from strandline.spark.error_translation import SparkFailed
 
 TRANSACTIONAL_ID: Final = "strandline-pipelines"
 TIMEOUT_S: Final = 30.0
@@ -247,7 +247,7 @@ class Registry:
     def _reading(self) -> Iterator[None]:
         try:
             yield
-        except SparkFailed as error:
+        except ClientFailed as error:
             raise self._failure("read", str(error)) from error
 
     def _failure(self, verb: str, heard: str) -> RegistryFailed:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from strandline._version import __version__
-from strandline.client.cluster_client import ClientSettings, ClusterFailed, RawClient
-from strandline.client.connection import RawConnection
+from strandline.client.cluster_client import ClientSettings, ClusterClient
+from strandline.client.connection import BrokerConnection
+from strandline.client.failures import ClusterFailed
 from strandline.codec.message import Message
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse
@@ -54,7 +55,7 @@ class SinkCluster:
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
-        self.client = RawClient(
+        self.client = ClusterClient(
             ClientSettings(
                 bootstrap=options.bootstrap,
                 client_id=options.client_id,
@@ -63,7 +64,7 @@ class SinkCluster:
             )
         )
         self._coordinators: dict[tuple[int, str], tuple[str, int]] = {}
-        self._produce_connections: dict[tuple[str, int], RawConnection] = {}
+        self._produce_connections: dict[tuple[str, int], BrokerConnection] = {}
         request = ApiVersionsRequest("strandline-spark", __version__)
         told = self.client.retried("reach the cluster", lambda: self.client.ask_any(request, ApiVersionsResponse))
         keys = {api.api_key: api.max_version for api in told.api_keys}
@@ -135,7 +136,7 @@ class SinkCluster:
             raise _missing(topic)
         return len(found.leaders)
 
-    def produce_connection(self, address: tuple[str, int]) -> RawConnection:
+    def produce_connection(self, address: tuple[str, int]) -> BrokerConnection:
         """Beside those for questions: an answer to a Produce may be awaited while something else is asked."""
         connection = self._produce_connections.get(address)
         if connection is not None and connection.is_waiting:
@@ -143,12 +144,12 @@ class SinkCluster:
             self.drop_produce_connection(address)
             connection = None
         if connection is None:
-            connection = self._produce_connections[address] = RawConnection(
+            connection = self._produce_connections[address] = BrokerConnection(
                 *address, client_id=self.options.client_id, timeout_s=self.options.request_timeout_ms / 1000
             )
         return connection
 
-    def produce_connection_in_use(self, address: tuple[str, int]) -> RawConnection:
+    def produce_connection_in_use(self, address: tuple[str, int]) -> BrokerConnection:
         """The one over which a request was sent."""
         return self._produce_connections[address]
 
@@ -170,7 +171,7 @@ class SinkCluster:
             return True
 
         # The client itself is patient enough for a cluster that fails over, which is too long for a misspelt name.
-        patience = RawClient(ClientSettings(self.options.bootstrap, api_timeout_s=TOPIC_WAIT_S))
+        patience = ClusterClient(ClientSettings(self.options.bootstrap, api_timeout_s=TOPIC_WAIT_S))
         try:
             patience.retried("create the topic", attempt)
         except ClusterFailed:

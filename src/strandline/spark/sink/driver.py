@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from strandline.client.failures import ClientFailed
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest, SinkTransaction
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.codec.messages.delete_sink_request import DeleteSinkRequest
@@ -153,7 +154,7 @@ def delete(cluster: SinkCluster, sink_id: str) -> None:
             lambda told: told.error_code,
         )
         heard = None if answer.error_code == ErrorCode.NONE else named(answer.error_code).name
-    except SparkFailed as error:
+    except ClientFailed as error:
         heard = str(error)
     if heard is not None:
         print(

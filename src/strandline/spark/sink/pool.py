@@ -22,7 +22,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
-from strandline.spark.error_translation import SparkFailed
+from strandline.client.failures import ClientFailed
 from strandline.spark.sink.cluster import SinkCluster, coordinator_key
 from strandline.spark.sink.failures import TransactionLost
 from strandline.spark.sink.options import SinkOptions
@@ -94,7 +94,7 @@ class Pool:
                 if not producer.cluster.raises_epochs:
                     # What was on its way when the task failed may or may not have taken its sequences.
                     producer.initialize()
-        except SparkFailed:
+        except ClientFailed:
             # Whatever it is, the transaction is aborted with the batch or when its time is over; the failure of the
             # task itself is what its user has to hear.
             return

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from strandline.client.cluster_client import TopicMissing
+from strandline.client.failures import TopicMissing
 from strandline.codec.columns import decode_batch, encode_batch
 from strandline.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from strandline.codec.messages.produce_response import PartitionProduceResponse, ProduceResponse

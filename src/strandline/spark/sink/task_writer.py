@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from strandline.spark.error_translation import SparkFailed
+from strandline.client.failures import ClientFailed
 from strandline.spark.sink import fallback
 from strandline.spark.sink.commit_message import OpenTransaction, TaskWritten
 from strandline.spark.sink.failures import SinkRefused
@@ -71,7 +71,7 @@ def write_task(pool: Pool, options: SinkOptions, task: Task, batches: Iterable[p
         fault_point("before-return")
     except Exception as error:
         # A cluster that does not answer has had its time; asking it again would only delay what the user has to hear.
-        if isinstance(error, SinkRefused) or not isinstance(error, SparkFailed):
+        if isinstance(error, SinkRefused) or not isinstance(error, ClientFailed):
             pool.abort(options, task.sink_id, producer)
         raise
     pool.leave(options, task.sink_id, producer)

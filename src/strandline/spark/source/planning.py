@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
-from strandline.client.cluster_client import EARLIEST, LATEST, READ_UNCOMMITTED, RawClient, Topic, TopicMissing
-from strandline.client.fetcher import ADVICE, DataLost, FetchSettings, OffsetRange, PartitionFetcher, lost_words
+from strandline.client.cluster_client import EARLIEST, LATEST, READ_UNCOMMITTED, ClusterClient, Topic
+from strandline.client.failures import DataLost, TopicMissing
+from strandline.client.fetcher import ADVICE, FetchSettings, OffsetRange, PartitionFetcher, lost_words
 from strandline.ids import TopicPartition
 from strandline.spark.source.source_spec import (
     Everywhere,
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 class Planner:
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
-        self.client = RawClient(options.client)
+        self.client = ClusterClient(options.client)
 
     def close(self) -> None:
         self.client.close()
@@ -193,7 +194,9 @@ class Planner:
         return latest
 
 
-def subscribed(client: RawClient, subscription: Subscription, *, must_exist: bool = True) -> dict[TopicPartition, UUID]:
+def subscribed(
+    client: ClusterClient, subscription: Subscription, *, must_exist: bool = True
+) -> dict[TopicPartition, UUID]:
     if subscription.pattern is not None:
         # As in Spark's own source, any part of a name may fit, and internal topics never do.
         pattern = re.compile(subscription.pattern)

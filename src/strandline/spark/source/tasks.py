@@ -15,14 +15,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from strandline.client.arrow_rows import FIELDS
-from strandline.client.cluster_client import ClientSettings, RawClient
+from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
 from strandline.spark.source.source_spec import KEY_COLUMN, MADE_COLUMNS, Shape, SourceOptions
 
 CLIENTS_MAX: Final = 8
 """Clients that one worker keeps; of more the oldest goes, and is made again if it is needed."""
 
-_clients: dict[tuple[int, ClientSettings], RawClient] = {}
+_clients: dict[tuple[int, ClientSettings], ClusterClient] = {}
 
 
 class RangePartition(InputPartition):
@@ -87,11 +87,11 @@ def read_task(settings: TaskSettings, partition: InputPartition) -> Iterator[pa.
         yield json_columns.columns(batch)
 
 
-def worker_client(settings: ClientSettings) -> RawClient:
+def worker_client(settings: ClientSettings) -> ClusterClient:
     key = (os.getpid(), settings)
     client = _clients.get(key)
     if client is None:
         if len(_clients) >= CLIENTS_MAX:
             _clients.pop(next(iter(_clients))).close()
-        client = _clients[key] = RawClient(settings)
+        client = _clients[key] = ClusterClient(settings)
     return client
