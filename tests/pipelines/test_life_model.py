@@ -21,13 +21,14 @@ from typing import Any, ClassVar, Final
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 from hypothesis import HealthCheck, settings
 from hypothesis import Phase as Stage
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from tests.pipelines.plain_spark import BATCH_POINTS, SINK_POINTS, Killed, PlainSpark, in_sparks_place
 from tests.pipelines.rebuild_ground import table_of
+from tests.scenarios.compaction_ground import compact_now
 from tests.spark.sink_ground import consume
 
 from strandline.local.embedded_broker import EmbeddedBroker
@@ -67,6 +68,7 @@ GONE: Final = r"deleted and made anew|are lost \(|is lost \("
 SWITCHING: Final = (Phase.SWITCHING, Phase.SWITCHING_BACK)
 
 Order = dict[str, Any]
+"""What is written; and once compaction has removed it, the `readers` that had read it: version and dataset."""
 Starts = dict[int, int]
 """By partition, the first offset that is read."""
 Topic = list[list[Order]]
@@ -169,7 +171,7 @@ class Life(RuleBasedStateMachine):
             made = {"id": number, "customer": customer, "amount": amount}
             self.orders[partition].append(made)
             at_ms = FIRST_MS + number * STEP_MS
-            producer.produce(self.topic, json.dumps(made), partition=partition, timestamp=at_ms)
+            producer.produce(self.topic, json.dumps(made), customer, partition=partition, timestamp=at_ms)
         assert producer.flush(30) == 0
 
     # What the user does
@@ -259,6 +261,25 @@ class Life(RuleBasedStateMachine):
                     self.bereft.add((self.active, each))
 
     @precondition(lambda self: self.phase is None and self.has_run and not self.lost)
+    @rule()
+    def compact_the_input(self) -> None:
+        """A query keeps what it has read. Of the rest it reads the newest order of each customer."""
+        plans = {each: self.planned(self.active, each) for each in DATASETS}
+        if any(committed != planned for committed, planned in plans.values()):
+            return  # Whether the last batch is in the output only the next run will tell.
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
+        for name, value in (("cleanup.policy", "compact,delete"), ("retention.ms", "-1")):
+            resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
+        self.admin.incremental_alter_configs([resource])[resource].result(30)
+        for partition, orders in enumerate(self.orders):
+            compact_now(self.broker.port, topic=self.topic, partition=partition)
+            newest = {order["customer"]: order["id"] for order in orders}
+            for offset, order in enumerate(orders):
+                if order["id"] != newest[order["customer"]]:
+                    readers = [each for each, (committed, _) in plans.items() if committed.get(partition, 0) > offset]
+                    order.setdefault("readers", {(self.active, each) for each in readers})
+
+    @precondition(lambda self: self.phase is None and self.has_run and not self.lost)
     @rule(orders=some_orders)
     def make_the_input_anew(self, orders: list[tuple[int, str, int]]) -> None:
         """Only a query that has neither read of the old topic nor begun at its end may read the new one."""
@@ -282,7 +303,7 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.phase is None and self.has_run)
     @rule(datasets=st.sets(st.sampled_from(DATASETS), min_size=1))
     def lose_checkpoints(self, datasets: set[str]) -> None:
-        if any(self.log_starts):
+        if any(self.log_starts) or any("readers" in order for orders in self.orders for order in orders):
             datasets = datasets - {"totals"}  # Known: state that came from removed records is not made again.
         for each in datasets:
             shutil.rmtree(self.checkpoint(self.active, each), ignore_errors=True)
@@ -512,7 +533,8 @@ class Life(RuleBasedStateMachine):
         found: Counter[Any] = Counter()
         for partition, first in self.starts[version, dataset].items():
             for each in self.reads[version, dataset][partition][first : ends.get(partition, 0)]:
-                if each["amount"] >= self.least[version]:
+                is_read = (version, dataset) in each.get("readers", [(version, dataset)])
+                if is_read and each["amount"] >= self.least[version]:
                     found[each["customer" if dataset == "totals" else "id"]] += (
                         each["amount"] if dataset == "totals" else 1
                     )
@@ -602,6 +624,34 @@ def test_a_life_with_inputs_that_go(broker: EmbeddedBroker, start: str) -> None:
         life.order(orders=[(0, "a", 4)])
         life.run(kill=None, recovers=False)
         assert life.phase is None
+    finally:
+        life.teardown()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("start", STARTS)
+def test_a_life_with_a_compacted_input(broker: EmbeddedBroker, start: str) -> None:
+    """Compaction removes orders that were read, orders that were not, and those that a rebuild would read again."""
+    Life.broker = broker
+    life = Life()
+    life.begin(before=[(0, "a", 5), (0, "a", 7), (1, "b", 4)], start=start, at=[1, -1], limit=2, copies="")
+    try:
+        life.run(kill=None, recovers=False)
+        life.order(orders=[(0, "a", 4), (0, "c", 3), (0, "c", 9), (1, "b", 6), (1, "b", 8)])
+        life.compact_the_input()
+        assert [order["id"] for order in life.orders[0] if "readers" not in order] == [3, 5]
+        life.run(kill=("batch-decided", 0), recovers=False)
+        life.run(kill=None, recovers=False)
+        life.lose_checkpoints(datasets=set(DATASETS))
+        life.run(kill=None, recovers=True)
+        life.rebuild(least=2, kill=("switch-copied", 0), from_beginning=True)
+        life.rebuild_again(kill=None)
+        life.finish(kill=None)
+        life.order(orders=[(0, "c", 5), (1, "b", 7)])
+        life.compact_the_input()
+        life.run(kill=None, recovers=False)
+        assert (life.active, life.phase) == (2, None)
     finally:
         life.teardown()
 

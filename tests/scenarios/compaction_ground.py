@@ -95,9 +95,9 @@ def folded(records: Sequence[tuple[int, bytes | None, bytes | None]]) -> dict[by
     return state
 
 
-def compact_now(port: int, *, topic: str = TOPIC) -> CompactedPartition:
+def compact_now(port: int, *, topic: str = TOPIC, partition: int = 0) -> CompactedPartition:
     """Ask for it, and wait until it is done."""
-    request = CompactPartitionsRequest(topics=[CompactTopic(topic=topic, partitions=[0])])
+    request = CompactPartitionsRequest(topics=[CompactTopic(topic=topic, partitions=[partition])])
     with Peer(port, timeout_s=WAIT_S_MAX) as peer:
         (told,) = peer.ask(request, 0).partitions
     assert isinstance(told, CompactedPartition)
