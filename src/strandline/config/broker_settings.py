@@ -1,4 +1,4 @@
-"""The table of a node's own settings. How they are read and combined stands in `config`."""
+"""The settings of a broker that belong to no other table: network, topics, log files and monitoring."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from strandline.config.settings import (
     text,
     words,
 )
-from strandline.config.storage_settings import StorageSettings
 
 MIB = 1024 * 1024
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings(StorageSettings):
-    """The settings themselves. Every attribute is the setting of that name with underscores for dots."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BrokerSettings:
+    """The table of broker settings. Each attribute is the setting of that name with underscores for dots."""
 
     # The wire.
     listeners: tuple[str, ...] = words(

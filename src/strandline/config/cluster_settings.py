@@ -1,7 +1,4 @@
-"""The table of settings that make a node part of a cluster: who it is, its quorum, its session, its replicas.
-
-They stand apart from `broker_settings` for their number alone; `BrokerSettings` inherits them.
-"""
+"""The settings that make a node part of a cluster: its identity, quorum, session and replicas."""
 
 from __future__ import annotations
 
@@ -27,9 +24,9 @@ HOUR_MS = 60 * 60 * 1000
 _ADDRESS = r"(\[[0-9A-Fa-f:.%]+\]|[^@:/\[\]\s]+):[0-9]{1,5}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ClusterSettings:
-    """Every attribute is the setting of that name with underscores for dots."""
+    """The table of cluster settings. Each attribute is the setting of that name with underscores for dots."""
 
     # Who this node is.
     node_id: int = integer(

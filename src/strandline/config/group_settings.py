@@ -1,13 +1,9 @@
-"""The table of settings that groups obey, and what they must be together.
-
-They stand apart from `broker_settings` for their number alone; `BrokerSettings` inherits them.
-"""
+"""The settings of consumer groups, and the checks of their combinations."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from strandline.config.cluster_settings import ClusterSettings
 from strandline.config.settings import CLUSTER_WIDE, INT_MAX, at_least, integer, long, of_form, one_of, text, words
 from strandline.errors import InvalidConfig
 
@@ -16,9 +12,9 @@ MIB = 1024 * 1024
 CLASSIC = "classic"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSettings(ClusterSettings):
-    """Every attribute is the setting of that name with underscores for dots."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GroupSettings:
+    """The table of group settings. Each attribute is the setting of that name with underscores for dots."""
 
     # Every group.
     group_min_session_timeout_ms: int = integer(

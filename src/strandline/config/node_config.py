@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from strandline.config.broker_settings import BrokerSettings
 from strandline.config.cluster_checks import check_cluster
-from strandline.config.group_settings import check_groups
+from strandline.config.cluster_settings import ClusterSettings
+from strandline.config.group_settings import GroupSettings, check_groups
 from strandline.config.node_settings import (
     BROKER_SETTINGS,
     NODE_SETTINGS,
@@ -27,8 +28,9 @@ from strandline.config.node_settings import (
 )
 from strandline.config.properties import parse_properties
 from strandline.config.settings import ConfigSource, Synonym, Value, settings_of
-from strandline.config.storage_settings import check_storage
+from strandline.config.storage_settings import StorageSettings, check_storage
 from strandline.config.topic_config import TOPIC_SETTINGS, TopicConfig, other_topic_settings
+from strandline.config.transaction_settings import TransactionSettings
 from strandline.errors import InvalidConfig
 
 __all__ = ["BROKER_SETTINGS", "BrokerConfig", "Listener", "TopicConfig", "TopicConfigEntry"]
@@ -60,8 +62,11 @@ class TopicConfigEntry(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(BrokerSettings):
-    """What holds for this node: its settings, the defaults of its topics, and what was said about them."""
+class BrokerConfig(ClusterSettings, GroupSettings, TransactionSettings, StorageSettings, BrokerSettings):
+    """The settings in force on this node, the defaults of its topics, and the layers that they come from.
+
+    The tables are independent of each other. They lie side by side in one object, so that a read is one slot.
+    """
 
     topic_defaults: TopicConfig = dataclasses.field(default_factory=TopicConfig)
     """What a topic without overrides gets here."""
@@ -311,7 +316,7 @@ _HELD = frozenset(
 def _resolved(values: Mapping[str, Value]) -> dict[str, object]:
     """The attributes of a BrokerConfig whose settings were set; of several names the first one declared wins."""
     resolved: dict[str, object] = {}
-    for attribute, setting in settings_of(BrokerSettings):
+    for attribute, setting in BROKER_SETTINGS.values():
         for name in NODE_SETTINGS[setting.name].names:
             if name in values:
                 resolved[attribute] = values[name]

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from strandline.config.broker_settings import BrokerSettings
+from strandline.config.cluster_settings import ClusterSettings
+from strandline.config.group_settings import GroupSettings
 from strandline.config.kafka_settings import NO_EFFECT, OTHER_SETTINGS, OtherSetting
 from strandline.config.settings import (
     CLUSTER_WIDE,
@@ -25,12 +27,17 @@ from strandline.config.settings import (
     settings_of,
     text_of,
 )
+from strandline.config.storage_settings import StorageSettings
 from strandline.config.topic_config import TOPIC_SETTINGS
+from strandline.config.transaction_settings import TransactionSettings
 from strandline.errors import InvalidConfig
 
 BROKER_SETTINGS: Final[dict[str, tuple[str, Setting]]] = {
-    setting.name: (attribute, setting) for attribute, setting in settings_of(BrokerSettings)
+    setting.name: (attribute, setting)
+    for table in (ClusterSettings, GroupSettings, TransactionSettings, StorageSettings, BrokerSettings)
+    for attribute, setting in settings_of(table)
 }
+"""By name: the attribute of a `BrokerConfig` that holds the value, and the setting, in the order of the docs."""
 
 _DYNAMIC_WITHOUT_EFFECT: Final = frozenset(
     {

@@ -1,7 +1,6 @@
-"""The table of settings that keep, forget and look after what is stored: the log cleaner and the scrubber.
+"""The settings of the log cleaner and the scrubber, and the checks of their combinations.
 
-They stand apart from `broker_settings` for their number alone; `BrokerSettings` inherits them. What a single topic may
-have otherwise (`min.cleanable.dirty.ratio` and its like) is in `topic_config`.
+Settings that a topic can override (`min.cleanable.dirty.ratio` and others) are in `topic_config`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import dataclasses
 import sys
 
 from strandline.config.settings import CLUSTER_WIDE, at_least, boolean, double, integer, long
-from strandline.config.transaction_settings import TransactionSettings
 from strandline.errors import InvalidConfig
 
 KIB = 1024
@@ -19,9 +17,9 @@ DEDUPE_BYTES_PER_THREAD = MIB
 """What each cleaner has of the buffer for keys is more than this, as in Kafka."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class StorageSettings(TransactionSettings):
-    """Every attribute is the setting of that name with underscores for dots."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StorageSettings:
+    """The table of storage settings. Each attribute is the setting of that name with underscores for dots."""
 
     log_cleaner_enable: bool = boolean(
         "log.cleaner.enable",

@@ -1,21 +1,17 @@
-"""The table of settings that transactions obey.
-
-They stand apart from `broker_settings` for their number alone; `BrokerSettings` inherits them.
-"""
+"""The settings of transactions."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from strandline.config.group_settings import GroupSettings
 from strandline.config.settings import CLUSTER_WIDE, at_least, boolean, integer, short
 
 MIB = 1024 * 1024
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionSettings(GroupSettings):
-    """Every attribute is the setting of that name with underscores for dots."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransactionSettings:
+    """The table of transaction settings. Each attribute is the setting of that name with underscores for dots."""
 
     transaction_max_timeout_ms: int = integer(
         "transaction.max.timeout.ms",

@@ -8,7 +8,7 @@ from tests.unit.coordinators.world import MemoryPartition, TurnedClock
 
 from strandline.broker.coordinating.transaction_driver import TransactionDriver
 from strandline.codec.columns import decode_batch, encode_record
-from strandline.config.broker_settings import BrokerSettings
+from strandline.config.transaction_settings import TransactionSettings
 from strandline.coordinators.transactions.events import MarkersWritten, SendMarkers
 from strandline.coordinators.transactions.transaction import Transaction, TransactionStatus
 from strandline.coordinators.transactions.transaction_records import decode_transaction, transaction_record
@@ -81,7 +81,7 @@ def test_what_was_decided_before_is_completed_with_every_field() -> None:
     driver = TransactionDriver(
         clock,
         topic,  # type: ignore[arg-type]  # Its partition knows no transactions of its own.
-        BrokerSettings(),
+        TransactionSettings(),
         next_producer_id=lambda then: None,
         markers=WritesAtOnce(),
     )

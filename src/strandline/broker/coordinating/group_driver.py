@@ -15,7 +15,7 @@ from strandline.broker.coordinating.coordinator_context import HostedShard, Inte
 from strandline.broker.coordinating.coordinator_runtime import HostedShards, leads
 from strandline.broker.coordinating.group_log import GroupLog
 from strandline.broker.coordinating.group_topics import TopicsOfNode, overrides_of_node
-from strandline.config.broker_settings import BrokerSettings
+from strandline.config.group_settings import GroupSettings
 from strandline.coordinators.groups.events import TopicDeleted, TopicsChanged, TransactionEnded
 from strandline.coordinators.groups.group_config import (
     ConsumerSettings,
@@ -46,7 +46,7 @@ def groups_of_node(node: Node) -> GroupDriver:
     return GroupDriver(node.runtime, config, OffsetsTopicOfNode(node), TopicsOfNode(node))
 
 
-def group_config(settings: BrokerSettings, *, overrides: Overrides = no_overrides) -> GroupConfig:
+def group_config(settings: GroupSettings, *, overrides: Overrides = no_overrides) -> GroupConfig:
     return GroupConfig(
         min_session_timeout_ms=settings.group_min_session_timeout_ms,
         max_session_timeout_ms=settings.group_max_session_timeout_ms,
@@ -109,7 +109,7 @@ class GroupDriver(HostedShards[GroupShard]):
         self.plain_commits: dict[tuple[int, bytes], PlainCommit] = {}
         """By version and the bytes before the offset: what `handlers.plain_commits` remembers."""
 
-    def configure(self, settings: BrokerSettings) -> None:
+    def configure(self, settings: GroupSettings) -> None:
         """Obey the settings of the node as they are now."""
         self._config = group_config(settings, overrides=self._config.overrides)
         for hosted in self._hosted.values():

@@ -18,7 +18,7 @@ from strandline.broker.coordinating.coordinator_runtime import HostedShards, lea
 from strandline.broker.coordinating.marker_sender import MarkerSender, WaitingMarker
 from strandline.broker.coordinating.transaction_verification import OnVerified, Place, TransactionVerification
 from strandline.codec.columns import Columns
-from strandline.config.broker_settings import BrokerSettings
+from strandline.config.transaction_settings import TransactionSettings
 from strandline.coordinators.groups.events import Record, Tell
 from strandline.coordinators.partitioning import TRANSACTION_STATE_TOPIC, partition_of_transactional_id
 from strandline.coordinators.transactions.events import (
@@ -63,7 +63,7 @@ def transactions_of_node(node: Node) -> TransactionDriver:
     return driver
 
 
-def transaction_config(settings: BrokerSettings, *, transaction_version: int) -> TransactionConfig:
+def transaction_config(settings: TransactionSettings, *, transaction_version: int) -> TransactionConfig:
     return TransactionConfig(
         timeout_ms_max=settings.transaction_max_timeout_ms,
         id_expiration_ms=settings.transactional_id_expiration_ms,
@@ -119,7 +119,7 @@ class TransactionDriver(HostedShards[TransactionShard]):
         self,
         runtime: Runtime,
         topic: TransactionTopic,
-        settings: BrokerSettings,
+        settings: TransactionSettings,
         *,
         next_producer_id: Callable[[Callable[[int, BaseException | None], object]], object],
         markers: Markers,
@@ -135,7 +135,7 @@ class TransactionDriver(HostedShards[TransactionShard]):
         self._failures: dict[int, int] = {}
         """How often in a row a shard was closed before it was loaded."""
 
-    def configure(self, settings: BrokerSettings) -> None:
+    def configure(self, settings: TransactionSettings) -> None:
         """Obey the settings of the node as they are now."""
         self._obey(transaction_config(settings, transaction_version=self._topic.transaction_version()))
 
