@@ -15,12 +15,12 @@ from tests.pipelines.shop_ground import HasTopics, Shop, stock_totals
 
 from strandline.pipelines.language.loading import load
 from strandline.pipelines.language.model import Pipeline
-from strandline.pipelines.rebuild.fault_points import fault_point
 from strandline.pipelines.rebuild.rebuilding import Rebuilding
 from strandline.pipelines.run.outputs import planned_datasets, topics_of
 from strandline.pipelines.run.running import Runner, RunOptions
 from strandline.pipelines.versions.state import PipelineState
 from strandline.pipelines.versions.version_files import with_file
+from strandline.runtime.fault_points import fault_point
 
 SCHEMAS = {"totals": "customer STRING, total BIGINT", "large": "customer STRING, amount BIGINT"}
 

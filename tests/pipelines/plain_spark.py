@@ -24,12 +24,11 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from strandline.pipelines.changes import plan_reading
 from strandline.pipelines.changes.plan_form import PlanForm
 from strandline.pipelines.language.model import Pipeline
-from strandline.pipelines.rebuild import fault_points
 from strandline.pipelines.run import compiling, queries
 from strandline.pipelines.run.checkpoint_files import HALF_MADE
 from strandline.pipelines.run.compiling import CompiledQuery, Wiring
+from strandline.runtime import fault_points
 from strandline.spark.sink import driver
-from strandline.spark.sink import fault_points as sink_fault_points
 from strandline.spark.sink.options import parse_options as sink_options
 from strandline.spark.sink.pool import Pool
 from strandline.spark.sink.task_writer import Task, write_task
@@ -319,7 +318,6 @@ def in_sparks_place(patch: pytest.MonkeyPatch, spark: PlainSpark) -> None:
     patch.setattr(queries, "use", _ignore)
     patch.setattr(queries, "checkpoint_exists", exists)
     patch.setattr(queries, "stateful_operators", lambda frame: ("aggregate",) if frame.is_summed else ())
-    patch.setattr(sink_fault_points, "_PLANNED", dict.fromkeys(SINK_POINTS, ("", "")))
-    patch.setattr(sink_fault_points, "act", reached)
-    patch.setenv(fault_points.VARIABLE, ",".join(f"{point}:fail:" for point in fault_points.POINTS))
+    planned = (*SINK_POINTS, *fault_points.REBUILD_POINTS)
+    patch.setenv(fault_points.VARIABLE, ",".join(f"{point}:fail:" for point in planned))
     patch.setattr(fault_points, "act", reached)

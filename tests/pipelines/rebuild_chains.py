@@ -16,11 +16,11 @@ import pytest
 from tests.pipelines.rebuild_ground import table_of
 from tests.pipelines.shop_ground import Shop, stock_totals
 
-from strandline.pipelines.rebuild import fault_points
-from strandline.pipelines.rebuild.fault_points import POINTS, PlantedFault
 from strandline.pipelines.rebuild.phases import Wish
 from strandline.pipelines.rebuild.topic_copies import living_topics
 from strandline.pipelines.run.local_node import admin_of
+from strandline.runtime import fault_points
+from strandline.runtime.fault_points import REBUILD_POINTS, PlantedFault
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Spark = Callable[[], SparkSession]
 
 ORDERS = [("ana", 50), ("bo", 150), ("cy", 5), ("dan", 8)]
-BUILDING, UNDECIDED, DECIDED = POINTS[:6], POINTS[6:11], POINTS[11:15]
+BUILDING, UNDECIDED, DECIDED = REBUILD_POINTS[:6], REBUILD_POINTS[6:11], REBUILD_POINTS[11:15]
 """The points of a rebuild, by what a rollback has to undo: a version that nobody reads, a switch that was prepared, and
 one that was decided."""
 THERE = (*BUILDING, *UNDECIDED, *DECIDED)

@@ -34,13 +34,13 @@ from tests.spark.sink_ground import consume
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.language.loading import load
-from strandline.pipelines.rebuild.fault_points import POINTS
 from strandline.pipelines.rebuild.phases import Phase, RebuildRefused, Wish, phase_of
 from strandline.pipelines.rebuild.rebuilding import Means, Rebuilding
 from strandline.pipelines.run.checkpoint_files import HALF_MADE
 from strandline.pipelines.run.running import Outcome, Runner, RunOptions
 from strandline.pipelines.versions.state import PipelineState, checkpoint_of
 from strandline.pipelines.versions.version_store import Registry
+from strandline.runtime.fault_points import REBUILD_POINTS
 from strandline.spark.display import Display
 
 EXAMPLES: Final = int(os.environ.get("STRANDLINE_LIVES", "6"))
@@ -78,7 +78,7 @@ some_orders = st.lists(
     st.tuples(st.integers(0, PARTITIONS_MAX - 1), st.sampled_from("abc"), st.integers(1, 9)), min_size=1, max_size=5
 )
 killed_while_it_runs = st.none() | st.tuples(st.sampled_from((*BATCH_POINTS, *SINK_POINTS)), st.integers(0, 2))
-killed_in_a_rebuild = killed_while_it_runs | st.tuples(st.sampled_from(POINTS), st.just(0))
+killed_in_a_rebuild = killed_while_it_runs | st.tuples(st.sampled_from(REBUILD_POINTS), st.just(0))
 
 
 class Life(RuleBasedStateMachine):

@@ -31,9 +31,9 @@ from tests.pipelines.shop_ground import HasTopics, Shop
 
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.rebuild import fault_points
-from strandline.pipelines.rebuild.fault_points import PlantedFault
 from strandline.pipelines.rebuild.phases import Wish
+from strandline.runtime import fault_points
+from strandline.runtime.fault_points import PlantedFault
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

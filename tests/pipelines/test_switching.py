@@ -15,8 +15,7 @@ from tests.spark.sink_ground import consume
 
 from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.pipelines.rebuild import fault_points, phases
-from strandline.pipelines.rebuild.fault_points import PlantedFault
+from strandline.pipelines.rebuild import phases
 from strandline.pipelines.rebuild.ownership import Ownership
 from strandline.pipelines.rebuild.phases import Phase, RebuildRefused, Wish
 from strandline.pipelines.rebuild.rebuilding import Means, Rebuilding
@@ -24,11 +23,13 @@ from strandline.pipelines.rebuild.switching import Removal, RemovesMuch, Switchi
 from strandline.pipelines.rebuild.table_snapshot import newest_records
 from strandline.pipelines.run.multi_topic_commit import OneCommit
 from strandline.pipelines.versions.state import PipelineState, checkpoint_of
+from strandline.runtime import fault_points
+from strandline.runtime.fault_points import PlantedFault
 from strandline.spark.display import Display
 
 OLD = {"a": "1", "b": "2", "c": "3", **{f"same-{each}": "x" for each in range(20)}}
 NEW = {"b": "20", "c": "3", "d": "4", **{f"same-{each}": "x" for each in range(20)}}
-SWITCH_POINTS = [each for each in fault_points.POINTS if each.startswith("switch-")]
+SWITCH_POINTS = [each for each in fault_points.REBUILD_POINTS if each.startswith("switch-")]
 INNER_POINTS = SWITCH_POINTS[SWITCH_POINTS.index("switch-ends-noted") :]
 
 

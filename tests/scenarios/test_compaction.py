@@ -25,7 +25,7 @@ from tests.scenarios.compaction_ground import (
 
 import strandline
 from strandline.errors import ErrorCode
-from strandline.log.fault_points import SWAP_POINTS, VARIABLE
+from strandline.runtime.fault_points import SWAP_POINTS, VARIABLE
 
 
 def checkpoint(data: Path) -> dict[str, int]:

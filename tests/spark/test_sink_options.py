@@ -20,9 +20,9 @@ from pyspark.sql.types import (
 )
 
 from strandline.codec.compression import Compression
+from strandline.runtime.fault_points import SINK_POINTS, VARIABLE
 from strandline.spark.sink.commit_message import TaskWritten, told, told_by_all
 from strandline.spark.sink.failures import SinkFailed, SinkRefused
-from strandline.spark.sink.fault_points import POINTS, VARIABLE
 from strandline.spark.sink.options import TRANSACTION_TIMEOUT_MS_DEFAULT, parse_options
 from strandline.spark.sink.schema import check_columns
 from strandline.spark.sink.writers import batch_writer, stream_writer
@@ -122,7 +122,7 @@ def test_a_batch_is_not_committed_without_word_of_each_task() -> None:
 @pytest.mark.parametrize("action", ["kill", "fail"])
 def test_a_fault_happens_once_at_its_point(tmp_path: Path, action: str) -> None:
     file = tmp_path / "done"
-    script = "from strandline.spark.sink.fault_points import fault_point as at\nat('before-flush')\nat('after-flush')\n"
+    script = "from strandline.runtime.fault_points import fault_point as at\nat('before-flush')\nat('after-flush')\n"
     environ = os.environ | {VARIABLE: f"after-flush:{action}:{file}"}
     first, second = (
         subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, check=False, text=True)
@@ -132,4 +132,4 @@ def test_a_fault_happens_once_at_its_point(tmp_path: Path, action: str) -> None:
     assert action == "kill" or "PlantedFault" in first.stderr
     assert second.returncode == 0
     assert file.exists()
-    assert "after-flush" in POINTS
+    assert "after-flush" in SINK_POINTS

@@ -13,12 +13,12 @@ from tests.pipelines.rebuild_ground import TwoVersions, put_rows
 from strandline.ids import TopicPartition
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.language.model import Kind
-from strandline.pipelines.rebuild import fault_points
 from strandline.pipelines.rebuild.phases import Phase
 from strandline.pipelines.rebuild.switching import Switching
 from strandline.pipelines.versions import version_store as pipelines_registry
 from strandline.pipelines.versions.state import DatasetState, PipelineState, RebuildState, VersionState
 from strandline.pipelines.versions.version_store import Registry
+from strandline.runtime import fault_points
 from strandline.views import AtTime, Desk, ViewFailed
 from strandline.views.catalog import REGISTRY_TOPIC
 from strandline.views.failures import ViewUnknown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from strandline.spark.sink.fault_points import POINTS, VARIABLE
+from strandline.runtime.fault_points import SINK_POINTS, VARIABLE
 
 
 class FaultFiles:
@@ -17,7 +17,7 @@ class FaultFiles:
 
     @property
     def environ(self) -> dict[str, str]:
-        return {VARIABLE: ",".join(f"{point}:told:{self.directory / point}" for point in POINTS)}
+        return {VARIABLE: ",".join(f"{point}:told:{self.directory / point}" for point in SINK_POINTS)}
 
     def arm(self, point: str, action: str) -> None:
         self.disarm(point)

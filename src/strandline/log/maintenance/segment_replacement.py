@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from strandline.errors import CorruptLog, DiskFailed, WorldError
 from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup
 from strandline.log.disk import File
-from strandline.log.fault_points import fault_point
 from strandline.log.maintenance.replacement_recovery import SWAP_SUFFIX, in_order, originals
 from strandline.log.segment.index import OffsetIndex
 from strandline.log.segment.segment import (
@@ -41,6 +40,7 @@ from strandline.log.segment.segment import (
     file_stem,
 )
 from strandline.log.segment.transaction_index import TransactionIndex
+from strandline.runtime.fault_points import fault_point
 from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:

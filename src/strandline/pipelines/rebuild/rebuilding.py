@@ -20,7 +20,6 @@ from strandline.pipelines.language.model import Pipeline
 from strandline.pipelines.rebuild import phases, removing
 from strandline.pipelines.rebuild.checks import check_rebuildable, input_ends, unknown_words
 from strandline.pipelines.rebuild.comparing import Comparison, compare
-from strandline.pipelines.rebuild.fault_points import fault_point
 from strandline.pipelines.rebuild.ownership import Ownership
 from strandline.pipelines.rebuild.phases import Phase, RebuildRefused, Step, Wish
 from strandline.pipelines.rebuild.switching import Removal, RemovesMuch, Switching, Tell, give_up, was_given_up
@@ -31,6 +30,7 @@ from strandline.pipelines.run.running import Outcome, Runner, RunOptions
 from strandline.pipelines.versions.state import PipelineState, RebuildState, VersionState
 from strandline.pipelines.versions.version_files import digest_of, file_of, forget_file, with_file
 from strandline.pipelines.versions.version_store import Registry
+from strandline.runtime.fault_points import fault_point
 from strandline.spark.display import Display
 from strandline.spark.error_translation import in_a_sentence
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from strandline.pipelines.rebuild import phases
-from strandline.pipelines.rebuild.fault_points import fault_point
 from strandline.pipelines.rebuild.topic_copies import remove_topics
 from strandline.pipelines.run.multi_topic_commit import delete_sinks
 from strandline.pipelines.run.outputs import suffix_of
 from strandline.pipelines.run.query_groups import remove_groups
 from strandline.pipelines.versions.state import PipelineState, checkpoint_of
+from strandline.runtime.fault_points import fault_point
 from strandline.spark.sink.checkpoint import local_path
 
 

@@ -28,7 +28,6 @@ from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.client.failures import TopicMissing
 from strandline.pipelines.rebuild import phases
 from strandline.pipelines.rebuild.checkpoint_moves import Moves, drop_moves, stage_moves, take_moves
-from strandline.pipelines.rebuild.fault_points import fault_point
 from strandline.pipelines.rebuild.phases import RebuildRefused
 from strandline.pipelines.rebuild.table_snapshot import (
     Ends,
@@ -42,6 +41,7 @@ from strandline.pipelines.rebuild.topic_copies import make_like
 from strandline.pipelines.run.multi_topic_commit import OneCommit, silence
 from strandline.pipelines.versions.state import DatasetState, Offsets, PipelineState, RebuildState
 from strandline.pipelines.versions.version_store import Registry
+from strandline.runtime.fault_points import fault_point
 
 COPY: Final = 0
 DIFFERENCES: Final = 1

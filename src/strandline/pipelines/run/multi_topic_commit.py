@@ -22,7 +22,7 @@ from strandline.client.failures import ClientFailed, ClusterFailed
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest, SinkTransaction
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.errors import ErrorCode, named
-from strandline.pipelines.rebuild.fault_points import fault_point
+from strandline.runtime.fault_points import fault_point
 from strandline.spark.sink import driver
 from strandline.spark.sink.cluster import SinkCluster, coordinator_key
 from strandline.spark.sink.failures import SinkRefused

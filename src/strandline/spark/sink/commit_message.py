@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from strandline.runtime.fault_points import fault_point
 from strandline.spark.sink.failures import SinkFailed
-from strandline.spark.sink.fault_points import fault_point
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,12 @@ from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.codec.messages.list_sinks_request import ListSinksRequest
 from strandline.codec.messages.list_sinks_response import ListSinksResponse
 from strandline.errors import ErrorCode, named
+from strandline.runtime.fault_points import fault_point
 from strandline.spark.error_translation import SparkFailed
 from strandline.spark.sink.checkpoint import is_noted_plan, note_of, planned_at_ms
 from strandline.spark.sink.cluster import SinkCluster, coordinator_key
 from strandline.spark.sink.commit_message import TaskWritten
 from strandline.spark.sink.failures import SinkFailed, SinkRefused
-from strandline.spark.sink.fault_points import fault_point
 from strandline.spark.sink.options import SinkOptions
 from strandline.spark.sink.visibility import READABLE_S_MAX, await_readable
 

@@ -26,9 +26,9 @@ from strandline.codec.messages.txn_offset_commit_request import (
 )
 from strandline.codec.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 from strandline.errors import ErrorCode, named
+from strandline.runtime.fault_points import fault_point
 from strandline.spark.sink.cluster import GROUP, SinkCluster
 from strandline.spark.sink.failures import TransactionLost
-from strandline.spark.sink.fault_points import fault_point
 from strandline.spark.sink.group_positions import read_positions
 from strandline.spark.sink.options import SinkOptions
 from strandline.spark.sink.producer import TransactionalProducer

@@ -8,8 +8,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from strandline.runtime.fault_points import fault_point
 from strandline.spark.sink.columns import rows_of
-from strandline.spark.sink.fault_points import fault_point
 from strandline.spark.sink.open_batches import OpenBatches, row_sizes
 from strandline.spark.sink.options import SinkOptions
 from strandline.spark.sink.partitioning import Partitioner

@@ -14,10 +14,10 @@ from typing import Final
 import pyarrow as pa
 
 from strandline.client.failures import ClientFailed
+from strandline.runtime.fault_points import fault_point
 from strandline.spark.sink import fallback
 from strandline.spark.sink.commit_message import OpenTransaction, TaskWritten
 from strandline.spark.sink.failures import SinkRefused
-from strandline.spark.sink.fault_points import fault_point
 from strandline.spark.sink.options import SinkOptions
 from strandline.spark.sink.pool import Pool
 from strandline.spark.sink.row_writer import RowWriter
