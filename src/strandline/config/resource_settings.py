@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
-from strandline.config.settings import Allowed, Setting, Synonym, Value, at_least, one_of
+from strandline.config.group_settings import GroupSettings
+from strandline.config.settings import READ_ONLY, Allowed, Setting, Synonym, Value, at_least, one_of, settings_of
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
 from strandline.runtime.bounded_patterns import bounded_pattern
 
@@ -28,21 +30,28 @@ MATCH_SELECTORS: Final = frozenset(
     }
 )
 
+_NODE_SETTINGS: Final = {setting.name: setting for _, setting in settings_of(GroupSettings)}
 _DURATION = re.compile(r"by_duration:P(?!$)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", re.IGNORECASE)
 
 
 def _group(name: str, kind: str, default: Value, allowed: Allowed | None, doc: str, *, of_node: bool = True) -> Setting:
     synonyms = (Synonym(f"group.{name}"),) if of_node else ()
-    # Of the three kinds of groups that have settings, only those of the consumer protocol are served yet.
-    return Setting(name, kind, default, allowed, doc, synonyms=synonyms, effect=name.startswith("consumer."))
+    # Share and streams groups are not served yet.
+    return Setting(name, kind, default, allowed, doc, synonyms=synonyms, effect=False)
+
+
+def _consumer(name: str) -> Setting:
+    """Return the setting of a group of the consumer protocol, with the default and limits of the node's setting."""
+    of_node = _NODE_SETTINGS[f"group.consumer.{name}"]
+    return replace(of_node, name=f"consumer.{name}", synonyms=(Synonym(of_node.name),), update=READ_ONLY)
 
 
 GROUP_SETTINGS: Final[dict[str, Setting]] = {
     setting.name: setting
     for setting in (
-        _group("consumer.session.timeout.ms", "int", 45_000, at_least(1), "How long a silent consumer stays a member."),
-        _group("consumer.heartbeat.interval.ms", "int", 5_000, at_least(1), "How often a consumer is to be heard of."),
-        _group("consumer.assignment.interval.ms", "int", 1_000, at_least(0), "The shortest time between assignments."),
+        _consumer("session.timeout.ms"),
+        _consumer("heartbeat.interval.ms"),
+        replace(_consumer("assignment.interval.ms"), doc="The shortest time between assignments."),
         _group("share.session.timeout.ms", "int", 45_000, at_least(1), "How long a silent share consumer stays."),
         _group(
             "share.heartbeat.interval.ms", "int", 5_000, at_least(1), "How often a share consumer is to be heard of."
