@@ -80,12 +80,3 @@ def test_links_between_pages_lead_somewhere() -> None:
             if not (page.parent / target).exists():
                 broken.append(f"{page.relative_to(ROOT)} -> {target}")
     assert not broken, "\n".join(broken)
-
-
-def test_no_module_is_a_warehouse() -> None:
-    long = [
-        f"{path.relative_to(ROOT)}: {count} lines"
-        for path in tracked("src/*.py")
-        if "codec/messages" not in str(path) and (count := len(path.read_text().splitlines())) > 600
-    ]
-    assert not long, "\n".join(long)
