@@ -23,14 +23,14 @@ GROWTH_SHARE_MIN: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class TopicRetention:
     """How long a topic keeps records; None where there is no limit."""
 
     time_ms: int | None = None
     size_bytes: int | None = None
 
     @classmethod
-    def of(cls, *, cleanup_policy: str, retention_ms: int, retention_bytes: int) -> Retention:
+    def of(cls, *, cleanup_policy: str, retention_ms: int, retention_bytes: int) -> TopicRetention:
         """From a topic's settings. Time and size delete nothing unless `cleanup.policy` names `delete`."""
         if "delete" not in (word.strip() for word in cleanup_policy.split(",")):
             return cls()
@@ -69,7 +69,7 @@ class Figures:
     """Records behind those, that a reader of committed ones gets or does not get: their transactions decide."""
 
 
-def figures(window: Window, retention: Retention) -> Figures:
+def figures(window: Window, retention: TopicRetention) -> Figures:
     """What the samples of a window come to; there is at least one."""
     last = window.last
     has_position = last.committed != NO_POSITION
@@ -150,7 +150,7 @@ def _lags(samples: Sequence[Sample]) -> list[int]:
     return [sample.offsets for sample in samples]
 
 
-def _time_to_loss_s(window: Window, retention: Retention, lag: int | None) -> float | None:
+def _time_to_loss_s(window: Window, retention: TopicRetention, lag: int | None) -> float | None:
     """Until the record at the position is deleted, if both sides go on as they did."""
     last = window.last
     if lag is None:

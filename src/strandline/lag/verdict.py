@@ -24,7 +24,7 @@ LOSS_NEAR_S: Final = 86_400.0
 """A loss that is further away is told as a figure, and one that is nearer as the verdict."""
 
 
-class Verdict(StrEnum):
+class LagVerdict(StrEnum):
     """From well to bad; the order is that of `worst`."""
 
     OK = "ok"
@@ -43,59 +43,59 @@ class Verdict(StrEnum):
         return _RANKS[self]
 
 
-_RANKS: Final = {verdict: rank for rank, verdict in enumerate(Verdict)}
+_RANKS: Final = {verdict: rank for rank, verdict in enumerate(LagVerdict)}
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    verdict: Verdict
+class LagJudgement:
+    verdict: LagVerdict
     why: str
     """One sentence without its end, for people."""
 
 
-def judge(seen: Figures, *, is_read: bool | None) -> Judgement:
+def judge(seen: Figures, *, is_read: bool | None) -> LagJudgement:
     """`is_read` says whether a member of the group holds the partition; None if that is not known."""
     if seen.committed is None:
-        return Judgement(Verdict.NO_POSITION, "nothing was committed yet")
+        return LagJudgement(LagVerdict.NO_POSITION, "nothing was committed yet")
     if seen.lost:
-        return Judgement(Verdict.LOST_DATA, f"already lost {_records(seen.lost)}: deleted before they were read")
+        return LagJudgement(LagVerdict.LOST_DATA, f"already lost {_records(seen.lost)}: deleted before they were read")
     if seen.beyond:
-        return Judgement(
-            Verdict.BEYOND_END,
+        return LagJudgement(
+            LagVerdict.BEYOND_END,
             f"the position lies {_records(seen.beyond)} beyond the end: the log was cut or made anew since",
         )
     trend = _trend(seen, is_read)
     loss_s = seen.time_to_loss_s
-    is_in_trouble = trend.verdict.rank >= Verdict.BEHIND.rank
+    is_in_trouble = trend.verdict.rank >= LagVerdict.BEHIND.rank
     if is_in_trouble and loss_s is not None and loss_s < LOSS_NEAR_S:
         when = "any moment" if loss_s < 1 else f"in {span(loss_s)}"
-        return Judgement(
-            Verdict.WILL_LOSE_DATA, f"{trend.why}; retention deletes unread records {when} if it goes on like this"
+        return LagJudgement(
+            LagVerdict.WILL_LOSE_DATA, f"{trend.why}; retention deletes unread records {when} if it goes on like this"
         )
     return trend
 
 
-def _trend(seen: Figures, is_read: bool | None) -> Judgement:
+def _trend(seen: Figures, is_read: bool | None) -> LagJudgement:
     """Where the lag goes."""
     assert seen.lag is not None
     if seen.lag == 0:
-        return Judgement(Verdict.OK, "caught up" + _undecided(seen, " with what is decided"))
+        return LagJudgement(LagVerdict.OK, "caught up" + _undecided(seen, " with what is decided"))
     behind = f"{_records(seen.lag)} unread" + _undecided(seen)
     if is_read is False and not seen.consumed_per_s:
         # Who only commits, and is no member, moves all the same.
-        return Judgement(Verdict.STOPPED, f"{behind}, and no member reads the partition")
+        return LagJudgement(LagVerdict.STOPPED, f"{behind}, and no member reads the partition")
     if seen.waiting_ms >= STALLED_AFTER_MS:
-        return Judgement(
-            Verdict.STALLED, f"{behind}, and nothing was committed for {span(seen.waiting_ms / 1000)} or longer"
+        return LagJudgement(
+            LagVerdict.STALLED, f"{behind}, and nothing was committed for {span(seen.waiting_ms / 1000)} or longer"
         )
     behind_s = _behind_s(seen)
     if behind_s is not None and behind_s <= RECENT_S:
-        return Judgement(Verdict.OK, f"{span(behind_s)} behind, which commits now and then explain")
+        return LagJudgement(LagVerdict.OK, f"{span(behind_s)} behind, which commits now and then explain")
     if seen.lag_trend < 0:
-        return Judgement(Verdict.CATCHING_UP, f"{behind}, and fewer than before{_rates(seen)}")
+        return LagJudgement(LagVerdict.CATCHING_UP, f"{behind}, and fewer than before{_rates(seen)}")
     if seen.trend_ms >= TREND_SPAN_MS and seen.lag_trend > 0:
-        return Judgement(Verdict.FALLING_BEHIND, f"{behind}, and more all the time{_rates(seen)}")
-    return Judgement(Verdict.BEHIND, behind + _rates(seen))
+        return LagJudgement(LagVerdict.FALLING_BEHIND, f"{behind}, and more all the time{_rates(seen)}")
+    return LagJudgement(LagVerdict.BEHIND, behind + _rates(seen))
 
 
 def _behind_s(seen: Figures) -> float | None:
@@ -125,8 +125,8 @@ def _records(number: int) -> str:
     return f"{number:,} record{'' if number == 1 else 's'}"
 
 
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    return max(verdicts, key=lambda verdict: verdict.rank, default=Verdict.OK)
+def worst(verdicts: Iterable[LagVerdict]) -> LagVerdict:
+    return max(verdicts, key=lambda verdict: verdict.rank, default=LagVerdict.OK)
 
 
 def rate(per_s: float) -> str:

@@ -32,7 +32,7 @@ CODECS_ACCEPTED: Final = (4, 3, 1, 2)
 CODEC_LAST: Final = 4
 
 
-class Owner(Protocol):
+class ClientConnection(Protocol):
     """The connection that a client instance speaks by."""
 
     closed: bool
@@ -48,13 +48,13 @@ class Client(NamedTuple):
     client_source_port: str = ""
 
 
-class Subscription(NamedTuple):
+class MetricsSubscription(NamedTuple):
     metrics: tuple[str, ...]
     interval_ms: int
     match: Mapping[str, re.Pattern[str]]
 
     @classmethod
-    def parse(cls, settings: Mapping[str, str]) -> Subscription:
+    def parse(cls, settings: Mapping[str, str]) -> MetricsSubscription:
         def words(name: str) -> tuple[str, ...]:
             return tuple(word.strip() for word in settings.get(name, "").split(",") if word.strip())
 
@@ -81,7 +81,7 @@ class ClientInstance:
     )
 
     def __init__(
-        self, instance_id: UUID, owner: Owner, metrics: tuple[str, ...], interval_ms: int, version: int
+        self, instance_id: UUID, owner: ClientConnection, metrics: tuple[str, ...], interval_ms: int, version: int
     ) -> None:
         self.id = instance_id
         self.owner = owner
@@ -97,13 +97,13 @@ class ClientInstance:
     def expires_ms(self) -> int:
         return self.used_ms + max(EXPIRY_MS_MIN, 3 * self.interval_ms)
 
-    def may_get(self, now_ms: int) -> bool:
+    def admit_get(self, now_ms: int) -> bool:
         if now_ms - max(self.got_ms, self.pushed_ms) < self.interval_ms:
             return False
         self.got_ms = now_ms
         return True
 
-    def may_push(self, now_ms: int) -> bool:
+    def admit_push(self, now_ms: int) -> bool:
         # The first push after a subscription may come early: clients spread theirs over 0.5 to 1.5 intervals.
         if self.got_ms <= self.pushed_ms and now_ms - self.pushed_ms < self.interval_ms:
             return False
@@ -114,7 +114,7 @@ class ClientInstance:
 class ClientTelemetry:
     def __init__(self) -> None:
         self._instances: OrderedDict[UUID, ClientInstance] = OrderedDict()
-        self._subscriptions: dict[str, Subscription] = {}
+        self._subscriptions: dict[str, MetricsSubscription] = {}
         self._configs: dict[str, dict[str, str]] = {}
         self._version = 0
         self.throttled = 0
@@ -132,7 +132,7 @@ class ClientTelemetry:
         self._subscriptions = {}
         for name, settings in wanted.items():
             try:
-                self._subscriptions[name] = Subscription.parse(settings)
+                self._subscriptions[name] = MetricsSubscription.parse(settings)
             except (InvalidConfig, ValueError):
                 # The controller lets none of these in; an older log may hold one. It fits nobody.
                 continue
@@ -140,10 +140,10 @@ class ClientTelemetry:
     def knows(self, instance_id: UUID) -> bool:
         return instance_id in self._instances
 
-    def get(self, instance_id: UUID, client: Client, owner: Owner, now_ms: int) -> ClientInstance:
+    def get(self, instance_id: UUID, client: Client, owner: ClientConnection, now_ms: int) -> ClientInstance:
         """The instance with what it is asked for. RequestError for one that asks too often."""
         instance = self._instance(instance_id, client, owner, now_ms)
-        if not instance.may_get(now_ms) and instance.last_error not in (
+        if not instance.admit_get(now_ms) and instance.last_error not in (
             ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         ):
@@ -156,7 +156,7 @@ class ClientTelemetry:
         self,
         instance_id: UUID,
         client: Client,
-        owner: Owner,
+        owner: ClientConnection,
         now_ms: int,
         *,
         asked_subscription_id: int,
@@ -192,7 +192,7 @@ class ClientTelemetry:
         if instance.is_terminating:
             raise RequestError(ErrorCode.INVALID_REQUEST, "the client had said that it pushes for the last time")
         # A client that goes may push once more at any time.
-        if not instance.may_push(now_ms) and not is_terminating:
+        if not instance.admit_push(now_ms) and not is_terminating:
             self.throttled += 1
             raise RequestError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "pushed before the push interval was over")
         if asked_subscription_id != instance.subscription_id:
@@ -204,7 +204,7 @@ class ClientTelemetry:
         if size_bytes > size_bytes_max:
             raise RequestError(ErrorCode.TELEMETRY_TOO_LARGE, f"{size_bytes} bytes; {size_bytes_max} are allowed")
 
-    def _instance(self, instance_id: UUID, client: Client, owner: Owner, now_ms: int) -> ClientInstance:
+    def _instance(self, instance_id: UUID, client: Client, owner: ClientConnection, now_ms: int) -> ClientInstance:
         instance = self._instances.get(instance_id)
         if instance is not None and (instance.owner.closed or instance.expires_ms <= now_ms):
             instance = None

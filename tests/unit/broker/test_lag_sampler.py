@@ -22,7 +22,7 @@ from strandline.coordinators.groups.group_shard import GroupShard
 from strandline.handlers import k20002_group_lag
 from strandline.lag.figures import unread
 from strandline.lag.samples import Sample
-from strandline.lag.verdict import Verdict
+from strandline.lag.verdict import LagVerdict
 from strandline.log.segment.segment import Segment
 from strandline.quorum.controller.new_topics import NewTopic
 from strandline.quorum.controller.topic_commands import TopicRef
@@ -111,8 +111,8 @@ async def test_every_partition_and_group_by_itself(stage: Stage) -> None:
     assert (behind.committed, behind.lag, behind.end) == (15, 15, 30)
     assert behind.lag_s is not None
     assert behind.lag_s >= 60
-    assert seen["billing", "orders", 1].judgement.verdict is Verdict.OK
-    assert seen["audit", "orders", 0].judgement.verdict is Verdict.OK
+    assert seen["billing", "orders", 1].judgement.verdict is LagVerdict.OK
+    assert seen["audit", "orders", 0].judgement.verdict is LagVerdict.OK
     assert len(seen) == 3
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from strandline.lag.figures import Figures, Retention, figures
+from strandline.lag.figures import Figures, TopicRetention, figures
 from strandline.lag.samples import Sample, Window
-from strandline.lag.verdict import Judgement, judge
+from strandline.lag.verdict import LagJudgement, judge
 
-NO_LIMIT = Retention()
+NO_LIMIT = TopicRetention()
 DAY_MS = 86_400_000
 
 
@@ -49,9 +49,9 @@ def story(
     return window_of(samples)
 
 
-def told(window: Window, *, is_read: bool | None = True, retention: Retention = NO_LIMIT) -> Judgement:
+def told(window: Window, *, is_read: bool | None = True, retention: TopicRetention = NO_LIMIT) -> LagJudgement:
     return judge(figures(window, retention), is_read=is_read)
 
 
-def seen(window: Window, retention: Retention = NO_LIMIT) -> Figures:
+def seen(window: Window, retention: TopicRetention = NO_LIMIT) -> Figures:
     return figures(window, retention)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.lag.series import DAY_MS, seen, story, window_of
 
-from strandline.lag.figures import NEVER, Retention, figures
+from strandline.lag.figures import NEVER, TopicRetention, figures
 from strandline.lag.samples import NO_POSITION, UNKNOWN, Sample, Window
 
 
@@ -27,17 +27,17 @@ def test_rates_are_those_of_the_window() -> None:
 
 
 def test_nothing_unread_is_zero_behind_and_lost_never() -> None:
-    told = seen(window_of([Sample(0, 100, 0, 100, UNKNOWN)]), Retention(DAY_MS, 1000))
+    told = seen(window_of([Sample(0, 100, 0, 100, UNKNOWN)]), TopicRetention(DAY_MS, 1000))
     assert (told.lag, told.lag_s, told.time_to_loss_s) == (0, 0.0, NEVER)
 
 
 def test_without_a_position_nothing_is_claimed() -> None:
-    told = seen(window_of([Sample(0, NO_POSITION, 0, 100)]), Retention(DAY_MS))
+    told = seen(window_of([Sample(0, NO_POSITION, 0, 100)]), TopicRetention(DAY_MS))
     assert (told.committed, told.lag, told.lag_s, told.time_to_loss_s, told.lost) == (None, None, None, None, 0)
 
 
 def test_a_position_below_the_log_start_has_lost_what_lies_between() -> None:
-    told = seen(window_of([Sample(0, 40, 70, 100)]), Retention(DAY_MS))
+    told = seen(window_of([Sample(0, 40, 70, 100)]), TopicRetention(DAY_MS))
     assert (told.lost, told.lag, told.time_to_loss_s) == (30, 30, 0.0)
 
 
@@ -47,7 +47,7 @@ def test_a_position_beyond_the_end() -> None:
 
 
 def test_who_stands_still_loses_when_the_record_is_too_old() -> None:
-    retention = Retention(time_ms=DAY_MS)
+    retention = TopicRetention(time_ms=DAY_MS)
     one_look = seen(window_of([Sample(0, 40, 0, 100, 3_600_000)]), retention)
     assert one_look.time_to_loss_s == pytest.approx(23 * 3600)
     watched = seen(story(seconds=60, written_per_s=5, lag=100, age_s=3600), retention)
@@ -56,59 +56,59 @@ def test_who_stands_still_loses_when_the_record_is_too_old() -> None:
 
 def test_who_reads_too_slowly_loses_later() -> None:
     """Two records are written for each one read: the next unread one ages by half a second each second."""
-    told = seen(story(seconds=60, written_per_s=100, read_per_s=50, lag=1_000), Retention(time_ms=DAY_MS))
+    told = seen(story(seconds=60, written_per_s=100, read_per_s=50, lag=1_000), TopicRetention(time_ms=DAY_MS))
     assert told.lag_s is not None
     assert told.time_to_loss_s == pytest.approx((86_400 - told.lag_s) / 0.5, rel=0.01)
 
 
 def test_who_gains_on_the_end_never_loses() -> None:
-    told = seen(story(seconds=60, written_per_s=50, read_per_s=100, lag=9_000), Retention(time_ms=DAY_MS))
+    told = seen(story(seconds=60, written_per_s=50, read_per_s=100, lag=9_000), TopicRetention(time_ms=DAY_MS))
     assert told.time_to_loss_s == NEVER
 
 
 def test_who_keeps_up_but_for_the_rhythm_of_commits_never_loses() -> None:
     window = story(seconds=100, written_per_s=1_000, read_per_s=995, lag=4_000)
-    assert seen(window, Retention(DAY_MS, 10_000_000)).time_to_loss_s == NEVER
+    assert seen(window, TopicRetention(DAY_MS, 10_000_000)).time_to_loss_s == NEVER
 
 
 def test_by_size_the_bytes_behind_the_position_count() -> None:
-    told = seen(story(seconds=60, written_per_s=10, lag=100), Retention(size_bytes=1_000_000))
+    told = seen(story(seconds=60, written_per_s=10, lag=100), TopicRetention(size_bytes=1_000_000))
     # 700 records of 100 bytes are unread by now, and a thousand bytes more each second.
     assert told.time_to_loss_s == pytest.approx((1_000_000 - 70_000) / 1_000)
 
 
 def test_the_nearer_limit_counts() -> None:
     window = story(seconds=60, written_per_s=10, lag=100, age_s=100)
-    by_time = seen(window, Retention(time_ms=DAY_MS)).time_to_loss_s
-    by_size = seen(window, Retention(size_bytes=1_000_000)).time_to_loss_s
+    by_time = seen(window, TopicRetention(time_ms=DAY_MS)).time_to_loss_s
+    by_size = seen(window, TopicRetention(size_bytes=1_000_000)).time_to_loss_s
     assert by_time is not None
     assert by_size is not None
     assert by_size < by_time
-    assert seen(window, Retention(DAY_MS, 1_000_000)).time_to_loss_s == by_size
+    assert seen(window, TopicRetention(DAY_MS, 1_000_000)).time_to_loss_s == by_size
 
 
 def test_a_limit_of_which_nobody_knows_when_it_strikes_is_not_never() -> None:
     window = window_of([Sample(0, 40, 0, 100, UNKNOWN)])
-    assert seen(window, Retention(time_ms=DAY_MS)).time_to_loss_s is None
-    assert seen(window, Retention()).time_to_loss_s == NEVER
+    assert seen(window, TopicRetention(time_ms=DAY_MS)).time_to_loss_s is None
+    assert seen(window, TopicRetention()).time_to_loss_s == NEVER
 
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
-        ("delete", Retention(1000, 2000)),
-        ("compact,delete", Retention(1000, 2000)),
-        ("delete, compact", Retention(1000, 2000)),
-        ("compact", Retention()),
-        ("", Retention()),
+        ("delete", TopicRetention(1000, 2000)),
+        ("compact,delete", TopicRetention(1000, 2000)),
+        ("delete, compact", TopicRetention(1000, 2000)),
+        ("compact", TopicRetention()),
+        ("", TopicRetention()),
     ],
 )
-def test_only_delete_deletes(policy: str, expected: Retention) -> None:
-    assert Retention.of(cleanup_policy=policy, retention_ms=1000, retention_bytes=2000) == expected
+def test_only_delete_deletes(policy: str, expected: TopicRetention) -> None:
+    assert TopicRetention.of(cleanup_policy=policy, retention_ms=1000, retention_bytes=2000) == expected
 
 
 def test_no_limit_is_minus_one() -> None:
-    assert Retention.of(cleanup_policy="delete", retention_ms=-1, retention_bytes=-1) == Retention(None, None)
+    assert TopicRetention.of(cleanup_policy="delete", retention_ms=-1, retention_bytes=-1) == TopicRetention(None, None)
 
 
 samples = st.lists(
@@ -139,7 +139,7 @@ def test_figures_are_never_absurd(
     looks: list[tuple[int, int, int, int, int, int]], time_ms: int | None, size_bytes: int | None
 ) -> None:
     window = any_window(looks)
-    told = figures(window, Retention(time_ms, size_bytes))
+    told = figures(window, TopicRetention(time_ms, size_bytes))
     assert told.lost >= 0
     assert told.beyond >= 0
     assert not (told.lost and told.beyond)
@@ -160,8 +160,8 @@ def test_a_longer_retention_never_loses_sooner(
     looks: list[tuple[int, int, int, int, int, int]], time_ms: int, longer_ms: int
 ) -> None:
     window = any_window(looks)
-    short = figures(window, Retention(time_ms)).time_to_loss_s
-    long = figures(window, Retention(time_ms + longer_ms)).time_to_loss_s
+    short = figures(window, TopicRetention(time_ms)).time_to_loss_s
+    long = figures(window, TopicRetention(time_ms + longer_ms)).time_to_loss_s
     assert (short is None) == (long is None)
     if short is not None and long is not None:
         assert long >= short

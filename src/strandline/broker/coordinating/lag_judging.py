@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from strandline.coordinators.groups.subscribed_topics import subscribed_topics
-from strandline.lag.figures import Figures, Retention, figures
-from strandline.lag.verdict import Judgement, judge
+from strandline.lag.figures import Figures, TopicRetention, figures
+from strandline.lag.verdict import LagJudgement, judge
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node
@@ -20,12 +20,12 @@ class Judged(NamedTuple):
     topic: str
     partition: int
     figures: Figures
-    judgement: Judgement
+    judgement: LagJudgement
 
 
 def judged(node: Node) -> Iterator[Judged]:
     """One by one; lists are copied, for a page is written over many turns of the loop."""
-    retentions: dict[str, Retention] = {}
+    retentions: dict[str, TopicRetention] = {}
     for shard in node.groups.loaded_shards():
         for group_id, group in list(shard.groups.items()):
             windows = node.lag.windows_of(group_id)
@@ -38,12 +38,12 @@ def judged(node: Node) -> Iterator[Judged]:
                 yield Judged(group_id, topic, index, seen, judge(seen, is_read=topic in read_topics))
 
 
-def _retention(node: Node, topic_name: str) -> Retention:
+def _retention(node: Node, topic_name: str) -> TopicRetention:
     topic = node.image.topic_by_name(topic_name)
     if topic is None:
-        return Retention()
+        return TopicRetention()
     config = node.config.topic_config_in_force(topic.config_overrides)
-    return Retention.of(
+    return TopicRetention.of(
         cleanup_policy=",".join(config.cleanup_policy),
         retention_ms=config.retention_ms,
         retention_bytes=config.retention_bytes,

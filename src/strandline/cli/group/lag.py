@@ -18,7 +18,7 @@ from strandline.cli.common.watching import EVERY_S_DEFAULT, Every, Watch, watch
 from strandline.cli.group.lag_counts import Lag
 from strandline.cli.group.lag_reading import GroupLag, LagReading, PositionLag
 from strandline.lag.figures import NEVER, Figures
-from strandline.lag.verdict import Verdict, rate, span
+from strandline.lag.verdict import LagVerdict, rate, span
 
 WINDOW_S_DEFAULT = 6.0
 """Clients commit every five seconds unless they are told otherwise, so one commit lies in between."""
@@ -147,7 +147,7 @@ def _verdict_words(group: GroupLag) -> str:
         leaderless = [each.name for each in group.positions]
         return f"unknown: {', '.join(leaderless)} without a leader" if leaderless else "no positions: nothing was read"
     assert at.judgement is not None
-    if group.verdict is Verdict.OK:
+    if group.verdict is LagVerdict.OK:
         undecided = f", {count(group.undecided, 'record')} undecided" if group.undecided else ""
         return (f"ok: {count(group.lag, 'record')} unread" if group.lag else "ok: caught up") + undecided
     return f"{group.verdict}: {at.name}: {at.judgement.why}"
@@ -174,7 +174,7 @@ def _group_cells(group: GroupLag) -> list[object]:
         span(max(ages)) if ages else "-",
         span(min(losses)) if losses else "-",
         group.verdict if at is not None else "-",
-        at.name if at is not None and group.verdict is not Verdict.OK else "-",
+        at.name if at is not None and group.verdict is not LagVerdict.OK else "-",
     ]
 
 
@@ -202,10 +202,10 @@ def _lag_words(seen: Figures, is_exact: bool) -> str:
     return str(Lag(seen.lag, seen.undecided, is_exact))
 
 
-def _verdict_cell(seen: Figures, verdict: Verdict) -> str:
-    if verdict is Verdict.WILL_LOSE_DATA and seen.time_to_loss_s is not None:
+def _verdict_cell(seen: Figures, verdict: LagVerdict) -> str:
+    if verdict is LagVerdict.WILL_LOSE_DATA and seen.time_to_loss_s is not None:
         return f"{verdict} in {span(seen.time_to_loss_s)}"
-    if verdict is Verdict.LOST_DATA:
+    if verdict is LagVerdict.LOST_DATA:
         return f"already lost {count(seen.lost, 'record')}"
     return str(verdict)
 

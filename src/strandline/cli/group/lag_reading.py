@@ -17,9 +17,9 @@ from strandline.cli.group.offsets import partition_leaders
 from strandline.cli.group.reading import read_group, read_groups
 from strandline.cli.group.state import GroupMember, GroupState, Place
 from strandline.cli.topic.topics import look_up_offsets
-from strandline.lag.figures import Figures, Retention, figures
+from strandline.lag.figures import Figures, TopicRetention, figures
 from strandline.lag.samples import NO_POSITION, UNKNOWN, Sample, Window
-from strandline.lag.verdict import Judgement, Verdict, judge, worst
+from strandline.lag.verdict import LagJudgement, LagVerdict, judge, worst
 
 # Groups of other kinds keep no offsets of their own in partitions.
 _WITH_POSITIONS = ("classic", "consumer")
@@ -33,7 +33,7 @@ class PositionLag:
     partition: int
     figures: Figures | None
     """None if the partition has no leader, so that nobody knows where it ends."""
-    judgement: Judgement | None
+    judgement: LagJudgement | None
     is_exact: bool
     """Whether the lag counts records, and not merely offsets."""
     reader: GroupMember | None
@@ -66,7 +66,7 @@ class GroupLag:
         return all(each.is_exact for each in self.positions if each.figures is not None and each.figures.lag)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> LagVerdict:
         return worst(each.judgement.verdict for each in self.positions if each.judgement is not None)
 
     @property
@@ -204,7 +204,7 @@ class LagReading:
             is_exact = True
             if place in ranges:
                 window = self._windows[seen.group_id, place]
-                retention = Retention()
+                retention = TopicRetention()
                 if window.last.committed != NO_POSITION and window.last.lag:
                     # What a topic keeps, and what its offsets count, matters only to who has something to read.
                     retention = self._facts.of(place[0]).retention

@@ -12,12 +12,12 @@ from strandline.cli.common.client import Cluster
 from strandline.cli.common.conversation import converse
 from strandline.cli.config.access import Entry, Target, read_entries
 from strandline.cli.topic.topics import described, log_sizes
-from strandline.lag.figures import Retention
+from strandline.lag.figures import TopicRetention
 
 
 @dataclass(frozen=True)
 class TopicFacts:
-    retention: Retention
+    retention: TopicRetention
     is_compacted: bool
     sizes: dict[int, int]
     """Bytes of each partition, where they matter and the cluster tells."""
@@ -46,7 +46,7 @@ class TopicFactsReader:
     def _read(self, name: str) -> TopicFacts:
         entries = read_entries(self._cluster, self._admin, Target("topic", name)) or {}
         policy = _value(entries, "cleanup.policy") or "delete"
-        retention = Retention.of(
+        retention = TopicRetention.of(
             cleanup_policy=policy,
             retention_ms=int(_value(entries, "retention.ms") or -1),
             retention_bytes=int(_value(entries, "retention.bytes") or -1),
