@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.config.docs import configuration_page
-from strandline.config.node_config import BrokerConfig, Listener, TopicConfig, parse_listeners
+from strandline.config.node_config import BrokerConfig, ListenerAddress, TopicConfig, parse_listeners
 from strandline.config.node_settings import refusal_of_change
 from strandline.config.properties import format_properties, parse_properties
 from strandline.config.settings import LONG_MAX, environment_name, settings_of, text_of
@@ -53,8 +53,8 @@ log.retention.check.interval.ms=300000
 def test_a_stock_server_properties_is_understood_without_a_warning() -> None:
     config = BrokerConfig.load(STOCK)
     assert config.warnings == ()
-    assert config.client_listeners() == [Listener("PLAINTEXT", "", 9092)]
-    assert config.advertised()[0] == Listener("PLAINTEXT", "localhost", 9092)
+    assert config.client_listeners() == [ListenerAddress("PLAINTEXT", "", 9092)]
+    assert config.advertised()[0] == ListenerAddress("PLAINTEXT", "localhost", 9092)
     assert config.log_dirs == ("/tmp/kraft-combined-logs",)
     assert config.topic_defaults == TopicConfig()
 
@@ -238,12 +238,12 @@ def test_properties_both_ways(properties: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        ("PLAINTEXT://127.0.0.1:0", [Listener("PLAINTEXT", "127.0.0.1", 0)]),
-        ("plaintext://:9092", [Listener("PLAINTEXT", "", 9092)]),
-        ("A://[::1]:1, B://host.example:2", [Listener("A", "::1", 1), Listener("B", "host.example", 2)]),
+        ("PLAINTEXT://127.0.0.1:0", [ListenerAddress("PLAINTEXT", "127.0.0.1", 0)]),
+        ("plaintext://:9092", [ListenerAddress("PLAINTEXT", "", 9092)]),
+        ("A://[::1]:1, B://host.example:2", [ListenerAddress("A", "::1", 1), ListenerAddress("B", "host.example", 2)]),
     ],
 )
-def test_listeners(raw: str, expected: list[Listener]) -> None:
+def test_listeners(raw: str, expected: list[ListenerAddress]) -> None:
     assert parse_listeners(raw) == expected
 
 
@@ -251,7 +251,7 @@ def test_a_second_listener_for_clients_is_not_left_closed_in_silence() -> None:
     with pytest.raises(InvalidConfig, match="several listeners for clients"):
         BrokerConfig.load("listeners=INSIDE://:9092,OUTSIDE://:9093")
     config = BrokerConfig.load("listeners=INSIDE://:9092,C://:9093\ncontroller.listener.names=C")
-    assert config.client_listeners() == [Listener("INSIDE", "", 9092)]
+    assert config.client_listeners() == [ListenerAddress("INSIDE", "", 9092)]
 
 
 def test_a_node_needs_a_listener_for_clients() -> None:
@@ -423,10 +423,10 @@ def test_a_node_of_a_cluster() -> None:
     assert (config.is_broker, config.is_controller) == (True, True)
     assert config.quorum_voters() == {1: ("a", 9093), 2: ("b", 9093), 3: ("::1", 9093)}
     assert config.names_other_voters()
-    assert config.client_listeners() == [Listener("PLAINTEXT", "", 9092)]
-    assert config.controller_listeners() == [Listener("CONTROLLER", "", 9093)]
-    assert config.advertised() == [Listener("PLAINTEXT", "b", 9092)]
-    assert config.advertised_controllers() == [Listener("CONTROLLER", "b", 9093)]
+    assert config.client_listeners() == [ListenerAddress("PLAINTEXT", "", 9092)]
+    assert config.controller_listeners() == [ListenerAddress("CONTROLLER", "", 9093)]
+    assert config.advertised() == [ListenerAddress("PLAINTEXT", "b", 9092)]
+    assert config.advertised_controllers() == [ListenerAddress("CONTROLLER", "b", 9093)]
 
 
 def test_a_broker_alone_and_a_controller_alone() -> None:
@@ -442,7 +442,7 @@ def test_a_broker_alone_and_a_controller_alone() -> None:
     )
     assert (controller.is_broker, controller.is_controller) == (False, True)
     assert controller.client_listeners() == []
-    assert controller.controller_listeners() == [Listener("C", "", 9093)]
+    assert controller.controller_listeners() == [ListenerAddress("C", "", 9093)]
 
 
 @pytest.mark.parametrize(

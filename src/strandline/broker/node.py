@@ -26,7 +26,7 @@ from strandline.broker.preloading import import_rest
 from strandline.broker.replicas.checkpoint_writer import CheckpointWriter
 from strandline.broker.replicas.replicas import Replicas
 from strandline.config.cluster_checks import EVERY_INTERFACE
-from strandline.config.node_config import BrokerConfig, Listener
+from strandline.config.node_config import BrokerConfig, ListenerAddress
 from strandline.errors import DamagedRecords, StrandlineError
 from strandline.handlers.k00_produce import ProduceWait
 from strandline.ids import TopicPartition
@@ -378,7 +378,7 @@ class Node:
             self._ticking.cancel()
 
 
-def _advertised(told: list[Listener], bound: tuple[str, int] | None) -> tuple[str, int] | None:
+def _advertised(told: list[ListenerAddress], bound: tuple[str, int] | None) -> tuple[str, int] | None:
     """Where others are to connect: as configured, with the port that was really taken."""
     for listener in told:
         return listener.host, listener.port or (bound or ("", 0))[1]

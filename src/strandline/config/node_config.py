@@ -33,7 +33,7 @@ from strandline.config.topic_config import TOPIC_SETTINGS, TopicConfig, other_to
 from strandline.config.transaction_settings import TransactionSettings
 from strandline.errors import InvalidConfig
 
-__all__ = ["BROKER_SETTINGS", "BrokerConfig", "Listener", "TopicConfig", "TopicConfigEntry"]
+__all__ = ["BROKER_SETTINGS", "BrokerConfig", "ListenerAddress", "TopicConfig", "TopicConfigEntry"]
 
 
 REPLICAS_OF_CLUSTER = 3
@@ -45,7 +45,7 @@ PLAINTEXT = "PLAINTEXT"
 SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-class Listener(NamedTuple):
+class ListenerAddress(NamedTuple):
     """One `NAME://host:port`; an empty host means every interface."""
 
     name: str
@@ -202,30 +202,30 @@ class BrokerConfig(ClusterSettings, GroupSettings, TransactionSettings, StorageS
     def is_controller(self) -> bool:
         return "controller" in self.process_roles
 
-    def client_listeners(self) -> list[Listener]:
+    def client_listeners(self) -> list[ListenerAddress]:
         """Where clients and brokers connect: every listener that is not the controller's. None without that role."""
         return [each for each in parse_listeners(",".join(self.listeners)) if not self._is_for_quorum(each)]
 
-    def controller_listeners(self) -> list[Listener]:
+    def controller_listeners(self) -> list[ListenerAddress]:
         """Where the quorum connects, in the order of `listeners`; none where the node is no controller."""
         if not self.is_controller:
             return []
         return [each for each in parse_listeners(",".join(self.listeners)) if self._is_for_quorum(each)]
 
-    def advertised(self) -> list[Listener]:
+    def advertised(self) -> list[ListenerAddress]:
         """What clients are told, or nothing where that follows from `listeners` and the ports really taken."""
         return [each for each in self._all_advertised() if not self._is_for_quorum(each)]
 
-    def advertised_controllers(self) -> list[Listener]:
+    def advertised_controllers(self) -> list[ListenerAddress]:
         """What other nodes are told of this controller, or nothing, likewise."""
         return [each for each in self._all_advertised() if self._is_for_quorum(each)]
 
-    def _all_advertised(self) -> list[Listener]:
+    def _all_advertised(self) -> list[ListenerAddress]:
         if not self.advertised_listeners:
             return []
         return parse_listeners(",".join(self.advertised_listeners), name="advertised.listeners")
 
-    def _is_for_quorum(self, listener: Listener) -> bool:
+    def _is_for_quorum(self, listener: ListenerAddress) -> bool:
         return any(listener.name == name.upper() for name in self.controller_listener_names)
 
     def quorum_voters(self) -> dict[int, tuple[str, int]]:
@@ -338,7 +338,7 @@ def parse_address(raw: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def parse_listeners(raw: str, *, name: str = "listeners", source: str = "") -> list[Listener]:
+def parse_listeners(raw: str, *, name: str = "listeners", source: str = "") -> list[ListenerAddress]:
     """`NAME://host:port,...`; InvalidConfig for anything else, and for a name or port that stands twice."""
     at = f"{source}: " if source else ""
     listeners = []
@@ -346,7 +346,7 @@ def parse_listeners(raw: str, *, name: str = "listeners", source: str = "") -> l
         match = re.fullmatch(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.%]+\]|[^:/\[\]\s]*):([0-9]{1,5})", part)
         if match is None or int(match[3]) > 65_535:
             raise InvalidConfig(f"{at}{name}={part!r} is not allowed; expected NAME://host:port, comma-separated")
-        listeners.append(Listener(match[1].upper(), match[2].strip("[]"), int(match[3])))
+        listeners.append(ListenerAddress(match[1].upper(), match[2].strip("[]"), int(match[3])))
     if len({listener.name for listener in listeners}) < len(listeners):
         raise InvalidConfig(f"{at}{name}={raw!r} is not allowed; each listener needs a name of its own")
     return listeners

@@ -9,8 +9,7 @@ from strandline.broker.network.deadlines import Deadlines
 from strandline.broker.network.dispatch import Dispatcher
 from strandline.broker.network.listener import Listener
 from strandline.broker.network.routes import BROKER, CONTROLLER, Route, routes
-from strandline.config.node_config import BrokerConfig
-from strandline.config.node_config import Listener as ListenerConfig
+from strandline.config.node_config import BrokerConfig, ListenerAddress
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node
@@ -41,7 +40,7 @@ class Door:
         self.bound: tuple[str, int] | None = None
         self._is_open = False
 
-    def bind(self, listener: ListenerConfig) -> None:
+    def bind(self, listener: ListenerAddress) -> None:
         """Take the address; nobody is let in yet."""
         self.bound = self.listener.bind(listener.host, listener.port)
 

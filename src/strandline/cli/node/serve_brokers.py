@@ -13,7 +13,7 @@ from pathlib import Path
 
 from strandline.cli.common.failures import CommandFailed, Interrupted, interrupted_by_sigterm
 from strandline.cli.common.output import Output
-from strandline.config.node_config import BrokerConfig, Listener, parse_listeners
+from strandline.config.node_config import BrokerConfig, ListenerAddress, parse_listeners
 from strandline.errors import InvalidConfig
 from strandline.local.local_cluster import HOST, NodePlace, lay_out
 from strandline.local.node_process import BrokerFailed
@@ -99,7 +99,7 @@ def _of_broker(settings: BrokerConfig, place: NodePlace) -> dict[str, str]:
         "node.id": str(place.node_id),
         "process.roles": "broker",
         "log.dirs": str(place.directory),
-        "listeners": _text(Listener(name, place.host, place.port)),
+        "listeners": _text(ListenerAddress(name, place.host, place.port)),
     }
 
 
@@ -117,10 +117,10 @@ def _shifted(settings: BrokerConfig, number: int) -> dict[str, str]:
     return shifted
 
 
-def _with_port(listener: Listener, number: int) -> Listener:
+def _with_port(listener: ListenerAddress, number: int) -> ListenerAddress:
     return listener._replace(port=listener.port + number if listener.port else 0)
 
 
-def _text(listener: Listener) -> str:
+def _text(listener: ListenerAddress) -> str:
     host = f"[{listener.host}]" if ":" in listener.host else listener.host
     return f"{listener.name}://{host}:{listener.port}"
