@@ -28,7 +28,8 @@ from strandline.codec.fetch import parse_fetch
 from strandline.codec.message import Message, decode, encode
 from strandline.codec.produce import parse_produce
 from strandline.codec.wire import uvarint
-from strandline.config.node_config import BrokerConfig, parse_listeners
+from strandline.config.listeners import parse_listeners
+from strandline.config.node_config import BrokerConfig
 from strandline.config.properties import parse_properties
 from strandline.config.resource_settings import parse_match
 from strandline.config.topic_config import TopicConfig

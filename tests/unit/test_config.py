@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.config.docs import configuration_page
-from strandline.config.node_config import BrokerConfig, ListenerAddress, TopicConfig, parse_listeners
+from strandline.config.listeners import ListenerAddress, parse_listeners
+from strandline.config.node_config import BrokerConfig, TopicConfig
 from strandline.config.node_settings import refusal_of_change
 from strandline.config.properties import format_properties, parse_properties
 from strandline.config.settings import LONG_MAX, environment_name, settings_of, text_of

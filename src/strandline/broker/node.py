@@ -26,7 +26,8 @@ from strandline.broker.preloading import import_rest
 from strandline.broker.replicas.checkpoint_writer import CheckpointWriter
 from strandline.broker.replicas.replicas import Replicas
 from strandline.config.cluster_checks import EVERY_INTERFACE
-from strandline.config.node_config import BrokerConfig, ListenerAddress
+from strandline.config.listeners import ListenerAddress
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import DamagedRecords, StrandlineError
 from strandline.handlers.k00_produce import ProduceWait
 from strandline.ids import TopicPartition

@@ -1,52 +1,44 @@
-"""What no single setting can tell about a node's place in a cluster: roles, listeners and quorum fit one another."""
+"""Checks of a node's place in a cluster that need several settings: roles, listeners and quorum."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from strandline.config.cluster_settings import ClusterSettings
+from strandline.config.listeners import PORT_MAX, NodeListeners
 from strandline.errors import InvalidConfig
 
-if TYPE_CHECKING:
-    from strandline.config.node_config import BrokerConfig
-
-PORT_MAX = 65_535
 EVERY_INTERFACE = ("0.0.0.0", "::")
-"""Addresses to listen on. To connect to them means to connect to oneself."""
+"""Addresses to listen on. A client that connects to one of them reaches its own machine."""
 
 
 def is_loopback(host: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def check_cluster(config: BrokerConfig) -> None:
-    """InvalidConfig, with what to write instead, where the settings contradict one another."""
-    _check_roles(config)
-    _check_listeners(config)
+def check_cluster(config: ClusterSettings, listeners: NodeListeners, *, names_other_voters: bool) -> None:
+    """Raise InvalidConfig, with what to write instead, where the settings contradict one another."""
+    if not config.process_roles:
+        raise InvalidConfig("process.roles is empty; expected broker, controller, or both")
+    _check_listeners(config, listeners, names_other_voters=names_other_voters)
+    _check_advertised(listeners)
     _check_quorum(config)
     _check_times(config)
 
 
-def _check_roles(config: BrokerConfig) -> None:
-    if not config.process_roles:
-        raise InvalidConfig("process.roles is empty; expected broker, controller, or both")
-
-
-def _check_listeners(config: BrokerConfig) -> None:
-    given = ",".join(config.listeners)
-    clients = config.client_listeners()
+def _check_listeners(config: ClusterSettings, listeners: NodeListeners, *, names_other_voters: bool) -> None:
+    given, clients, controllers, _ = listeners
     if config.is_broker and not clients:
         raise InvalidConfig(f"listeners={given!r} has no listener for clients")
     if len(clients) > 1:
-        # One that nobody opened would be missed only by those who cannot connect.
+        # A listener that is never opened would be noticed only by clients that cannot connect.
         raise InvalidConfig(f"listeners={given!r} has several listeners for clients; a node opens one for now")
-    if config.is_controller:
-        if not config.controller_listeners() and (config.controller_listener_names or not config.is_broker):
+    if config.is_controller and not controllers:
+        if config.controller_listener_names or not config.is_broker:
             names = ",".join(config.controller_listener_names)
             raise InvalidConfig(
                 f"listeners={given!r} has none of controller.listener.names={names!r}, and this node is a controller; "
                 "expected for example listeners=...,CONTROLLER://host:9093 and controller.listener.names=CONTROLLER"
             )
-        if not config.controller_listeners() and config.names_other_voters():
+        if names_other_voters:
             raise InvalidConfig(
                 "the quorum has other nodes, and this controller has no listener for them; expected for example "
                 f"listeners={given},CONTROLLER://host:9093 and controller.listener.names=CONTROLLER"
@@ -56,27 +48,25 @@ def _check_listeners(config: BrokerConfig) -> None:
             f"listeners={given!r} has a listener for clients, and process.roles has no broker to serve them; expected "
             "only those of controller.listener.names"
         )
-    _check_advertised(config)
 
 
-def _check_advertised(config: BrokerConfig) -> None:
-    told = [*config.advertised(), *config.advertised_controllers()]
-    for each in told:
+def _check_advertised(listeners: NodeListeners) -> None:
+    for each in listeners.advertised:
         if each.host in EVERY_INTERFACE:
             raise InvalidConfig(
                 f"advertised.listeners has {each.host}, which is no address to connect to; expected a name or an "
                 "address that clients can reach"
             )
-    for each in config.client_listeners():
-        if each.host in EVERY_INTERFACE and each.name not in {other.name for other in told}:
+    for each in listeners.clients:
+        if each.host in EVERY_INTERFACE and each.name not in {other.name for other in listeners.advertised}:
             raise InvalidConfig(
-                f"listeners={','.join(config.listeners)!r} listens on every interface, and clients must be told an "
+                f"listeners={listeners.given!r} listens on every interface, and clients must be told an "
                 f"address; expected advertised.listeners={each.name}://HOST:{each.port} with a name or an address that "
                 "they can reach"
             )
 
 
-def _check_quorum(config: BrokerConfig) -> None:
+def _check_quorum(config: ClusterSettings) -> None:
     voters = config.quorum_voters()
     if len(voters) < len(config.controller_quorum_voters):
         raise InvalidConfig("controller.quorum.voters names a node twice")
@@ -102,7 +92,7 @@ def _check_quorum(config: BrokerConfig) -> None:
             )
 
 
-def _check_times(config: BrokerConfig) -> None:
+def _check_times(config: ClusterSettings) -> None:
     pairs = (
         (
             ("broker.heartbeat.interval.ms", config.broker_heartbeat_interval_ms),

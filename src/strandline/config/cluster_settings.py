@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from strandline.config.listeners import parse_address
 from strandline.config.settings import (
     Synonym,
     at_least,
@@ -258,3 +259,27 @@ class ClusterSettings:
         "Replicas of `__consumer_offsets`, which is created when so many brokers are registered and not before. Where "
         "it is not set, no more than there are nodes, so a single node needs no setting.",
     )
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.process_roles
+
+    def is_for_quorum(self, listener_name: str) -> bool:
+        """Return whether controllers, and not clients, connect to the listener of this name."""
+        return any(listener_name == name.upper() for name in self.controller_listener_names)
+
+    def quorum_voters(self) -> dict[int, tuple[str, int]]:
+        """Return the addresses of `controller.quorum.voters` by node id, in the order given."""
+        voters = {}
+        for entry in self.controller_quorum_voters:
+            voter_id, _, address = entry.partition("@")
+            voters[int(voter_id)] = parse_address(address)
+        return voters
+
+    def quorum_bootstrap_servers(self) -> list[tuple[str, int]]:
+        """Return the addresses of `controller.quorum.bootstrap.servers`."""
+        return [parse_address(entry) for entry in self.controller_quorum_bootstrap_servers]

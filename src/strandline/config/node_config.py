@@ -18,6 +18,7 @@ from strandline.config.broker_settings import BrokerSettings
 from strandline.config.cluster_checks import check_cluster
 from strandline.config.cluster_settings import ClusterSettings
 from strandline.config.group_settings import GroupSettings, check_groups
+from strandline.config.listeners import ListenerAddress, NodeListeners, parse_listeners
 from strandline.config.node_settings import (
     BROKER_SETTINGS,
     NODE_SETTINGS,
@@ -33,7 +34,7 @@ from strandline.config.topic_config import TOPIC_SETTINGS, TopicConfig, other_to
 from strandline.config.transaction_settings import TransactionSettings
 from strandline.errors import InvalidConfig
 
-__all__ = ["BROKER_SETTINGS", "BrokerConfig", "ListenerAddress", "TopicConfig", "TopicConfigEntry"]
+__all__ = ["BROKER_SETTINGS", "BrokerConfig", "TopicConfig", "TopicConfigEntry"]
 
 
 REPLICAS_OF_CLUSTER = 3
@@ -43,14 +44,6 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 COMMAND_LINE = "-X"
 PLAINTEXT = "PLAINTEXT"
 SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-
-
-class ListenerAddress(NamedTuple):
-    """One `NAME://host:port`; an empty host means every interface."""
-
-    name: str
-    host: str
-    port: int
 
 
 class TopicConfigEntry(NamedTuple):
@@ -139,7 +132,10 @@ class BrokerConfig(ClusterSettings, GroupSettings, TransactionSettings, StorageS
                 parse_listeners(raw, name=name, source=origin[name])
         if len(self.log_dirs) != 1:
             raise InvalidConfig(f"log.dirs={','.join(self.log_dirs)!r} is not allowed; expected exactly one directory")
-        check_cluster(self)
+        listeners = NodeListeners(
+            ",".join(self.listeners), self.client_listeners(), self.controller_listeners(), self._all_advertised()
+        )
+        check_cluster(self, listeners, names_other_voters=self.names_other_voters())
         check_groups(self)
         check_storage(self)
         self._check_protocols()
@@ -194,51 +190,28 @@ class BrokerConfig(ClusterSettings, GroupSettings, TransactionSettings, StorageS
                 return protocol.strip().upper()
         return listener_name if listener_name in SECURITY_PROTOCOLS else PLAINTEXT
 
-    @property
-    def is_broker(self) -> bool:
-        return "broker" in self.process_roles
-
-    @property
-    def is_controller(self) -> bool:
-        return "controller" in self.process_roles
-
     def client_listeners(self) -> list[ListenerAddress]:
         """Where clients and brokers connect: every listener that is not the controller's. None without that role."""
-        return [each for each in parse_listeners(",".join(self.listeners)) if not self._is_for_quorum(each)]
+        return [each for each in parse_listeners(",".join(self.listeners)) if not self.is_for_quorum(each.name)]
 
     def controller_listeners(self) -> list[ListenerAddress]:
         """Where the quorum connects, in the order of `listeners`; none where the node is no controller."""
         if not self.is_controller:
             return []
-        return [each for each in parse_listeners(",".join(self.listeners)) if self._is_for_quorum(each)]
+        return [each for each in parse_listeners(",".join(self.listeners)) if self.is_for_quorum(each.name)]
 
     def advertised(self) -> list[ListenerAddress]:
         """What clients are told, or nothing where that follows from `listeners` and the ports really taken."""
-        return [each for each in self._all_advertised() if not self._is_for_quorum(each)]
+        return [each for each in self._all_advertised() if not self.is_for_quorum(each.name)]
 
     def advertised_controllers(self) -> list[ListenerAddress]:
         """What other nodes are told of this controller, or nothing, likewise."""
-        return [each for each in self._all_advertised() if self._is_for_quorum(each)]
+        return [each for each in self._all_advertised() if self.is_for_quorum(each.name)]
 
     def _all_advertised(self) -> list[ListenerAddress]:
         if not self.advertised_listeners:
             return []
         return parse_listeners(",".join(self.advertised_listeners), name="advertised.listeners")
-
-    def _is_for_quorum(self, listener: ListenerAddress) -> bool:
-        return any(listener.name == name.upper() for name in self.controller_listener_names)
-
-    def quorum_voters(self) -> dict[int, tuple[str, int]]:
-        """`controller.quorum.voters`: address by node id, in the order they were given; empty where none were."""
-        voters = {}
-        for entry in self.controller_quorum_voters:
-            voter_id, _, address = entry.partition("@")
-            voters[int(voter_id)] = parse_address(address)
-        return voters
-
-    def quorum_bootstrap_servers(self) -> list[tuple[str, int]]:
-        """`controller.quorum.bootstrap.servers`."""
-        return [parse_address(entry) for entry in self.controller_quorum_bootstrap_servers]
 
     def names_other_voters(self) -> bool:
         """Whether the quorum, as far as it is configured, has a node besides this one.
@@ -330,23 +303,3 @@ def _resolved(values: Mapping[str, Value]) -> dict[str, object]:
                 break
     resolved["topic_defaults"] = TopicConfig(**defaults)  # type: ignore[arg-type]  # typed by their settings
     return resolved
-
-
-def parse_address(raw: str) -> tuple[str, int]:
-    """`host:port` of a value that its setting has let pass."""
-    host, _, port = raw.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
-def parse_listeners(raw: str, *, name: str = "listeners", source: str = "") -> list[ListenerAddress]:
-    """`NAME://host:port,...`; InvalidConfig for anything else, and for a name or port that stands twice."""
-    at = f"{source}: " if source else ""
-    listeners = []
-    for part in (part.strip() for part in raw.split(",")):
-        match = re.fullmatch(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.%]+\]|[^:/\[\]\s]*):([0-9]{1,5})", part)
-        if match is None or int(match[3]) > 65_535:
-            raise InvalidConfig(f"{at}{name}={part!r} is not allowed; expected NAME://host:port, comma-separated")
-        listeners.append(ListenerAddress(match[1].upper(), match[2].strip("[]"), int(match[3])))
-    if len({listener.name for listener in listeners}) < len(listeners):
-        raise InvalidConfig(f"{at}{name}={raw!r} is not allowed; each listener needs a name of its own")
-    return listeners

@@ -9,7 +9,8 @@ from strandline.broker.network.deadlines import Deadlines
 from strandline.broker.network.dispatch import Dispatcher
 from strandline.broker.network.listener import Listener
 from strandline.broker.network.routes import BROKER, CONTROLLER, Route, routes
-from strandline.config.node_config import BrokerConfig, ListenerAddress
+from strandline.config.listeners import ListenerAddress
+from strandline.config.node_config import BrokerConfig
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from strandline.cli.common.failures import CommandFailed, Interrupted, interrupted_by_sigterm
 from strandline.cli.common.output import Output
-from strandline.config.node_config import BrokerConfig, ListenerAddress, parse_listeners
+from strandline.config.listeners import ListenerAddress, parse_listeners
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import InvalidConfig
 from strandline.local.local_cluster import HOST, NodePlace, lay_out
 from strandline.local.node_process import BrokerFailed
