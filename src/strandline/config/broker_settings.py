@@ -184,8 +184,8 @@ class BrokerSettings:
         "producer.id.count.max",
         200_000,
         at_least(1),
-        "How many idempotent producers all partitions of a node remember together. Beyond that the one silent for "
-        "longest is forgotten, if it was silent for 5 minutes; else new ones have to retry.",
+        "Strandline's own. How many idempotent producers all partitions of a node remember together. Beyond that the "
+        "one silent for longest is forgotten, if it was silent for 5 minutes; else new ones have to retry.",
     )
     log_retention_check_interval_ms: int = long(
         "log.retention.check.interval.ms", 300_000, at_least(1), "How often old segments are looked for."
