@@ -83,12 +83,14 @@ def stored_batches(log_file: Path) -> Iterator[StoredBatch]:
     content = log_file.read_bytes()
     position = 0
     while position + _BATCH_HEADER.size <= len(content):
-        header = _BATCH_HEADER.unpack_from(content, position)
-        end = position + _LENGTH_FROM + header[1]
-        if header[3] != 2 or end > len(content):
+        base_offset, length, _, magic, *_, producer_id, producer_epoch, base_sequence, count = (
+            _BATCH_HEADER.unpack_from(content, position)
+        )
+        end = position + _LENGTH_FROM + length
+        if magic != 2 or end > len(content):
             return
         payload = content[position + _BATCH_HEADER.size : end]
-        yield StoredBatch(header[0], header[9], header[10], header[11], header[12], payload)
+        yield StoredBatch(base_offset, producer_id, producer_epoch, base_sequence, count, payload)
         position = end
 
 

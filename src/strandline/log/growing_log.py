@@ -11,9 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from strandline.codec.record_batch import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BATCH_LENGTH,
     CONTROL,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
     LEADER_FIELDS,
+    MAX_TIMESTAMP,
     PREFIX_SIZE,
+    PRODUCER_ID,
+    RECORD_COUNT,
     BatchHeader,
     HeaderFields,
 )
@@ -39,7 +47,7 @@ if TYPE_CHECKING:
     from strandline.log.maintenance.segment_replacement import Swap
     from strandline.log.partition_log import PartitionLog
 
-_RECORD_COUNT = itemgetter(12)
+_RECORD_COUNT = itemgetter(RECORD_COUNT)
 
 
 class GrowingLog(ReadableLog):
@@ -187,11 +195,11 @@ class GrowingLog(ReadableLog):
         `header` is what `check_batch` returned. Nothing has changed if this raises.
         """
         base_offset = self.log_end_offset
-        last_offset = base_offset + header[6]
+        last_offset = base_offset + header[LAST_OFFSET_DELTA]
         if leader_epoch > self.leader_epochs.latest:
             self._begin_epoch(leader_epoch, base_offset)
-        LEADER_FIELDS.pack_into(batch, 0, base_offset, header[1], leader_epoch)
-        self._write(batch, base_offset, last_offset, header[8], now_ms)
+        LEADER_FIELDS.pack_into(batch, 0, base_offset, header[BATCH_LENGTH], leader_epoch)
+        self._write(batch, base_offset, last_offset, header[MAX_TIMESTAMP], now_ms)
         return base_offset
 
     def append_as_is(self, batch: Buffer, header: BatchHeader, *, now_ms: int) -> None:
@@ -245,18 +253,18 @@ class GrowingLog(ReadableLog):
         Nothing has changed if this raises.
         """
         first, last = headers[0], headers[-1]
-        if first[0] < self.log_end_offset:
-            raise CorruptLog(f"{self.directory}: batch {first[0]} follows {self.log_end_offset - 1}")
-        last_offset = last[0] + last[6]
+        if first[BASE_OFFSET] < self.log_end_offset:
+            raise CorruptLog(f"{self.directory}: batch {first[BASE_OFFSET]} follows {self.log_end_offset - 1}")
+        last_offset = last[BASE_OFFSET] + last[LAST_OFFSET_DELTA]
         try:
-            if last[2] > self.leader_epochs.latest:
+            if last[LEADER_EPOCH] > self.leader_epochs.latest:
                 next_offset = self.log_end_offset
                 for header in headers:
-                    if header[2] > self.leader_epochs.latest:
+                    if header[LEADER_EPOCH] > self.leader_epochs.latest:
                         # Not with its first batch that is left: the leader may have cleaned away those before it.
-                        self._begin_epoch(header[2], next_offset)
-                    next_offset = header[0] + header[6] + 1
-            segment = self._segment_for(len(run), last_offset, last[8], now_ms)
+                        self._begin_epoch(header[LEADER_EPOCH], next_offset)
+                    next_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
+            segment = self._segment_for(len(run), last_offset, last[MAX_TIMESTAMP], now_ms)
             was_dirty = segment.dirty
             try:
                 segment.append_batches(run, headers)
@@ -272,9 +280,9 @@ class GrowingLog(ReadableLog):
             is_plain = sum(map(_RECORD_COUNT, headers)) == self.log_end_offset - next_offset
             at = 0
             for header in headers:
-                size = header[1] + PREFIX_SIZE
-                if header[9] >= 0:
-                    if header[5] & CONTROL:
+                size = header[BATCH_LENGTH] + PREFIX_SIZE
+                if header[PRODUCER_ID] >= 0:
+                    if header[ATTRIBUTES] & CONTROL:
                         learn_marker(self, header, run[at : at + size], segment)
                         is_plain = False
                     else:

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from strandline.codec.record_batch import BatchHeader, HeaderFields, is_marker
+from strandline.codec.record_batch import LEADER_EPOCH, PRODUCER_ID, BatchHeader, HeaderFields, is_marker
 from strandline.log.disk import Buffer
 from strandline.log.segment.segment import Segment
 
@@ -23,13 +23,13 @@ def learn(
     the batch before: if the cleaner took batches out between the two, an epoch that is new here may have begun there.
     Epochs are noted in memory only: written down one by one, a crash on the way would leave a part that looks whole.
     """
-    if log.observer is not None and header[9] >= 0:
+    if log.observer is not None and header[PRODUCER_ID] >= 0:
         if marker is None:
             log.observer.note_header(header, log.appended_ms)
         else:
             learn_marker(log, header, marker, segment)
-    if header[2] > log.leader_epochs.latest:
-        log.leader_epochs.note(header[2], next_offset)
+    if header[LEADER_EPOCH] > log.leader_epochs.latest:
+        log.leader_epochs.note(header[LEADER_EPOCH], next_offset)
 
 
 def learn_marker(log: GrowingLog, header: HeaderFields, marker: Buffer, segment: Segment | None) -> None:

@@ -81,16 +81,17 @@ def recover_segment(
             file.truncate(position)
             break
         header = HEADER.unpack_from(buffer, at)
-        if header[2] < last_epoch and next_offset >= recovery_point:
+        base_offset, length, epoch, _, _, _, last_offset_delta, _, max_timestamp, _, _, _, _ = header
+        if epoch < last_epoch and next_offset >= recovery_point:
             file.truncate(position)
             break
-        last_epoch = header[2]
-        batch_size = header[1] + PREFIX_SIZE
-        last_offset = header[0] + header[6]
-        segment.note_batch(header[0], last_offset, header[8], position, batch_size)
-        counting.add(position, batch_size, header[0], last_offset, records_in(header))
+        last_epoch = epoch
+        batch_size = length + PREFIX_SIZE
+        last_offset = base_offset + last_offset_delta
+        segment.note_batch(base_offset, last_offset, max_timestamp, position, batch_size)
+        counting.add(position, batch_size, base_offset, last_offset, records_in(header))
         on_batch(header, buffer[at : at + batch_size] if is_marker(header) else None, segment, next_offset)
-        epochs.add(header[2])
+        epochs.add(epoch)
         next_offset = last_offset + 1
         position += batch_size
     segment.rewrite_indexes()
@@ -107,19 +108,19 @@ def _fault(buffer: bytes, at: int, next_offset: int, segment_base_offset: int) -
     """What is wrong with the batch at `at`, if anything."""
     if len(buffer) - at < HEADER_SIZE:
         return f"{len(buffer) - at} bytes are too few for a batch header"
-    header = HEADER.unpack_from(buffer, at)
-    batch_size = header[1] + PREFIX_SIZE
-    if header[3] != MAGIC or batch_size < HEADER_SIZE or header[6] < 0:
+    base_offset, length, _, magic, crc, _, last_offset_delta, _, _, _, _, _, _ = HEADER.unpack_from(buffer, at)
+    batch_size = length + PREFIX_SIZE
+    if magic != MAGIC or batch_size < HEADER_SIZE or last_offset_delta < 0:
         return "these bytes are no batch header"
     if len(buffer) - at < batch_size:
         return f"the batch of {batch_size} bytes ends after {len(buffer) - at}"
-    if crc32c(memoryview(buffer)[at + CRC_START : at + batch_size]) != header[4]:
+    if crc32c(memoryview(buffer)[at + CRC_START : at + batch_size]) != crc:
         return "the CRC is wrong"
-    if header[0] < next_offset:
-        return f"base offset {header[0]} follows {next_offset - 1}"
-    if header[0] + header[6] - segment_base_offset > RELATIVE_OFFSET_MAX:
+    if base_offset < next_offset:
+        return f"base offset {base_offset} follows {next_offset - 1}"
+    if base_offset + last_offset_delta - segment_base_offset > RELATIVE_OFFSET_MAX:
         # The base offset lies outside the CRC, so that a leader can write it; this is the check it gets.
-        return f"base offset {header[0]} cannot lie in this segment"
+        return f"base offset {base_offset} cannot lie in this segment"
     return None
 
 
@@ -182,8 +183,8 @@ def _is_sound(file: File, position: int, size: int, next_offset: int) -> bool:
     head = file.read_at(position, HEADER_SIZE)
     if len(head) < HEADER_SIZE:
         return False
-    header = HEADER.unpack(head)
-    batch_size = header[1] + PREFIX_SIZE
-    if header[0] < next_offset or batch_size < HEADER_SIZE or position + batch_size > size:
+    base_offset, length, _, _, crc, *_ = HEADER.unpack(head)
+    batch_size = length + PREFIX_SIZE
+    if base_offset < next_offset or batch_size < HEADER_SIZE or position + batch_size > size:
         return False
-    return bool(crc32c(file.read_at(position + CRC_START, batch_size - CRC_START)) == header[4])
+    return bool(crc32c(file.read_at(position + CRC_START, batch_size - CRC_START)) == crc)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from strandline.codec.record_batch import HEADER, TRANSACTIONAL, HeaderFields, stamp_append_time
+from strandline.codec.record_batch import (
+    ATTRIBUTES,
+    HEADER,
+    LAST_OFFSET_DELTA,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    TRANSACTIONAL,
+    HeaderFields,
+    stamp_append_time,
+)
 from strandline.codec.transaction_marker import encode_marker
 from strandline.config.topic_config import TopicConfig
 from strandline.errors import ErrorCode, NotLeader, RequestError
@@ -55,14 +64,15 @@ class InternalAppends(ReadablePartition):
         self._check_internal()
         owned = bytearray(batch)
         header: HeaderFields = HEADER.unpack_from(owned)
-        is_transactional = header[5] & TRANSACTIONAL
-        if is_transactional and not self.producers.has_open_transaction(header[9], header[10]):
-            check_verified(self.producers, header[9], header[10], guard, verifies=self.verifies_transactions)
+        is_transactional = header[ATTRIBUTES] & TRANSACTIONAL
+        producer_id, epoch = header[PRODUCER_ID], header[PRODUCER_EPOCH]
+        if is_transactional and not self.producers.has_open_transaction(producer_id, epoch):
+            check_verified(self.producers, producer_id, epoch, guard, verifies=self.verifies_transactions)
         now_ms = self.runtime.now_ms()
         base_offset = self.log.append(owned, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         if is_transactional:
             self.producers.note_header(HEADER.unpack_from(owned), now_ms)
-        self._appended_internal(owned, base_offset + header[6] + 1, on_committed)
+        self._appended_internal(owned, base_offset + header[LAST_OFFSET_DELTA] + 1, on_committed)
 
     def append_marker(
         self,

@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from strandline.codec.record_batch import (
+    BASE_TIMESTAMP,
     CONTROL,
     HEADER,
     HEADER_SIZE,
+    MAX_TIMESTAMP,
     TRANSACTIONAL,
     Buffer,
     check_batch,
@@ -419,29 +421,28 @@ class Partition(InternalAppends):
                 f"a batch of {len(batch)} bytes; max.message.bytes of {self.topic} is {config.max_message_bytes}"
             )
         producers = self.producers
-        producer_id = header[9]
-        is_transactional = header[5] & _NOT_PLAIN
-        if is_transactional and (guard is None or producer_id < 0 or header[5] & CONTROL):
+        _, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, producer_epoch, base_sequence, _ = header
+        is_transactional = attributes & _NOT_PLAIN
+        if is_transactional and (guard is None or producer_id < 0 or attributes & CONTROL):
             refuse_kind(header, guard)
         if producer_id >= 0:
-            base_sequence = header[11]
             if base_sequence < 0:
                 raise InvalidBatch("a producer id without a sequence")
             try:
-                if is_transactional and not producers.has_open_transaction(producer_id, header[10]):
+                if is_transactional and not producers.has_open_transaction(producer_id, producer_epoch):
                     known = check_beginning(producers, header, guard, verifies=self.verifies_transactions)
                 elif producers.open_transactions and not is_transactional:
                     known = check_outside(producers, header)
                 else:
                     known = producers.check(
-                        producer_id, header[10], base_sequence, (base_sequence + header[6]) & 0x7FFFFFFF
+                        producer_id, producer_epoch, base_sequence, (base_sequence + last_offset_delta) & 0x7FFFFFFF
                     )
             except OutOfOrderSequence as gap:
-                if producers.is_behind_refused(producer_id, header[10], base_sequence, now_ms):
+                if producers.is_behind_refused(producer_id, producer_epoch, base_sequence, now_ms):
                     raise BehindRefused(str(gap)) from None
                 raise
             if known is not None:
-                return known, known + header[6] + 1, -1
+                return known, known + last_offset_delta + 1, -1
             if producer_id not in producers.entries:
                 producers.check_room(now_ms)
         if not is_opened:
@@ -454,16 +455,20 @@ class Partition(InternalAppends):
             header = stamp_append_time(batch, header, now_ms)
             append_time_ms = now_ms
         elif (
-            header[8] > now_ms + config.timestamp_after_max_ms
-            or 0 <= header[7] < now_ms - config.timestamp_before_max_ms
+            header[MAX_TIMESTAMP] > now_ms + config.timestamp_after_max_ms
+            or 0 <= header[BASE_TIMESTAMP] < now_ms - config.timestamp_before_max_ms
         ):
             raise InvalidTimestamp(
-                f"timestamps {header[7]} to {header[8]} are outside what {self.topic} accepts at {now_ms}"
+                f"timestamps {header[BASE_TIMESTAMP]} to {header[MAX_TIMESTAMP]} are outside what {self.topic} accepts"
+                f" at {now_ms}"
             )
         base_offset = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        last_offset = base_offset + header[6]
+        last_offset = base_offset + last_offset_delta
         if producer_id >= 0:
-            producers.note(producer_id, header[10], header[11], last_offset, header[6], header[8], now_ms)
+            max_timestamp = header[MAX_TIMESTAMP]
+            producers.note(
+                producer_id, producer_epoch, base_sequence, last_offset, last_offset_delta, max_timestamp, now_ms
+            )
             if is_transactional and (guard is not ONGOING or producer_id not in producers.open_transactions):
                 producers.note_transactional(producer_id, base_offset)
         self._appended(len(batch))

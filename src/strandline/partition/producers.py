@@ -25,7 +25,18 @@ from collections import OrderedDict, deque
 from typing import Final
 
 from strandline.codec.producer_snapshot import NOT_SAID, decode_snapshot, encode_snapshot
-from strandline.codec.record_batch import HEADER, TRANSACTIONAL, Buffer, HeaderFields, is_intact
+from strandline.codec.record_batch import (
+    BASE_OFFSET,
+    BASE_SEQUENCE,
+    HEADER,
+    MAX_TIMESTAMP,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    TRANSACTIONAL,
+    Buffer,
+    HeaderFields,
+    is_intact,
+)
 from strandline.codec.transaction_marker import parse_marker
 from strandline.errors import BehindRefused, InvalidProducerEpoch, OutOfOrderSequence, TooManyProducers
 from strandline.log.segment.transaction_index import AbortedTransaction
@@ -249,7 +260,7 @@ class Producers:
     def note_refused_batch(self, batch: Buffer, now_ms: int, *, is_checked: bool) -> None:
         """Note a refused batch that may come again. It may be its header alone if its checksum is known to be right."""
         header: HeaderFields = HEADER.unpack_from(batch)
-        producer_id, base_sequence = header[9], header[11]
+        producer_id, base_sequence = header[PRODUCER_ID], header[BASE_SEQUENCE]
         if producer_id < 0:
             return
         if producer_id not in self.entries and not is_checked and not is_intact(batch):
@@ -258,7 +269,7 @@ class Producers:
             # all batches come again. A known producer is held to what is stored: a wrong note of it does no harm.
             self.refused.pop(producer_id, None)
         elif base_sequence >= 0:
-            self.note_refused(producer_id, header[10], base_sequence, now_ms)
+            self.note_refused(producer_id, header[PRODUCER_EPOCH], base_sequence, now_ms)
 
     def note_refused(self, producer_id: int, epoch: int, base_sequence: int, now_ms: int) -> None:
         """Remember that a batch was refused that may come again: too few replicas in sync, a full disk, a bad CRC."""
@@ -323,14 +334,14 @@ class Producers:
 
     def note_header(self, header: HeaderFields, now_ms: int) -> None:
         """Learn from a batch of records that is in the log since `now_ms` at the latest: one recovered, or fetched."""
-        producer_id = header[9]
+        base_offset, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, base_sequence, _ = header
         if producer_id < 0:
             return
-        is_transactional = header[5] & TRANSACTIONAL
-        if header[11] >= 0 or is_transactional:
-            self.note(producer_id, header[10], header[11], header[0] + header[6], header[6], header[8], now_ms)
+        is_transactional = attributes & TRANSACTIONAL
+        if base_sequence >= 0 or is_transactional:
+            self.note(producer_id, epoch, base_sequence, base_offset + delta, delta, max_timestamp, now_ms)
         if is_transactional:
-            self.note_transactional(producer_id, header[0])
+            self.note_transactional(producer_id, base_offset)
 
     def note_marker(self, header: HeaderFields, batch: Buffer, now_ms: int) -> AbortedTransaction | None:
         """Learn from a control batch of a producer in the log: the transaction that it aborted, if it did.
@@ -340,7 +351,7 @@ class Producers:
         marker = parse_marker(batch)
         if marker is None:
             return None
-        producer_id, epoch, offset = header[9], header[10], header[0]
+        producer_id, epoch, offset = header[PRODUCER_ID], header[PRODUCER_EPOCH], header[BASE_OFFSET]
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self._add(producer_id, epoch)
@@ -350,7 +361,7 @@ class Producers:
             if entry.epoch != epoch:
                 entry.begin_epoch(epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
-        entry.last_timestamp_ms = header[8]
+        entry.last_timestamp_ms = header[MAX_TIMESTAMP]
         entry.appended_ms = now_ms
         self.verifications.end(producer_id)
         first_offset = self.open_transactions.pop(producer_id, None)

@@ -23,6 +23,8 @@ from crc32c import crc32c
 from strandline.codec.columns._check import check_records, is_compiled
 from strandline.codec.compression import Compression, compress, decompress
 from strandline.codec.record_batch import (
+    ATTRIBUTES,
+    BASE_TIMESTAMP,
     COMPRESSION_MASK,
     CRC_POSITION,
     CRC_START,
@@ -31,6 +33,7 @@ from strandline.codec.record_batch import (
     LENGTH_POSITION,
     LOG_APPEND_TIME,
     PREFIX_SIZE,
+    RECORD_COUNT,
     Buffer,
     HeaderFields,
 )
@@ -69,17 +72,18 @@ def opened_now(batch: memoryview | bytearray, header: HeaderFields, config: Topi
 
     Raises InvalidBatch for records that no reader could read.
     """
-    if _COMPILED and config.keeps_plain and not header[5] & _NOT_PLAIN and header[12] <= RECORDS_PER_TURN_MAX:
+    count = header[RECORD_COUNT]
+    if _COMPILED and config.keeps_plain and not header[ATTRIBUTES] & _NOT_PLAIN and count <= RECORDS_PER_TURN_MAX:
         # The path of most requests: one call, nothing copied.
         size = len(batch)
-        end = check_records(batch, HEADER_SIZE, size, 0, header[12], header[7], None)
+        end = check_records(batch, HEADER_SIZE, size, 0, count, header[BASE_TIMESTAMP], None)
         if end != size:
-            _refuse(header[12], size - end, None)
+            _refuse(count, size - end, None)
         return batch
     target = _target_codec(header, config)
     if target is None:
-        if not header[5] & COMPRESSION_MASK:
-            if header[12] > RECORDS_PER_TURN_MAX:
+        if not header[ATTRIBUTES] & COMPRESSION_MASK:
+            if count > RECORDS_PER_TURN_MAX:
                 raise OpensLater
             _check_at_once(header, batch, HEADER_SIZE, config)
             return batch
@@ -90,7 +94,7 @@ def opened_now(batch: memoryview | bytearray, header: HeaderFields, config: Topi
         size_bytes_max = ON_LOOP_BYTES_MAX
     if (
         len(batch) - HEADER_SIZE > ON_LOOP_BYTES_MAX
-        or header[12] > RECORDS_PER_TURN_MAX
+        or count > RECORDS_PER_TURN_MAX
         or (target == Compression.ZSTD and config.compression_zstd_level > ZSTD_ON_LOOP_LEVEL_MAX)
     ):
         raise OpensLater
@@ -105,7 +109,7 @@ def opened_now(batch: memoryview | bytearray, header: HeaderFields, config: Topi
 def _target_codec(header: HeaderFields, config: TopicConfig) -> int | None:
     """The codec that the batch must get, or none if it may keep its own."""
     target = config.compression_codec
-    return None if target < 0 or target == header[5] & COMPRESSION_MASK else target
+    return None if target < 0 or target == header[ATTRIBUTES] & COMPRESSION_MASK else target
 
 
 def _is_checked(size_bytes: int, config: TopicConfig) -> bool:
@@ -118,7 +122,7 @@ def _is_checked(size_bytes: int, config: TopicConfig) -> bool:
 
 def _inflated(batch: Buffer, header: HeaderFields, *, size_bytes_max: int) -> Buffer:
     payload = memoryview(batch)[HEADER_SIZE:]
-    codec = header[5] & COMPRESSION_MASK
+    codec = header[ATTRIBUTES] & COMPRESSION_MASK
     if not codec:
         return payload
     try:
@@ -131,7 +135,7 @@ def _inflated(batch: Buffer, header: HeaderFields, *, size_bytes_max: int) -> Bu
 def _check_at_once(header: HeaderFields, payload: Buffer, position: int, config: TopicConfig) -> None:
     """Check all records of a batch; they begin at `position`. InvalidBatch if no reader could read them."""
     keyless: list[int] | None = [] if config.compact else None
-    size, count = len(payload), header[12]
+    size, count = len(payload), header[RECORD_COUNT]
     # Plain Python indexes bytes faster than a view.
     records = payload if _COMPILED else bytes(payload)
     end = check_records(records, position, size, 0, count, _base_timestamp(header, config), keyless)
@@ -141,7 +145,7 @@ def _check_at_once(header: HeaderFields, payload: Buffer, position: int, config:
 
 def _base_timestamp(header: HeaderFields, config: TopicConfig) -> int:
     """What the decoder will add to each timestamp delta: nothing with LogAppendTime, where deltas do not count."""
-    return 0 if config.log_append_time or header[5] & LOG_APPEND_TIME else header[7]
+    return 0 if config.log_append_time or header[ATTRIBUTES] & LOG_APPEND_TIME else header[BASE_TIMESTAMP]
 
 
 def _refuse(count: int, bytes_left: int, keyless: list[int] | None) -> NoReturn:
@@ -159,7 +163,7 @@ class RecordCheck:
     def __init__(self, header: HeaderFields, payload: Buffer, config: TopicConfig) -> None:
         self._payload = payload if _COMPILED else bytes(payload)
         self._position = self._row = 0
-        self._count = header[12]
+        self._count = header[RECORD_COUNT]
         self._base_timestamp = _base_timestamp(header, config)
         self._keyless: list[int] | None = [] if config.compact else None
 
@@ -258,7 +262,7 @@ class _Opening:
         self._target = _target_codec(self._header, config)
 
     def begin(self) -> None:
-        if not self._header[5] & COMPRESSION_MASK:
+        if not self._header[ATTRIBUTES] & COMPRESSION_MASK:
             self._runtime.call_soon(self._on_inflated, memoryview(self._batch)[HEADER_SIZE:], None)
         elif self._target is None and not _is_checked(len(self._batch), self._config):
             # Nothing to do but to keep its place behind a batch of the same request.

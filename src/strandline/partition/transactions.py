@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from strandline.codec.record_batch import CONTROL, HeaderFields
+from strandline.codec.record_batch import (
+    ATTRIBUTES,
+    BASE_SEQUENCE,
+    CONTROL,
+    LAST_OFFSET_DELTA,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    HeaderFields,
+)
 from strandline.errors import ErrorCode, InvalidBatch, InvalidProducerEpoch, OutOfOrderSequence, RequestError
 from strandline.partition.verification import VerificationGuard
 
@@ -22,7 +30,7 @@ STRICT_EPOCHS_FROM: Final = 2
 
 def refuse_kind(header: HeaderFields, guard: VerificationGuard | None) -> NoReturn:
     """Say why a client may not send such a batch at all; `guard` is None if its request names no transaction."""
-    if header[5] & CONTROL:
+    if header[ATTRIBUTES] & CONTROL:
         raise InvalidBatch("clients may not write control batches")
     if guard is None:
         raise RequestError(
@@ -34,8 +42,9 @@ def refuse_kind(header: HeaderFields, guard: VerificationGuard | None) -> NoRetu
 def check_outside(producers: Producers, header: HeaderFields) -> int | None:
     """Whether a batch outside a transaction may be appended, where some are open: None, or the base offset that its
     first sending was given."""
-    producer_id, base_sequence = header[9], header[11]
-    known = producers.check(producer_id, header[10], base_sequence, (base_sequence + header[6]) & 0x7FFFFFFF)
+    producer_id, base_sequence = header[PRODUCER_ID], header[BASE_SEQUENCE]
+    last_sequence = (base_sequence + header[LAST_OFFSET_DELTA]) & 0x7FFFFFFF
+    known = producers.check(producer_id, header[PRODUCER_EPOCH], base_sequence, last_sequence)
     if known is None and producer_id in producers.open_transactions:
         raise RequestError(
             ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has a transaction open and sent records outside it"
@@ -47,8 +56,8 @@ def check_beginning(
     producers: Producers, header: HeaderFields, guard: VerificationGuard | None, *, verifies: Callable[[], bool]
 ) -> int | None:
     """The same of a batch in a transaction that is not open here in its epoch, and may begin with it."""
-    producer_id, epoch, base_sequence = header[9], header[10], header[11]
-    last_sequence = (base_sequence + header[6]) & 0x7FFFFFFF
+    producer_id, epoch, base_sequence = header[PRODUCER_ID], header[PRODUCER_EPOCH], header[BASE_SEQUENCE]
+    last_sequence = (base_sequence + header[LAST_OFFSET_DELTA]) & 0x7FFFFFFF
     entry = producers.entries.get(producer_id)
     if entry is not None and entry.epoch == epoch:
         known = entry.find(base_sequence, last_sequence)

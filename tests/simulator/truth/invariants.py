@@ -35,7 +35,7 @@ from strandline.codec.columns import decode_batch
 from strandline.codec.internal_records import decode_metadata_record
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.codec.messages.partition_record import PartitionRecord
-from strandline.codec.record_batch import HEADER
+from strandline.codec.record_batch import parse_header
 from strandline.errors import DamagedRecords
 from strandline.quorum.image.cluster_image import ClusterImage, PartitionImage
 from strandline.quorum.raft.state_files import QuorumState
@@ -409,8 +409,8 @@ class Invariants:
         news: list[bytes] = []
         due = max(first, log.log_start_offset)
         for batch in batches_between(log, due, end):
-            header = HEADER.unpack_from(batch)
-            base, identity = header[0], (header[0] + header[6], header[2], header[4])
+            header = parse_header(batch)
+            base, identity = header.base_offset, (header.last_offset, header.leader_epoch, header.crc)
             if base > due:
                 self._fail(node_id, truth, f"has a hole from offset {due} to {base}")
             due = identity[0] + 1

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tests.simulator.truth.record_truth import RecordTruth
 
 from strandline.codec.columns import decode_batch
-from strandline.codec.record_batch import HEADER, PREFIX_SIZE
+from strandline.codec.record_batch import PREFIX_SIZE, parse_header
 
 if TYPE_CHECKING:
     from strandline.config.topic_config import TopicConfig
@@ -61,9 +61,9 @@ class Truth:
     """The highest log start offset that any replica has shown."""
 
     def learn(self, batch: bytes, identity: Identity, now_s: float) -> None:
-        header = HEADER.unpack_from(batch)
-        self.batches[header[0]] = identity
-        self.weights[header[0]] = Weight(header[8], len(batch))
+        header = parse_header(batch)
+        self.batches[header.base_offset] = identity
+        self.weights[header.base_offset] = Weight(header.max_timestamp, len(batch))
         if self.records is not None:
             self.records.learn(batch, now_s)
 
@@ -104,8 +104,8 @@ def check_compacted(
     found = batches_between(log, first, end)
     due, news_due, is_thinned = first, truth.end, False
     for batch in found:
-        header = HEADER.unpack_from(batch)
-        base, identity = header[0], (header[0] + header[6], header[2], header[4])
+        header = parse_header(batch)
+        base, identity = header.base_offset, (header.last_offset, header.leader_epoch, header.crc)
         is_thinned = is_thinned or base > due
         due = identity[0] + 1
         known = truth.batches.get(base)
@@ -144,11 +144,11 @@ def batches_between(log: PartitionLog, first: int, end: int) -> list[bytes]:
             if len(data) - at < size:
                 break
             batch = data[at : at + size]
-            header = HEADER.unpack_from(batch)
-            if header[0] + header[6] >= end:
+            last_offset = parse_header(batch).last_offset
+            if last_offset >= end:
                 return found
             found.append(batch)
-            first = header[0] + header[6] + 1
+            first = last_offset + 1
             at += size
     return found
 

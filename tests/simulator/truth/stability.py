@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from strandline.codec.record_batch import CONTROL, HEADER, TRANSACTIONAL
+from strandline.codec.record_batch import parse_header
 from strandline.codec.transaction_marker import parse_marker
 
 if TYPE_CHECKING:
@@ -107,20 +107,20 @@ class Stabilities:
 
     def learn(self, key: tuple[bytes, int], name: str, batch: bytes) -> None:
         """A batch has become part of the truth."""
-        header = HEADER.unpack_from(batch)
-        if not header[5] & TRANSACTIONAL or header[9] < 0:
+        header = parse_header(batch)
+        if not header.is_transactional or header.producer_id < 0:
             return
         stability = self.partitions.get(key)
         if stability is None:
             stability = self.partitions[key] = Stability(name)
-        offset, producer_id = header[0], header[9]
-        if not header[5] & CONTROL:
+        offset, producer_id = header.base_offset, header.producer_id
+        if not header.is_control:
             stability.open.setdefault(producer_id, Open(offset, self._now()))
             return
         marker = parse_marker(batch)
         if marker is None:
             return
-        self.on_marker(name, producer_id, header[10], marker.is_commit)
+        self.on_marker(name, producer_id, header.producer_epoch, marker.is_commit)
         before = stability.open.pop(producer_id, None)
         if before is not None:
             stability.ended.append(Ended(offset, before.first_offset, producer_id, marker.is_commit))

@@ -22,7 +22,7 @@ from strandline.broker.replicas import replica_fetchers
 from strandline.broker.replicas.replica_fetchers import FETCH_VERSION, ReplicaFetchers
 from strandline.codec.current_leader import NO_TAGS, diverging_section, horizon_section
 from strandline.codec.fetch import BEGINS_AGAIN, PartitionData, PartitionFetch, encode_fetch_response, parse_fetch
-from strandline.codec.record_batch import LEADER_FIELDS, check_batch
+from strandline.codec.record_batch import LEADER_FIELDS, PREFIX_SIZE
 from strandline.config.node_config import BrokerConfig
 from strandline.config.topic_config import TopicConfig
 from strandline.errors import Disconnected, DiskFailed, ErrorCode
@@ -147,8 +147,7 @@ class World:
         run = bytearray()
         for offset in range(self.partition.log_end_offset, self.partition.log_end_offset + count):
             batch = batch_of([b"%d" % offset + b"." * 60], timestamps=[NOON_MS])
-            header = check_batch(batch)
-            LEADER_FIELDS.pack_into(batch, 0, offset, header[1], self.epoch)
+            LEADER_FIELDS.pack_into(batch, 0, offset, len(batch) - PREFIX_SIZE, self.epoch)
             run += batch
         return bytes(run)
 

@@ -17,7 +17,7 @@ from tests.unit.log.engine import NOON_MS, abandon, open_log
 from tests.unit.log.manual_runtime import ManualRuntime
 
 from strandline.codec.columns import Record, encode_batch
-from strandline.codec.record_batch import HEADER, LEADER_FIELDS, PREFIX_SIZE
+from strandline.codec.record_batch import LEADER_FIELDS, PREFIX_SIZE, parse_header
 from strandline.codec.transaction_marker import encode_marker
 from strandline.config.topic_config import TopicConfig
 from strandline.log.flusher import Flusher
@@ -139,14 +139,18 @@ class History:
     def write(self, producer_id: int, kind: str, batch: bytes) -> None:
         offset = self.log.log_end_offset
         owned = bytearray(batch)
-        fields = HEADER.unpack_from(owned)
+        header = parse_header(owned)
         if self.partition.is_leader:
-            guard = self.partition.begin_verification(producer_id, fields[10], fields[11]) if kind == "data" else None
+            guard = (
+                self.partition.begin_verification(producer_id, header.producer_epoch, header.base_sequence)
+                if kind == "data"
+                else None
+            )
             self.partition.append(memoryview(owned), NOON_MS, guard=guard)
         else:
             LEADER_FIELDS.pack_into(owned, 0, offset, len(owned) - PREFIX_SIZE, self.leader_epoch)
             following.append_fetched(self.partition, memoryview(bytes(owned)))
-        self.account.append(Written(offset, offset + fields[6] + 1, producer_id, kind))
+        self.account.append(Written(offset, offset + header.last_offset_delta + 1, producer_id, kind))
 
     def advance(self) -> None:
         if self.partition.is_leader:

@@ -26,7 +26,16 @@ from strandline.codec.messages.resign_leadership_request import (
     ResignLeadershipRequest,
 )
 from strandline.codec.messages.resign_leadership_response import ResignLeadershipResponse
-from strandline.codec.record_batch import PREFIX_SIZE, HeaderFields, check_run
+from strandline.codec.record_batch import (
+    BASE_OFFSET,
+    BATCH_LENGTH,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
+    PREFIX_SIZE,
+    RECORD_COUNT,
+    HeaderFields,
+    check_run,
+)
 from strandline.errors import CorruptBatch, ErrorCode, StrandlineError, named
 from strandline.ids import TopicPartition
 from strandline.log.maintenance.segment_rebuild import Hole, MendedSegment
@@ -226,25 +235,26 @@ class SegmentRepair:
             # The batch that holds it may begin before.
             first = self._hole.start_offset
         headers, size = check_run(fetched.records, next_offset=first, leader_epoch=self._leader_epoch)
-        kept = [header for header in headers if header[0] < end_offset]
+        kept = [header for header in headers if header[BASE_OFFSET] < end_offset]
         if not kept:
             # Nothing up to the high watermark: the leader's cleaner took it.
             return [], -1 if headers or fetched.high_watermark >= end_offset else 0
         epochs = self._log.leader_epochs
         for header in kept:
-            if header[0] + header[6] >= end_offset:
-                raise CorruptBatch(f"batch {header[0]} reaches beyond {end_offset - 1}")
-            if epochs.epoch_of(header[0]) not in (header[2], -1):
-                raise CorruptBatch(f"batch {header[0]} was fetched with epoch {header[2]}")
+            base_offset, epoch = header[BASE_OFFSET], header[LEADER_EPOCH]
+            if base_offset + header[LAST_OFFSET_DELTA] >= end_offset:
+                raise CorruptBatch(f"batch {base_offset} reaches beyond {end_offset - 1}")
+            if epochs.epoch_of(base_offset) not in (epoch, -1):
+                raise CorruptBatch(f"batch {base_offset} was fetched with epoch {epoch}")
         if len(kept) < len(headers):
-            size = sum(header[1] + PREFIX_SIZE for header in kept)
+            size = sum(header[BATCH_LENGTH] + PREFIX_SIZE for header in kept)
         return kept, size
 
     def _write(self, run: bytes, headers: Sequence[HeaderFields]) -> None:
         made = self._made
         assert made is not None
         self.bytes_fetched += len(run)
-        self._next_offset = headers[-1][0] + headers[-1][6] + 1
+        self._next_offset = headers[-1][BASE_OFFSET] + headers[-1][LAST_OFFSET_DELTA] + 1
 
         def on_written(_: None, error: BaseException | None) -> None:
             if error is not None:
@@ -305,9 +315,9 @@ class SegmentRepair:
 def _has_gaps(headers: Sequence[HeaderFields], next_offset: int) -> bool:
     """Tell whether records are missing among batches that are to go on at `next_offset`: a cleaner removed them."""
     for header in headers:
-        if header[0] > next_offset or header[12] <= header[6]:
+        if header[BASE_OFFSET] > next_offset or header[RECORD_COUNT] <= header[LAST_OFFSET_DELTA]:
             return True
-        next_offset = header[0] + header[6] + 1
+        next_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
     return False
 
 

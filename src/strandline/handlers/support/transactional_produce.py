@@ -12,7 +12,15 @@ from struct import Struct
 from typing import Final
 
 from strandline.codec.produce import PartitionRecords
-from strandline.codec.record_batch import HEADER, HEADER_SIZE, TRANSACTIONAL
+from strandline.codec.record_batch import (
+    ATTRIBUTES,
+    BASE_SEQUENCE,
+    HEADER,
+    HEADER_SIZE,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    TRANSACTIONAL,
+)
 from strandline.errors import ErrorCode, RequestError, StrandlineError
 from strandline.handlers.support.context import Node
 from strandline.partition.partition import Partition
@@ -100,9 +108,9 @@ class TransactionalProduce:
             if partition is None or not partition.is_leader or records is None or len(records) < HEADER_SIZE:
                 continue
             header = HEADER.unpack_from(records)
-            if not header[5] & TRANSACTIONAL:
+            if not header[ATTRIBUTES] & TRANSACTIONAL:
                 continue
-            key, producer_id, epoch = (topic, index), header[9], header[10]
+            key, producer_id, epoch = (topic, index), header[PRODUCER_ID], header[PRODUCER_EPOCH]
             if self._producer is None:
                 self._producer = producer_id, epoch
             elif self._producer != (producer_id, epoch):
@@ -110,7 +118,9 @@ class TransactionalProduce:
                 self.verdicts[key] = RequestError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
                 continue
             try:
-                guard = partition.begin_verification(producer_id, epoch, header[11], supports_epoch_bump=self._adds)
+                guard = partition.begin_verification(
+                    producer_id, epoch, header[BASE_SEQUENCE], supports_epoch_bump=self._adds
+                )
             except StrandlineError as error:
                 self.verdicts[key] = error
                 continue
@@ -120,7 +130,7 @@ class TransactionalProduce:
             place = partition.topic, partition.index
             asked = self._asked.get(place)
             if asked is None:
-                asked = self._asked[place] = _Asked(partition, header[11], guard)
+                asked = self._asked[place] = _Asked(partition, header[BASE_SEQUENCE], guard)
             asked.keys.append(key)
         return bool(self._asked)
 

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from strandline.codec.record_batch import HEADER, HEADER_SIZE, PREFIX_SIZE
+from strandline.codec.record_batch import BASE_OFFSET, BATCH_LENGTH, HEADER, HEADER_SIZE, LAST_OFFSET_DELTA, PREFIX_SIZE
 from strandline.errors import CorruptLog
 from strandline.log.cleaning.job import CLEANED_SUFFIX
 from strandline.log.disk import Disk
@@ -107,10 +107,10 @@ def _end_of(disk: Disk, directory: Path, stem: str, base_offset: int) -> int:
         while position < size:
             head = file.read_at(position, HEADER_SIZE)
             header = HEADER.unpack(head) if len(head) == HEADER_SIZE else None
-            if header is None or header[1] + PREFIX_SIZE < HEADER_SIZE:
+            if header is None or header[BATCH_LENGTH] + PREFIX_SIZE < HEADER_SIZE:
                 raise CorruptLog(f"{path}: these bytes at position {position} are no batch header")
-            end_offset = header[0] + header[6] + 1
-            position += header[1] + PREFIX_SIZE
+            end_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
+            position += header[BATCH_LENGTH] + PREFIX_SIZE
         return end_offset
     finally:
         file.close()

@@ -13,14 +13,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from strandline.codec.record_batch import CONTROL, PREFIX, PREFIX_SIZE, Buffer, HeaderFields, check_run
+from strandline.codec.record_batch import (
+    BASE_OFFSET,
+    LAST_OFFSET_DELTA,
+    PREFIX,
+    PREFIX_SIZE,
+    Buffer,
+    HeaderFields,
+    check_run,
+)
 from strandline.errors import CorruptLog
 from strandline.log.cleaning.cleaned_segment import CleanedSegment
 from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup, SourceSegment
 from strandline.log.cleaning.reading import Pace
 from strandline.log.segment.index import OffsetIndex, TimeIndex
 from strandline.log.segment.read_verification import Stretch, check_at
-from strandline.log.segment.record_counts import COUNTS_SUFFIX
+from strandline.log.segment.record_counts import COUNTS_SUFFIX, records_in
 from strandline.log.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment, file_stem
 
 PIECE_BYTES: Final = 1024 * 1024
@@ -72,7 +80,7 @@ class MendedSegment:
             raise CorruptLog(f"{segment.path}: no batch at position {self._position}, which was sound before")
         self.add(run[:size], headers)
         self._position += size
-        self._next_offset = headers[-1][0] + headers[-1][6] + 1
+        self._next_offset = headers[-1][BASE_OFFSET] + headers[-1][LAST_OFFSET_DELTA] + 1
         return True
 
     def _stretch(self) -> Stretch:
@@ -103,8 +111,9 @@ class MendedSegment:
     def add(self, run: Buffer, headers: Sequence[HeaderFields]) -> None:
         """Batches that come next, back to back in `run`."""
         for header in headers:
-            records = 0 if header[5] & CONTROL else header[12]
-            self._made.note(header[0], header[0] + header[6], header[8], header[1] + PREFIX_SIZE, records)
+            base_offset, length, _, _, _, _, last_offset_delta, _, max_timestamp, *_ = header
+            last_offset = base_offset + last_offset_delta
+            self._made.note(base_offset, last_offset, max_timestamp, length + PREFIX_SIZE, records_in(header))
         self._made.add_run(run)
         self._made.write()
 

@@ -17,7 +17,14 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from strandline.codec.record_batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE, Buffer
+from strandline.codec.record_batch import (
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    MAGIC,
+    PREFIX_SIZE,
+    Buffer,
+)
 from strandline.log.leader_epochs import LeaderEpochs
 
 ANY_OFFSET: Final = -1
@@ -68,11 +75,11 @@ def check_batches(
             if is_end:
                 return Checked(at, next_offset, f"{left} bytes are too few for a batch header", 0, has_gap)
             return Checked(at, next_offset, None, head, has_gap)
-        header = unpack(view, at)
-        base_offset, batch_size = header[0], header[1] + prefix
-        if header[3] != MAGIC or batch_size < head or header[6] < 0:
+        base_offset, length, batch_epoch, magic, crc, _, last_offset_delta, _, _, _, _, _, _ = unpack(view, at)
+        batch_size = length + prefix
+        if magic != MAGIC or batch_size < head or last_offset_delta < 0:
             return Checked(at, next_offset, "these bytes are no batch header", 0, has_gap)
-        last_offset = base_offset + header[6]
+        last_offset = base_offset + last_offset_delta
         end = at + batch_size
         if at >= entry_at:
             if at > entry_at or last_offset > entry_offset:
@@ -89,7 +96,7 @@ def check_batches(
             if is_end:
                 return Checked(at, next_offset, f"the batch of {batch_size} bytes ends after {left}", 0, has_gap)
             return Checked(at, next_offset, None, batch_size, has_gap)
-        if crc32c(view[at + CRC_START : end]) != header[4]:
+        if crc32c(view[at + CRC_START : end]) != crc:
             return Checked(at, next_offset, "the CRC is wrong", 0, has_gap)
         if base_offset != next_offset and next_offset != ANY_OFFSET:
             if base_offset < next_offset:
@@ -106,8 +113,8 @@ def check_batches(
             return Checked(at, next_offset, f"offset {last_offset} lies behind {limit_offset - 1}", 0, has_gap)
         if not epoch_start <= base_offset < epoch_end:
             epoch, epoch_start, epoch_end = _epoch_span(epochs, base_offset)
-        if header[2] != epoch and (epoch >= 0 or header[2] > epochs.latest >= 0):
-            fault = f"batch {base_offset} is of epoch {header[2]}, and that offset of {epoch}"
+        if batch_epoch != epoch and (epoch >= 0 or batch_epoch > epochs.latest >= 0):
+            fault = f"batch {base_offset} is of epoch {batch_epoch}, and that offset of {epoch}"
             return Checked(at, next_offset, fault, 0, has_gap)
         next_offset = last_offset + 1
         at = end

@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from strandline.codec.record_batch import CONTROL, HeaderFields
+from strandline.codec.record_batch import ATTRIBUTES, CONTROL, RECORD_COUNT, HeaderFields
 from strandline.errors import CorruptLog
 
 COUNTS_SUFFIX: Final = ".counts"
@@ -223,7 +223,7 @@ class CountsBuilder:
 
 def records_in(header: HeaderFields) -> int:
     """The records of a batch that a reader is given: a control batch has none."""
-    return 0 if header[5] & CONTROL else header[12]
+    return 0 if header[ATTRIBUTES] & CONTROL else header[RECORD_COUNT]
 
 
 def _big_endian(column: array[int]) -> bytes:

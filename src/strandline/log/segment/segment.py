@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from strandline.codec.record_batch import HEADER, HEADER_SIZE, PREFIX_SIZE, BatchHeader, HeaderFields
+from strandline.codec.record_batch import (
+    HEADER,
+    HEADER_SIZE,
+    PREFIX_SIZE,
+    BatchHeader,
+    HeaderFields,
+)
 from strandline.errors import CorruptLog
 from strandline.log.disk import Buffer, Disk, File
 from strandline.log.segment.digest import DIGEST_SUFFIX
@@ -348,8 +354,9 @@ class Segment:
         position = self.size_bytes
         (self._file or self.file()).write_at(position, data)
         for header in headers:
-            size = header[1] + PREFIX_SIZE
-            self.note_batch(header[0], header[0] + header[6], header[8], position, size)
+            base_offset, length, _, _, _, _, last_offset_delta, _, max_timestamp, _, _, _, _ = header
+            size = length + PREFIX_SIZE
+            self.note_batch(base_offset, base_offset + last_offset_delta, max_timestamp, position, size)
             position += size
         self.dirty = True
 

@@ -36,8 +36,9 @@ def count_run(segment: Segment, headers: Sequence[HeaderFields], size_bytes: int
         return
     position = segment.size_bytes - size_bytes
     for header in headers:
-        size, last_offset, records = header[1] + PREFIX_SIZE, header[0] + header[6], records_in(header)
-        if header[0] != next_offset or records != header[6] + 1:
+        base_offset, length, _, _, _, _, last_offset_delta, *_ = header
+        size, last_offset, records = length + PREFIX_SIZE, base_offset + last_offset_delta, records_in(header)
+        if base_offset != next_offset or records != last_offset_delta + 1:
             counts.note(position, size, next_offset, last_offset, records)
         next_offset = last_offset + 1
         position += size
