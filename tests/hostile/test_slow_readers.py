@@ -21,6 +21,7 @@ from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest,
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from strandline.local.embedded_broker import EmbeddedBroker
+from strandline.log.trimming import trim_now
 
 SEED = 3_331
 KIB = 1024
@@ -245,7 +246,7 @@ def test_a_held_slice_outlives_trim_and_roll(tmp_path: Path) -> None:
     assert [record.value for columns in columns_of(before) for record in columns] == values[
         : len(list(columns_of(before)))
     ]
-    log.trim(30)
+    trim_now(log, 30)
     for value in values:
         append(log, batch_of([value]))
     assert held.read() == before

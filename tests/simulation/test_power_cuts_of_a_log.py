@@ -13,9 +13,9 @@ from strandline.codec.record_batch import HEADER_SIZE, parse_header
 from strandline.config.topic_config import TopicConfig
 from strandline.errors import CorruptLog, DiskFailed
 from strandline.ids import TopicPartition
-from strandline.log import partition_log
 from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
+from strandline.log.truncation import begin_truncation, truncate_to
 
 DATA = Path("data")
 NAME = TopicPartition("orders", 0)
@@ -139,9 +139,9 @@ def test_what_was_cut_does_not_come_back_in_front_of_a_new_segment() -> None:
         _append(log, b"kept", b"cut", b"cut")
         log.flush_now()
         directory.write_checkpoints({NAME: (log, 1)})
-        log.begin_cut(1)
+        begin_truncation(log, 1)
         directory.lower_recovery_point(NAME, 1)
-        log.truncate_to(1)
+        truncate_to(log, 1)
         log.roll(0)
         _append(log, b"new", b"newer", leader_epoch=1)
         disk.power_cut()
@@ -154,7 +154,7 @@ def test_what_was_cut_does_not_come_back_in_front_of_a_new_segment() -> None:
 def test_a_cut_is_on_disk_when_it_is_made() -> None:
     for seed in range(20):
         disk, log = _a_log_that_is_cut(seed)
-        log.truncate_to(1)
+        truncate_to(log, 1)
         disk.power_cut()
         assert _values_after_a_start(disk) == [b"kept"]
 
@@ -171,9 +171,9 @@ def test_a_cut_that_a_kill_left_unsynced_is_synced_before_the_next_roll(monkeypa
     for seed in range(40):
         disk, log = _a_log_that_is_cut(seed)
         with monkeypatch.context() as patched:
-            patched.setattr(partition_log, "sync_cuts", killed)
+            patched.setattr(PartitionLog, "sync_cuts", killed)
             with pytest.raises(Killed):
-                log.truncate_to(1)
+                truncate_to(log, 1)
         disk.process_died()
         log = LogDirectory(DATA, disk=disk, open_files_max=8).open_log(NAME, TopicConfig(), now_ms=0)
         log.roll(0)
@@ -263,7 +263,7 @@ def test_a_cut_that_a_full_disk_stopped_half_way_leaves_no_recovery_point_above_
     directory.lower_recovery_point(NAME, 3)
     disk.used_bytes, disk.capacity_bytes = 0, 0
     with pytest.raises(DiskFailed, match="No space"):
-        log.truncate_to(3)
+        truncate_to(log, 3)
     disk.capacity_bytes = CAPACITY_BYTES
     directory.write_checkpoints({NAME: (log, 3)})
     disk.process_died()
@@ -295,9 +295,9 @@ def test_a_log_that_was_cut_and_written_anew_is_one_of_the_two(seed: int) -> Non
     directory.write_checkpoints({NAME: (log, 5)})
     before = list(log.batches())
     cut = rng.randint(3, len(before) - 1)
-    log.begin_cut(cut)
+    begin_truncation(log, cut)
     directory.lower_recovery_point(NAME, cut)
-    log.truncate_to(cut)
+    truncate_to(log, cut)
     append(4, rng.randint(0, 6))
     after = list(log.batches())
     if rng.random() < 0.3:

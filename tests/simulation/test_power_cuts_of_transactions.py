@@ -19,6 +19,7 @@ from strandline.log.log_directory import LogDirectory
 from strandline.log.log_replay import learn_marker
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.aborted_transactions import aborted_transactions
+from strandline.log.truncation import truncate_to
 from strandline.partition.producers import Producers
 
 DATA = Path("data")
@@ -92,7 +93,7 @@ def test_no_kill_or_power_cut_hides_what_was_aborted(seed: int) -> None:
                 offsets = [parse_header(batch).base_offset for batch in log.batches()]
                 offset = rng.choice(offsets[len(offsets) // 2 :])
                 directory.lower_recovery_point(NAME, offset)
-                log.truncate_to(offset)
+                truncate_to(log, offset)
             if rng.random() < 0.1 and log.active.size_bytes:
                 log.roll(now_ms)
             if rng.random() < 0.2:

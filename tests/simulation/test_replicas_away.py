@@ -156,7 +156,10 @@ def test_the_power_fails_while_a_replica_begins_again(after_s: float) -> None:
             lambda: away.node is not None and (each := away.node.partition(*TABLE)) is not None and each.leader_id >= 0,
             "it follows",
         )
-        play.until(lambda: replica(away).log.is_being_cut or replica(away).log_end_offset >= old_end, "it begins again")
+        play.until(
+            lambda: replica(away).log.cut_offset is not None or replica(away).log_end_offset >= old_end,
+            "it begins again",
+        )
         play.rest(after_s)
         away.power_cut()
         away.start()

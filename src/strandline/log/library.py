@@ -29,7 +29,9 @@ from strandline.log.disk import RealDisk
 from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
+from strandline.log.run_appends import append_run
 from strandline.log.segment.time_lookup import find_time
+from strandline.log.trimming import trim_now
 from strandline.runtime.runtime import LoopRuntime
 
 READ_BYTES: Final = 1024 * 1024
@@ -186,7 +188,7 @@ class Log:
             batches, timestamps, waiting = zip(*turn[:count], strict=True)
             del turn[:count]
             try:
-                base_offset = self._log.append_run(batches, timestamps, leader_epoch=LEADER_EPOCH, now_ms=now_ms)
+                base_offset = append_run(self._log, batches, timestamps, leader_epoch=LEADER_EPOCH, now_ms=now_ms)
             except StrandlineError as error:
                 _fail(waiting, error)
             else:
@@ -317,7 +319,7 @@ class Log:
     def trim(self, start_offset: int) -> None:
         """Forget everything below `start_offset`."""
         self._check_open()
-        self._log.trim(start_offset)
+        trim_now(self._log, start_offset)
 
 
 def _fail(waiting: Iterable[asyncio.Future[Any]], error: StrandlineError) -> None:

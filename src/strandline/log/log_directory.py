@@ -391,7 +391,7 @@ class LogDirectory:
         too_high = [
             name
             for name, offset in self.cleaner_offsets.items()
-            if name in logs and logs[name][0].is_being_cut and offset > logs[name][0].flushed_offset
+            if name in logs and logs[name][0].cut_offset is not None and offset > logs[name][0].flushed_offset
         ]
         for name in too_high:
             self.cleaner_offsets[name] = logs[name][0].flushed_offset

@@ -28,6 +28,8 @@ from strandline.log.segment.read_verification import check_tail, distrust, ends_
 from strandline.log.segment.record_counts import COUNTS_SUFFIX, RecordCounts
 from strandline.log.segment.segment import DELETED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
 from strandline.log.segment.transaction_index import ENTRY_SIZE
+from strandline.log.trimming import trim_now
+from strandline.log.truncation import drop_segments
 
 BLANK_CHUNK_BYTES: Final = 64 * 1024
 
@@ -55,11 +57,11 @@ def open_log(
     log.appended_ms = now_ms
     if not disk.exists(directory):
         disk.make_directory(directory)
-        log.unsynced_directories.append(directory.parent)
+        log.unsynced.directories.append(directory.parent)
     elif not clean:
         # The process that made these names may have been killed before it synced them: what is flushed into a file
         # without a name is gone with the power all the same.
-        log.unsynced_directories += [directory, directory.parent]
+        log.unsynced.directories += [directory, directory.parent]
     names = disk.names(directory)
     if is_unfinished(names):
         cleaned_up_to = max(cleaned_up_to, finish_swaps(disk, directory, names))
@@ -88,7 +90,7 @@ def open_log(
             log.snapshots.keep_useful(log.base_offsets, log.log_end_offset)
             log.log_start_offset = min(log.log_start_offset, log.log_end_offset)
             # A crash may have come between the note of where the log starts and the end of files below.
-            log.trim(log.log_start_offset)
+            trim_now(log, log.log_start_offset)
         except BaseException:
             for segment in log.segments:
                 segment.close()
@@ -216,13 +218,12 @@ def _recover(log: PartitionLog, recovery_point: int, cleaned_up_to: int) -> None
             # A crash in the middle of a roll: the log goes on from the cut, not from a new segment. What that one
             # holds was never flushed either, and behind a hole it would pass for a log without one. Synced, or a power
             # cut may bring it back when the hole is no longer to be seen.
-            log.drop_segments(at + 1)
+            drop_segments(log, at + 1)
             log.disk.sync_directory(log.directory)
         if segment is not log.active:
             log.seal(segment)
         # What the last process wrote may be in the kernel's memory only: it is flushed again before it counts.
-        segment.dirty = True
-        log.dirty_segments.append(segment)
+        log.unsynced.add(segment)
         if segment is log.active:
             break
     if log.log_end_offset < recovery_point:

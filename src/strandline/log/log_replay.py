@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from strandline.codec.record_batch import LEADER_EPOCH, PRODUCER_ID, BatchHeader, HeaderFields, is_marker
 from strandline.log.disk import Buffer
+from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.segment import Segment
-
-if TYPE_CHECKING:
-    from strandline.log.growing_log import GrowingLog
 
 
 def learn(
-    log: GrowingLog, header: HeaderFields, marker: Buffer | None, segment: Segment | None, next_offset: int
+    log: PartitionLog, header: HeaderFields, marker: Buffer | None, segment: Segment | None, next_offset: int
 ) -> None:
     """Take note of a batch that is in the log already; of a marker all of it is given.
 
@@ -32,7 +29,7 @@ def learn(
         log.leader_epochs.note(header[LEADER_EPOCH], next_offset)
 
 
-def learn_marker(log: GrowingLog, header: HeaderFields, marker: Buffer, segment: Segment | None) -> None:
+def learn_marker(log: PartitionLog, header: HeaderFields, marker: Buffer, segment: Segment | None) -> None:
     """A control batch of a producer is in the log: it may have ended a transaction."""
     if log.observer is not None:
         aborted = log.observer.note_marker(header, marker, log.appended_ms)
@@ -41,7 +38,7 @@ def learn_marker(log: GrowingLog, header: HeaderFields, marker: Buffer, segment:
             log.has_aborted = True
 
 
-def relearn(log: GrowingLog, start_offset: int | None, end_offset: int | None) -> None:
+def relearn(log: PartitionLog, start_offset: int | None, end_offset: int | None) -> None:
     """Show the observer the batches from `start_offset` (None: the first) up to `end_offset` (None: the last)."""
     if log.observer is None:
         return
@@ -51,7 +48,7 @@ def relearn(log: GrowingLog, start_offset: int | None, end_offset: int | None) -
         learn(log, header, marker, None, header.base_offset)
 
 
-def learn_markers(log: GrowingLog, high_watermark: int) -> None:
+def learn_markers(log: PartitionLog, high_watermark: int) -> None:
     """See to it that the observer knows every marker from `high_watermark` on, and what it ended.
 
     A snapshot knows only which transactions are open at its offset. If it was taken above the high watermark, and a
@@ -66,7 +63,9 @@ def learn_markers(log: GrowingLog, high_watermark: int) -> None:
             break
 
 
-def _headers(log: GrowingLog, start_offset: int, end_offset: int | None) -> Iterator[tuple[Segment, BatchHeader, int]]:
+def _headers(
+    log: PartitionLog, start_offset: int, end_offset: int | None
+) -> Iterator[tuple[Segment, BatchHeader, int]]:
     """The batches from `start_offset` on: the segment of each, its header, and its place. Blocks on the disk.
 
     Segments that begin at `end_offset` or behind are not looked into: they may be torn.

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from crc32c import crc32c
 
 from strandline.config.topic_config import TopicConfig
-from strandline.errors import DiskFailed
 from strandline.log.segment.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from strandline.log.segment.segment import Segment
-
-if TYPE_CHECKING:
-    from strandline.log.growing_log import GrowingLog
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
@@ -37,20 +33,6 @@ def is_due_to_roll(segment: Segment, config: TopicConfig, last_offset: int, max_
         entries >= config.segment_index_bytes // OFFSET_ENTRY_SIZE
         or len(segment.time_index) >= config.segment_index_bytes // TIME_ENTRY_SIZE - 1
     )
-
-
-def sync_cuts(log: GrowingLog) -> None:
-    """Have it on disk that the last segment was cut, before there is anything behind it.
-
-    A power cut might take the cut back and not what came after: what was cut would stand in front of that again.
-    """
-    if log.synced_cuts < log.cuts:
-        try:
-            log.active.file().datasync()
-        except OSError as error:
-            log.fail(DiskFailed(f"{log.directory}: flush failed: {error}"))
-            raise log.refusal() from error
-        log.synced_cuts = log.cuts
 
 
 def _jitter_ms(segment: Segment, config: TopicConfig) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from strandline.codec.record_batch import check_run
 from strandline.errors import DiskFailed, InvalidBatch, StrandlineError
+from strandline.log import run_appends, truncation
 from strandline.partition.partition import Partition
 from strandline.replication.divergence import truncation_offset
 
@@ -18,7 +19,7 @@ def append_fetched(partition: Partition, run: memoryview) -> None:
     if not headers:
         raise InvalidBatch(f"{len(run)} bytes without a whole batch")
     end_offset = log.log_end_offset
-    log.append_fetched(run[:size_bytes], headers, now_ms=partition.runtime.now_ms())
+    run_appends.append_fetched(log, run[:size_bytes], headers, now_ms=partition.runtime.now_ms())
     partition.on_fetched(size_bytes, log.log_end_offset - end_offset)
 
 
@@ -39,7 +40,7 @@ def truncate_to(partition: Partition, offset: int) -> None:
     """
     assert not partition.is_leader, "a leader's log is the truth"
     end_offset = partition.log_end_offset
-    partition.log.truncate_to(offset)
+    truncation.truncate_to(partition.log, offset)
     _on_cut(partition, end_offset)
 
 
@@ -47,7 +48,7 @@ def restart_at(partition: Partition, offset: int) -> None:
     """Begin anew where the leader's log begins: what is here lies before it. The recovery point on disk is 0."""
     assert not partition.is_leader, "a leader's log is the truth"
     end_offset = partition.log_end_offset
-    partition.log.restart_at(offset, partition.runtime.now_ms())
+    truncation.restart_at(partition.log, offset, partition.runtime.now_ms())
     _on_cut(partition, end_offset)
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError
 from strandline.log.segment.segment import Segment
+from strandline.log.trimming import remove_segments
 from strandline.partition.partition import Partition
 
 UP_TO_HIGH_WATERMARK: Final = -1
@@ -45,7 +46,7 @@ def follow_start(partition: Partition, log_start_offset: int) -> None:
 def trim(partition: Partition, start_offset: int) -> list[Segment]:
     """The log starts at `start_offset`, and followers hear of it; the segments that go."""
     gone = partition.log.cut_front(start_offset)
-    partition.log.let_go(gone)
+    remove_segments(partition.log, gone)
     for listener in list(partition.append_listeners):
         listener.on_start_moved()
     if partition.waiting_trims:

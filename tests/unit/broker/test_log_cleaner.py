@@ -21,6 +21,8 @@ from strandline.config.node_config import BrokerConfig
 from strandline.errors import RequestError, StrandlineError
 from strandline.log.disk import RealDisk
 from strandline.log.maintenance.cleanable import Cleaned
+from strandline.log.trimming import trim_now
+from strandline.log.truncation import begin_truncation, truncate_to
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
 
@@ -221,10 +223,10 @@ def test_a_log_that_changes_under_the_cleaner_is_left(tmp_path: Path, change_of:
         assert node.cleaner.begin_now(partition, node.cleaner.judge(partition))
         if change_of == "cut":
             partition.is_leader = False
-            partition.log.begin_cut(20)
-            partition.log.truncate_to(20)
+            begin_truncation(partition.log, 20)
+            truncate_to(partition.log, 20)
         elif change_of == "trimmed":
-            partition.log.trim(20)
+            trim_now(partition.log, 20)
         elif change_of == "deleted":
             node.replicas._delete_topic(partition.topic_id.bytes)
             node.replicas._maybe_work_off()

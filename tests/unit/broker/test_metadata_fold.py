@@ -21,6 +21,7 @@ from strandline.codec.messages.topic_record import TopicRecord
 from strandline.codec.record_batch import parse_header
 from strandline.errors import CorruptLog, StrandlineError
 from strandline.log.partition_log import PartitionLog
+from strandline.log.truncation import truncate_to
 from strandline.quorum.image.cluster_image import fold
 
 
@@ -70,7 +71,7 @@ def test_what_was_cut_off_is_not_remembered(folding: Folding) -> None:
     for number in range(4):
         folding.append([topic(number)])
     folding.fold.commit(2)
-    folding.log.truncate_to(2)
+    truncate_to(folding.log, 2)
     folding.append([topic(7)], epoch=2)
     folding.append([topic(8)], epoch=2)
     folding.fold.commit(4)

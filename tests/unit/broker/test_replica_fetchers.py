@@ -27,6 +27,7 @@ from strandline.config.node_config import BrokerConfig
 from strandline.config.topic_config import TopicConfig
 from strandline.errors import Disconnected, DiskFailed, ErrorCode
 from strandline.log.flusher import Flusher
+from strandline.log.truncation import truncate_to
 from strandline.partition.following import learn_high_watermark
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
@@ -321,7 +322,7 @@ def test_a_start_that_was_overtaken_while_it_was_written(told_to_start_at_2: Wor
     elif change == "unfollowed":
         world.fetchers.unfollow(world.partition)
     else:
-        log.truncate_to(1)
+        truncate_to(log, 1)
     world.starts_written.pop()(None)
     world.turn()
     assert log.log_start_offset == (2 if change == "epoch" else 0)

@@ -37,6 +37,7 @@ from strandline.log.flusher import Flusher
 from strandline.log.log_directory import PARTITION_METADATA, LogDirectory
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.segment import Segment
+from strandline.log.truncation import restart_at
 from strandline.partition.partition import Partition
 from strandline.partition.reencoding import Reencoder
 from strandline.quorum.image.cluster_image import ClusterImage
@@ -351,7 +352,7 @@ def test_a_log_without_a_topic_id_that_begins_later_is_not_taken_for_the_topic_o
     world.create("orders", 1, flush_mode="async")
     partition = world.partition("orders")
     partition.append(memoryview(batch_of([b"v"] * 3)), NOON_MS)
-    partition.log.restart_at(3, NOON_MS)
+    restart_at(partition.log, 3, NOON_MS)
     _lose_topic_ids(world, None)
     again = World(world.directory.path)
     again.restart_with("orders", 1)

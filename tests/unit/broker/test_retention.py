@@ -22,6 +22,8 @@ from strandline.errors import CorruptLog
 from strandline.ids import TopicPartition
 from strandline.log.checkpoints import LOG_START_OFFSETS, parse_offsets
 from strandline.log.disk import Disk
+from strandline.log.trimming import remove_segments
+from strandline.log.truncation import begin_truncation, truncate_to
 from strandline.partition.partition import Partition
 
 HOUR_MS = 3_600_000
@@ -177,8 +179,8 @@ def test_a_log_that_is_cut_meanwhile_keeps_what_it_has(stage: Stage) -> None:
     stage.retention.look()
     stage.runtime.turn()
     log = stage.partition.log
-    log.begin_cut(2)
-    log.truncate_to(2)
+    begin_truncation(log, 2)
+    truncate_to(log, 2)
     stage.partition.on_cut(10)
     stage.settle()
     assert (log.log_start_offset, log.log_end_offset) == (0, 2)
@@ -217,7 +219,7 @@ def test_a_leader_that_starts_later_meanwhile(stage: Stage) -> None:
     stage.retention.look()
     stage.runtime.turn()
     log = stage.partition.log
-    log.let_go(log.cut_front(10))
+    remove_segments(log, log.cut_front(10))
     stage.settle()
     assert log.log_start_offset == 10
 

@@ -15,6 +15,8 @@ from strandline.broker.maintenance.removals import SEGMENTS_PER_JOB, Removals, S
 from strandline.errors import DiskFailed
 from strandline.log.maintenance.segment_deletion import Leaving
 from strandline.log.partition_log import PartitionLog
+from strandline.log.trimming import remove_segments
+from strandline.log.truncation import restart_at
 
 Written = Callable[[BaseException | None], object]
 
@@ -41,7 +43,7 @@ class World:
         self.writes.append(on_done)
 
     def cut(self, offset: int) -> None:
-        self.log.let_go(self.log.cut_front(offset))
+        remove_segments(self.log, self.log.cut_front(offset))
         self.runtime.turn()
 
     def names(self, suffix: str) -> list[str]:
@@ -166,7 +168,7 @@ def test_a_log_that_begins_anew_keeps_its_files(tmp_path: Path) -> None:
     world = World(tmp_path)
     base = world.log.base_offsets[3]
     world.cut(40)
-    world.log.restart_at(base, NOON_MS)
+    restart_at(world.log, base, NOON_MS)
     append(world.log, batch_of([b"new"]))
     world.log.flush_now()
     world.writes.pop()(None)

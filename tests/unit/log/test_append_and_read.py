@@ -13,6 +13,7 @@ from strandline.codec.record_batch import check_batch, parse_header
 from strandline.errors import Closed, CorruptLog, OffsetOutOfRange
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.segment import TAIL_BATCHES_MAX, ColdRead
+from strandline.log.trimming import trim_now
 
 SHAPES = [
     pytest.param({}, id="one-segment"),
@@ -139,7 +140,7 @@ def test_an_offset_outside_the_log_is_refused(tmp_path: Path) -> None:
     for offset in (-1, 4, 1 << 40):
         with pytest.raises(OffsetOutOfRange):
             log.read(offset, size_bytes_max=100)
-    log.trim(2)
+    trim_now(log, 2)
     with pytest.raises(OffsetOutOfRange):
         log.read(1, size_bytes_max=100)
     assert parse_header(read_bytes(log, 2)).base_offset == 2

@@ -18,6 +18,7 @@ from strandline.log.maintenance.cleanable import (
     cleanable,
 )
 from strandline.log.partition_log import PartitionLog
+from strandline.log.trimming import trim_now
 
 HOUR_MS = 3_600_000
 
@@ -92,7 +93,7 @@ def test_a_note_that_cannot_be_is_forgotten(log: PartitionLog, noted: int) -> No
 
 
 def test_a_note_below_the_log_start_is_forgotten(log: PartitionLog) -> None:
-    log.trim(4)
+    trim_now(log, 4)
     what = judged(log, 3)
     assert what.is_reset
     assert (what.first_dirty, what.segments) == (4, 2)

@@ -22,6 +22,8 @@ from strandline.errors import Closed, OffsetOutOfRange
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.read_verification import damage_of
 from strandline.log.segment.time_lookup import find_time, run_to_end, search_latest_time
+from strandline.log.trimming import trim_now
+from strandline.log.truncation import begin_truncation, cancel_truncation, truncate_to
 
 CONFIG = {"segment_bytes": 1500, "index_interval_bytes": 200}
 
@@ -45,7 +47,7 @@ def test_truncating_to_any_offset_leaves_what_is_below(tmp_path: Path, after_res
         bases = list(log.base_offsets)
         if after_restart:
             log = reopened(log)
-        log.truncate_to(offset)
+        truncate_to(log, offset)
         assert log.log_end_offset == offset
         assert offsets_in(log) == list(range(offset))
         assert log.base_offsets == [base for base in bases if base < offset] or log.base_offsets == [0]
@@ -80,7 +82,7 @@ def test_what_is_to_go_is_no_damage(tmp_path: Path) -> None:
         for epoch in range(12):
             fill(log, 5, leader_epoch=epoch)
         log = reopened(log)
-        log.truncate_to(offset)
+        truncate_to(log, offset)
         assert offsets_in(log) == list(range(offset))
         assert log.leader_epochs.epochs == list(range((offset + 4) // 5))
         assert not any(damage_of(segment) for segment in log.segments)
@@ -100,7 +102,7 @@ def test_who_checks_while_a_log_is_cut_finds_no_damage(tmp_path: Path) -> None:
         truncate_segments(offset)
 
     log._truncate_segments = look_and_truncate  # type: ignore[method-assign]
-    log.truncate_to(6)
+    truncate_to(log, 6)
     assert offsets_in(log) == list(range(6))
     assert log.leader_epochs.epochs == [0, 1]
     log.close()
@@ -111,7 +113,7 @@ def test_a_segment_cut_at_its_end_still_knows_its_largest_time(tmp_path: Path) -
     log = open_log(tmp_path / "orders-0")
     for offset, time_ms in enumerate((100, 900, 200, 300)):
         append(log, batch_of([b"%d" % offset], timestamps=[NOON_MS + time_ms]))
-    log.truncate_to(3)
+    truncate_to(log, 3)
     append(log, batch_of([b"3"], timestamps=[NOON_MS + 400]))
     for sealed in (False, True):
         if sealed:
@@ -128,15 +130,15 @@ def test_a_segment_cut_at_its_end_still_knows_its_largest_time(tmp_path: Path) -
 
 def test_truncating_beyond_the_end_changes_nothing(tmp_path: Path) -> None:
     log = a_log(tmp_path / "orders-0")
-    log.truncate_to(60)
-    log.truncate_to(1000)
+    truncate_to(log, 60)
+    truncate_to(log, 1000)
     assert offsets_in(log) == list(range(60))
     log.close()
 
 
 def test_truncated_records_are_gone_after_a_crash_too(tmp_path: Path) -> None:
     log = a_log(tmp_path / "orders-0")
-    log.truncate_to(20)
+    truncate_to(log, 20)
     for segment in log.segments:
         segment.close()
     again = open_log(log.directory, **CONFIG)
@@ -148,7 +150,7 @@ def test_truncated_records_are_gone_after_a_crash_too(tmp_path: Path) -> None:
 def test_trimming_hides_records_and_deletes_whole_segments(tmp_path: Path, start: int) -> None:
     log = a_log(tmp_path / "orders-0")
     bases = list(log.base_offsets)
-    log.trim(start)
+    trim_now(log, start)
     assert log.log_start_offset == start
     assert offsets_in(log) == list(range(start, 60))
     kept = [base for base, following in zip(bases, [*bases[1:], 1 << 60], strict=True) if following > start]
@@ -164,10 +166,10 @@ def test_trimming_hides_records_and_deletes_whole_segments(tmp_path: Path, start
 
 def test_trimming_goes_forward_only_and_not_beyond_the_end(tmp_path: Path) -> None:
     log = a_log(tmp_path / "orders-0")
-    log.trim(30)
+    trim_now(log, 30)
     for offset in (29, 61):
         with pytest.raises(OffsetOutOfRange):
-            log.trim(offset)
+            trim_now(log, offset)
     assert log.log_start_offset == 30
     log.close()
 
@@ -183,7 +185,7 @@ def test_a_reader_keeps_what_trimming_deletes(tmp_path: Path) -> None:
     second = log.read(3, size_bytes_max=500)
     assert piece is not None
     assert second is not None
-    log.trim(50)
+    trim_now(log, 50)
     assert "00000000000000000000.log" not in files(log.directory), "no start can take it for a part of the log"
     assert "00000000000000000000.log.deleted" in files(log.directory)
     assert piece.read() == before
@@ -199,7 +201,7 @@ def test_a_reader_keeps_what_truncating_deletes(tmp_path: Path) -> None:
     before = read_bytes(log, 58)
     piece = log.read(58, size_bytes_max=500)
     assert piece is not None
-    log.truncate_to(5)
+    truncate_to(log, 5)
     fill(log, 70)
     assert piece.read() == before
     piece.release()
@@ -234,7 +236,7 @@ def test_a_flush_under_way_does_not_vouch_for_what_came_after_a_cut(tmp_path: Pa
     fill(log, 20)
     job = log.begin_flush()
     assert job is not None
-    log.truncate_to(10)
+    truncate_to(log, 10)
     fill(log, 20)
     job.run()
     log.end_flush(job, None)
@@ -248,7 +250,7 @@ def test_trimming_during_a_flush(tmp_path: Path) -> None:
     log = a_log(tmp_path / "orders-0")
     job = log.begin_flush()
     assert job is not None
-    log.trim(50)
+    trim_now(log, 50)
     job.run()
     log.end_flush(job, None)
     assert log.flushed_offset == 60
@@ -263,11 +265,11 @@ def test_what_counts_as_flushed_no_longer_is_flushed_again(tmp_path: Path, is_cu
     wanted: list[int] = []
     log.on_flush_wanted = lambda: wanted.append(log.flushed_offset)
     offset = log.base_offsets[2]
-    assert log.begin_cut(offset), "the recovery point was above"
+    assert begin_truncation(log, offset), "the recovery point was above"
     if is_cut:
-        log.truncate_to(offset)
+        truncate_to(log, offset)
     else:
-        log.leave_uncut()
+        cancel_truncation(log)
     assert log.flushed_offset < log.log_end_offset
     assert wanted, "nobody else may ask for it, and whoever waits would wait for ever"
     log.flush_now()

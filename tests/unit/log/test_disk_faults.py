@@ -27,6 +27,8 @@ from strandline.log.flusher import Flusher
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.open_files import OpenFiles
 from strandline.log.segment.time_lookup import find_time
+from strandline.log.trimming import trim_now
+from strandline.log.truncation import truncate_to
 
 
 @pytest.fixture
@@ -241,7 +243,7 @@ def test_an_index_that_is_trimmed_away_during_the_flush_is_no_failure(tmp_path: 
     fill(log, 10)
     job = log.begin_flush()
     assert job is not None
-    log.trim(5)
+    trim_now(log, 5)
     job.run()
     log.end_flush(job, None)
     assert (log.failure, log.flushed_offset) == (None, 10)
@@ -320,7 +322,7 @@ def test_a_full_disk_does_not_stop_a_truncation(tmp_path: Path, disk: FaultyDisk
         log.close()
         log = open_log(log.directory, disk=disk, clean=True, **config)
     fault = disk.fail("write_at", errno.ENOSPC)
-    log.truncate_to(log.base_offsets[1] - 1)
+    truncate_to(log, log.base_offsets[1] - 1)
     assert (log.failure, fault.hits) == (None, 0)
     written = index_entries(log.active.path.with_suffix(".index"))
     assert all(position < log.active.size_bytes for _, position in written), "what was cut is in the file no more"

@@ -13,6 +13,7 @@ from tests.unit.log.engine import NOON_MS, abandon, batch_of, open_log
 from strandline.codec.record_batch import HEADER, LEADER_FIELDS, PREFIX_SIZE
 from strandline.log.leader_epochs import FILE_NAME
 from strandline.log.partition_log import PartitionLog
+from strandline.log.run_appends import append_fetched
 
 CLEANED = ((0, 0), (12, 2), (31, 3), (40, 5))
 """Offset and epoch of the batches that are left. Epoch 2 began at 12, epoch 3 at 26."""
@@ -28,7 +29,7 @@ def fetch(log: PartitionLog, *batches: tuple[int, int]) -> None:
         run += batch
     size = len(run) // len(batches)
     headers = [HEADER.unpack_from(run, at * size) for at in range(len(batches))]
-    log.append_fetched(run, headers, now_ms=NOON_MS)
+    append_fetched(log, run, headers, now_ms=NOON_MS)
 
 
 def epochs_of(log: PartitionLog) -> list[tuple[int, int]]:

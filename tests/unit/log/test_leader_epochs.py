@@ -9,6 +9,8 @@ from tests.unit.log.engine import abandon, append, batch_of, crash, fill, open_l
 
 from strandline.errors import CorruptLog
 from strandline.log.leader_epochs import FILE_NAME, LeaderEpochs
+from strandline.log.trimming import trim_now
+from strandline.log.truncation import truncate_to
 
 
 def of(*entries: tuple[int, int]) -> LeaderEpochs:
@@ -95,9 +97,9 @@ def test_a_log_writes_its_epochs_down_before_their_first_batch(tmp_path: Path) -
         append(log, batch_of([b"a", b"b"]), leader_epoch=epoch)
         assert f"\n{epoch} " in (log.directory / FILE_NAME).read_text()
     assert (log.directory / FILE_NAME).read_text() == "0\n3\n0 0\n3 4\n5 8\n"
-    log.truncate_to(8)
+    truncate_to(log, 8)
     assert (log.directory / FILE_NAME).read_text() == "0\n2\n0 0\n3 4\n"
-    log.trim(6)
+    trim_now(log, 6)
     assert (log.directory / FILE_NAME).read_text() == "0\n1\n3 6\n"
     log.close()
 

@@ -20,6 +20,8 @@ from strandline.log import checkpoints
 from strandline.log.disk import Disk
 from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
+from strandline.log.trimming import trim_now
+from strandline.log.truncation import begin_truncation, cancel_truncation, restart_at, truncate_to
 
 ORDERS = TopicPartition("orders", 0)
 SMALL = TopicConfig(segment_bytes=500)
@@ -158,12 +160,12 @@ def test_checkpoints_say_what_each_log_is(tmp_path: Path) -> None:
     fill(log, 20)
     fill(other, 2)
     log.flush_now()
-    log.trim(1)
+    trim_now(log, 1)
     directory.write_checkpoints({ORDERS: (log, 15), TopicPartition("payments", 3): (other, 2)})
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n2\norders 0 20\npayments 3 0\n"
     assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n2\norders 0 15\npayments 3 2\n"
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 1\n", "where it is not 0"
-    log.trim(log.base_offsets[1])
+    trim_now(log, log.base_offsets[1])
     directory.write_checkpoints({ORDERS: (log, 20), TopicPartition("payments", 3): (other, 2)})
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 5\n", "where a segment begins too"
     log.close()
@@ -181,11 +183,11 @@ def test_where_the_cleaner_has_come_is_lowered_before_a_log_is_cut_and_not_else(
     directory.write_checkpoints({ORDERS: (log, 20)})
     assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\norders 0 15\n"
     log.flush_now()
-    log.begin_cut(7)
+    begin_truncation(log, 7)
     directory.write_checkpoints({ORDERS: (log, 20)})
     (line,) = (tmp_path / "cleaner-offset-checkpoint").read_text().splitlines()[2:]
     assert int(line.split()[-1]) <= 7
-    log.truncate_to(7)
+    truncate_to(log, 7)
     log.close()
     directory.close(clean=True)
 
@@ -208,7 +210,7 @@ def test_a_topic_made_anew_does_not_inherit_the_offsets_of_its_namesake(tmp_path
     log = open_orders(directory)
     fill(log, 50)
     log.flush_now()
-    log.trim(41)
+    trim_now(log, 41)
     directory.write_checkpoints({ORDERS: (log, 50)})
     log.delete(directory.delete_path(ORDERS))
     directory.remove_deleted()
@@ -323,7 +325,7 @@ def test_a_topic_trimmed_and_deleted_before_any_other_checkpoint_leaves_no_start
     directory = a_directory(tmp_path)
     log = open_orders(directory)
     fill(log, 50)
-    log.trim(41)
+    trim_now(log, 41)
     directory.save(directory.changed_start_offsets({ORDERS: log}))
     log.delete(directory.delete_path(ORDERS))
     log = open_orders(directory)
@@ -338,9 +340,9 @@ def test_a_thread_that_comes_late_does_not_write_what_is_older(tmp_path: Path) -
     directory = a_directory(tmp_path)
     log = open_orders(directory)
     fill(log, 50)
-    log.trim(10)
+    trim_now(log, 10)
     older = directory.changed_start_offsets({ORDERS: log})
-    log.trim(20)
+    trim_now(log, 20)
     newer = directory.changed_start_offsets({ORDERS: log})
     directory.save(newer)
     directory.save(older)
@@ -376,7 +378,7 @@ def test_a_node_that_never_opened_its_logs_forgets_nothing_of_them(tmp_path: Pat
     log = open_orders(directory)
     fill(log, 10)
     log.flush_now()
-    log.trim(4)
+    trim_now(log, 4)
     directory.write_checkpoints({ORDERS: (log, 8)})
     abandon(log)
     directory.close(clean=False)
@@ -412,19 +414,19 @@ def test_where_tombstones_were_removed_is_known_after_a_crash(tmp_path: Path) ->
     log.flush_now()
     log.tombstone_horizon = 12
     directory.save(directory.raised_tombstone_horizon(ORDERS, 12))
-    log.begin_cut(20, tombstone_horizon=15)
+    begin_truncation(log, 20, tombstone_horizon=15)
     directory.write_checkpoints({ORDERS: (log, 20)})
     assert (tmp_path / "tombstone-horizon-checkpoint").read_text() == "0\n1\norders 0 15\n", "before it counts"
-    log.leave_uncut()
+    cancel_truncation(log)
     directory.write_checkpoints({ORDERS: (log, 20)})
     directory.close(clean=False)
     again = a_directory(tmp_path)
     log = open_orders(again)
     assert log.tombstone_horizon == 12
-    log.truncate_to(7)
+    truncate_to(log, 7)
     assert log.tombstone_horizon == 7
-    log.begin_cut(0, tombstone_horizon=9)
-    log.restart_at(3, NOON_MS)
+    begin_truncation(log, 0, tombstone_horizon=9)
+    restart_at(log, 3, NOON_MS)
     again.write_checkpoints({ORDERS: (log, 3)})
     assert log.tombstone_horizon == 9
     assert (tmp_path / "tombstone-horizon-checkpoint").read_text() == "0\n1\norders 0 9\n"

@@ -45,7 +45,7 @@ def test_a_segment_that_ends_gives_the_rest_back(tmp_path: Path) -> None:
     log.flush_now()
     log.roll(NOON_MS)
     assert sizes(log) == [log.segments[0].size_bytes, SIZE]
-    assert log.segments[0] in log.dirty_segments, "its size is flushed before anything behind it counts"
+    assert log.segments[0] in log.unsynced.segments, "its size is flushed before anything behind it counts"
     fill(log, 10)
     assert offsets_in(log) == list(range(20))
     log.close()

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.log.engine import NOON_MS, abandon, append, batch_of, crash, open_log
 
 from strandline.log.partition_log import PartitionLog
+from strandline.log.truncation import truncate_to
 from strandline.partition.producers import BATCHES_KEPT, Producers
 
 
@@ -61,11 +62,11 @@ def test_one_of_what_was_cut_is_never_believed(tmp_path: Path) -> None:
     log.close()
     # The snapshot of the stop lies in the middle of a segment, so it does not go with one.
     log = open_log(tmp_path / "orders-0", observer=(producers := Producers()), clean=True)
-    log.truncate_to(5)
+    truncate_to(log, 5)
     assert snapshots(log.directory) == []
     for sequence in range(7):
         send(log, 8, sequence)
-    log.truncate_to(11)
+    truncate_to(log, 11)
     assert newest(producers) == {7: (4, 4), 8: (5, 10)}
     log.close()
 
@@ -159,7 +160,7 @@ def test_what_a_cut_brings_back_did_not_expire_meanwhile(tmp_path: Path) -> None
             batch_of([b"v"], producer_id=7, producer_epoch=0, sequence=sequence, timestamps=[5]),
             now_ms=NOON_MS + DAY_MS + sequence,
         )
-    log.truncate_to(1)
+    truncate_to(log, 1)
     producers.expire(before_ms=NOON_MS + DAY_MS)
     assert producers.check(7, 0, 0, 0) == 0
     log.close()

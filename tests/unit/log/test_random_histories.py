@@ -17,6 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.unit.log.engine import NOON_MS, abandon, append, batch_of, open_log, read_bytes, records_in
 
 from strandline.codec.record_batch import parse_header
+from strandline.log.trimming import trim_now
+from strandline.log.truncation import truncate_to
 from strandline.partition.producers import BATCHES_KEPT, Producers
 
 
@@ -106,7 +108,7 @@ class LogHistory(RuleBasedStateMachine):
         offset = max(self.batches[at].base_offset, self.log_start_offset)
         if any(each.base_offset < offset < each.end_offset for each in self.batches):
             return  # The log's start may lie within a batch, but it is never cut there.
-        self.log.truncate_to(offset)
+        truncate_to(self.log, offset)
         self.batches = [each for each in self.batches if each.base_offset < offset]
         # Whoever truncates writes the checkpoint down before anything else happens.
         self.recovery_point = min(self.recovery_point, offset)
@@ -118,7 +120,7 @@ class LogHistory(RuleBasedStateMachine):
     @rule(place=st.floats(0, 1))
     def trim(self, place: float) -> None:
         start = self.log_start_offset + int(place * (self.end_offset - self.log_start_offset))
-        self.log.trim(start)
+        trim_now(self.log, start)
         self.log_start_offset = start
 
     @rule()

@@ -24,11 +24,14 @@ from strandline.codec.transaction_marker import encode_marker, parse_marker
 from strandline.errors import Closed, CorruptLog
 from strandline.log.disk import RealFile
 from strandline.log.log_replay import learn_marker
+from strandline.log.run_appends import append_fetched
 from strandline.log.segment import counting, record_counts
 from strandline.log.segment.counting import LogChanged, count_between, is_plain
 from strandline.log.segment.record_counts import COUNTS_SUFFIX, CountsBuilder, RecordCounts
 from strandline.log.segment.segment_counts import count_marker, load_counts
 from strandline.log.segment.time_lookup import OPENS, Part, Step, run_to_end
+from strandline.log.trimming import trim_now
+from strandline.log.truncation import truncate_to
 from strandline.partition.counting import Counted, count_unread
 from strandline.partition.look_up import at_hand
 from strandline.partition.producers import Producers
@@ -89,7 +92,7 @@ class Ground:
         run = memoryview(b"".join(batches))
         headers, size = check_run(run, next_offset=self.log.log_end_offset, leader_epoch=0)
         assert size == len(run)
-        self.log.append_fetched(run, headers, now_ms=NOON_MS)
+        append_fetched(self.log, run, headers, now_ms=NOON_MS)
 
     def thinned(self, hole: int, offsets: list[int], *, last: int = 0, producer_id: int = -1) -> bytes:
         """A batch behind a hole, of which only some offsets are left."""
@@ -314,7 +317,7 @@ def test_holes_and_thinned_batches(ground: Ground) -> None:
 def test_a_log_that_ends_in_a_hole_goes_on_behind_it(ground: Ground) -> None:
     ground.plain(5)
     ground.fetch(ground.thinned(4, [0, 1]))
-    ground.log.truncate_to(7)
+    truncate_to(ground.log, 7)
     assert ground.log.log_end_offset == 7
     ground.plain(1)
     assert ground.count(0) == (6, 0)
@@ -334,7 +337,7 @@ def test_a_segment_without_its_last_batches_grows_again(ground: Ground) -> None:
     cleaned.with_suffix(COUNTS_SUFFIX).unlink()
     ground.open(clean=True)
     assert ground.count(0) == (6, 0)
-    ground.log.truncate_to(5)
+    truncate_to(ground.log, 5)
     ground.plain()
     assert ground.count(0) == (5, 0)
     ground.check()
@@ -350,7 +353,7 @@ def test_a_cut_takes_a_decision_back(ground: Ground) -> None:
     counts = ground.log.segments[0].counts
     assert counts is not None
     assert counts.excludes_aborted
-    ground.log.truncate_to(4)
+    truncate_to(ground.log, 4)
     assert ground.count(0) == (1, 3)
     ground.end(1, commit=True)
     assert ground.count(0) == (4, 0)
@@ -367,7 +370,7 @@ def test_a_segment_that_comes_to_its_old_size_again_does_not_find_its_old_counts
     ground.log.roll(NOON_MS)
     first = ground.log.segments[0]
     old_bytes = first.size_bytes
-    ground.log.truncate_to(4)
+    truncate_to(ground.log, 4)
     left = old_bytes - first.size_bytes
     append(ground.log, next(batch for size in range(left) if len(batch := batch_of([b"v" * size, b""])) == left))
     ground.log.roll(NOON_MS)
@@ -434,8 +437,8 @@ def test_a_log_that_is_cut_or_trimmed_meanwhile_is_counted_again(ground: Ground)
         ground.end(1, commit=False)
         ground.plain()
     for change in (
-        lambda: ground.log.truncate_to(ground.log.log_end_offset - 4),
-        lambda: ground.log.trim(40),
+        lambda: truncate_to(ground.log, ground.log.log_end_offset - 4),
+        lambda: trim_now(ground.log, 40),
     ):
         for segment in ground.log.segments:
             segment.counts = segment.delivered = None
@@ -498,7 +501,7 @@ def test_a_deleted_segment_takes_its_counts_with_it(ground: Ground) -> None:
         ground.plain()
     names = {path.name for path in ground.directory.iterdir()}
     assert "00000000000000000000.counts" in names
-    ground.log.trim(ground.log.base_offsets[2])
+    trim_now(ground.log, ground.log.base_offsets[2])
     left = {path.name for path in ground.directory.iterdir()}
     assert {name.split(".")[0] for name in left if name.endswith("counts")} <= {
         segment.path.stem for segment in ground.log.segments
@@ -569,10 +572,10 @@ def test_any_history_is_counted_as_it_is_read(steps: list[tuple[object, ...]], t
                 log.roll(NOON_MS)
         elif name == "cut":
             bounds = [parse_header(batch).base_offset for batch in log.batches()] + [log.log_end_offset]
-            log.truncate_to(max(log.log_start_offset, bounds[-min(len(bounds), int(arguments[0]))]))  # type: ignore[call-overload]
+            truncate_to(log, max(log.log_start_offset, bounds[-min(len(bounds), int(arguments[0]))]))  # type: ignore[call-overload]
         elif name == "trim":
             # What is trimmed is decided: nobody deletes above the high watermark, and readers of it are few.
-            log.trim(min(log.log_start_offset + int(arguments[0]), ground.last_stable_offset))  # type: ignore[call-overload]
+            trim_now(log, min(log.log_start_offset + int(arguments[0]), ground.last_stable_offset))  # type: ignore[call-overload]
         elif name == "crash":
             copies += 1
             ground.crash(directory / str(copies))

@@ -14,6 +14,7 @@ from strandline.errors import DiskFailed
 from strandline.ids import TopicPartition
 from strandline.log import checkpoints
 from strandline.log.log_directory import LogDirectory
+from strandline.log.truncation import begin_truncation, restart_at, truncate_to
 
 NAME = TopicPartition("orders", 0)
 
@@ -22,7 +23,7 @@ def test_a_restarted_log_is_empty_and_takes_appends(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", segment_bytes=500)
     fill(log, 30, leader_epoch=3)
     assert len(log.segments) > 2
-    log.restart_at(100, NOON_MS)
+    restart_at(log, 100, NOON_MS)
     assert (log.log_start_offset, log.log_end_offset, log.flushed_offset) == (100, 100, 100)
     assert (log.leader_epochs.latest, offsets_in(log)) == (-1, [])
     fill(log, 5, leader_epoch=7)
@@ -40,7 +41,7 @@ def test_a_reader_of_the_old_records_goes_on_reading(tmp_path: Path) -> None:
     piece = log.read(0, size_bytes_max=1 << 20)
     assert piece is not None
     before = piece.read()
-    log.restart_at(50, NOON_MS)
+    restart_at(log, 50, NOON_MS)
     assert piece.read() == before
     piece.release()
     abandon(log)
@@ -52,7 +53,7 @@ def test_a_disk_that_refuses_takes_the_log_offline(tmp_path: Path) -> None:
     fill(log, 3)
     disk.fail("sync_directory", 5, times=0)
     with pytest.raises(DiskFailed):
-        log.restart_at(50, NOON_MS)
+        restart_at(log, 50, NOON_MS)
     assert log.failure is not None
     abandon(log)
 
@@ -69,19 +70,19 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, offset: int, opera
     fill(log, 30, leader_epoch=3)
     log.flush_now()
     fault = disk.fail(operation, errno.ENOSPC, suffix=suffix)
-    log.begin_cut(0)
+    begin_truncation(log, 0)
     with pytest.raises(DiskFailed):
-        log.restart_at(offset, NOON_MS)
+        restart_at(log, offset, NOON_MS)
     assert fault.hits, "the disk was never asked"
     fault.repaired = True
-    assert (log.failure, log.is_being_cut, log.leader_epochs.latest) == (None, False, 3)
+    assert (log.failure, log.cut_offset is not None, log.leader_epochs.latest) == (None, False, 3)
     assert offsets_in(log) == list(range(30))
     assert not [path for path in log.directory.iterdir() if path.name.endswith(".tmp")]
     fill(log, 2, leader_epoch=3)
     log.flush_now()
     assert log.flushed_offset == 32, "what is there counts as flushed again"
-    log.begin_cut(0)
-    log.restart_at(offset, NOON_MS)
+    begin_truncation(log, 0)
+    restart_at(log, offset, NOON_MS)
     fill(log, 3, leader_epoch=5)
     assert offsets_in(log) == [offset, offset + 1, offset + 2]
     log.flush_now()
@@ -98,9 +99,9 @@ def test_a_crash_before_the_old_records_go_leaves_them(tmp_path: Path) -> None:
     fill(log, 30, leader_epoch=3)
     log.flush_now()
     disk.fail("rename", errno.EIO)
-    log.begin_cut(0)
+    begin_truncation(log, 0)
     with pytest.raises(DiskFailed):
-        log.restart_at(100, NOON_MS)
+        restart_at(log, 100, NOON_MS)
     assert log.failure is not None
     again = open_log(crash(log, tmp_path / "after"), segment_bytes=500)
     assert offsets_in(again) == list(range(30))
@@ -114,7 +115,7 @@ def test_a_flush_that_was_under_way_vouches_for_nothing_new(tmp_path: Path) -> N
     fill(log, 9)
     job = log.begin_flush()
     assert job is not None
-    log.restart_at(5, NOON_MS)
+    restart_at(log, 5, NOON_MS)
     fill(log, 3)
     job.run()
     log.end_flush(job, None)
@@ -130,7 +131,7 @@ def test_after_a_cut_and_a_kill_the_log_may_end_where_it_was_cut(tmp_path: Path)
     log.flush_now()
     directory.write_checkpoints({NAME: (log, 10)})
     directory.lower_recovery_point(NAME, 4)
-    log.truncate_to(4)
+    truncate_to(log, 4)
     copy = tmp_path / "killed"
     crash(log, copy / str(NAME))
     (copy / checkpoints.RECOVERY_POINTS).write_bytes((directory.path / checkpoints.RECOVERY_POINTS).read_bytes())

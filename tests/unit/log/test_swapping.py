@@ -23,6 +23,8 @@ from strandline.log.segment.index import OffsetIndex, TimeIndex
 from strandline.log.segment.segment import file_stem
 from strandline.log.segment.time_lookup import run_to_end, search_latest_time, search_time
 from strandline.log.segment.transaction_index import AbortedTransaction, TransactionIndex
+from strandline.log.trimming import trim_now
+from strandline.log.truncation import begin_truncation, cancel_truncation, restart_at, truncate_to
 
 BATCHES = 12
 PER_SEGMENT = 3
@@ -293,23 +295,23 @@ class Sources:
 
     @staticmethod
     def trimmed(log: PartitionLog) -> None:
-        log.trim(4)
+        trim_now(log, 4)
 
     @staticmethod
     def cut(log: PartitionLog) -> None:
-        log.truncate_to(7)
+        truncate_to(log, 7)
 
     @staticmethod
     def cut_behind(log: PartitionLog) -> None:
-        log.truncate_to(9)
+        truncate_to(log, 9)
 
     @staticmethod
     def begun_anew(log: PartitionLog) -> None:
-        log.restart_at(100, now_ms=0)
+        restart_at(log, 100, now_ms=0)
 
     @staticmethod
     def about_to_be_cut(log: PartitionLog) -> None:
-        log.begin_cut(5)
+        begin_truncation(log, 5)
 
 
 @pytest.mark.parametrize("jobs", [0, 1])
@@ -341,7 +343,7 @@ def test_what_changed_meanwhile_wins(tmp_path: Path, change: str, jobs: int) -> 
     assert offsets(log) == expected
     assert not any(name.endswith((".cleaned", ".swap")) for name in log.disk.names(tmp_path))
     end = log.log_end_offset
-    log.leave_uncut()
+    cancel_truncation(log)
     log.close()
     again = open_log(tmp_path, recovery_point=0, log_start_offset=log.log_start_offset)
     assert offsets(again) == expected
@@ -353,7 +355,7 @@ def test_segments_of_the_same_names_are_not_those_it_was_made_of(tmp_path: Path)
     log, runtime = filled(tmp_path, UnsyncedDisk()), ManualRuntime()
     group = clean(log, KEPT)
     sources, cuts = log.segments[:3], log.cuts
-    log.restart_at(0, now_ms=0)
+    restart_at(log, 0, now_ms=0)
     fill(log)
     told = swap(log, runtime, group, sources=sources, cuts=cuts)
     runtime.settle()
@@ -383,12 +385,12 @@ def test_a_cut_where_the_cleaner_left_nothing_is_found_again(tmp_path: Path) -> 
     log, runtime = filled(tmp_path, UnsyncedDisk()), ManualRuntime()
     swap(log, runtime, clean(log, (2, 4)))
     runtime.settle()
-    assert log.begin_cut(9)
+    assert begin_truncation(log, 9)
     lowered = log.flushed_offset
     unclean = open_log(tmp_path, recovery_point=lowered, cleanup_policy=("compact",))
     unclean.close()
     assert lowered == 0, "a kill before the cut must not find an end below the recovery point"
-    log.truncate_to(9)
+    truncate_to(log, 9)
     assert log.log_end_offset == 9
     append(log, batch_of([b"after the cut"]))
     assert offsets(log) == [2, 4, 9]

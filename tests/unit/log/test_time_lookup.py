@@ -29,6 +29,7 @@ from strandline.log.segment.time_lookup import (
     search_latest_time,
     search_time,
 )
+from strandline.log.trimming import trim_now
 
 
 def look(log: PartitionLog, time_ms: int, *, start: int = 0, limit: int | None = None) -> FoundTime | None:
@@ -111,7 +112,7 @@ def test_what_was_trimmed_is_not_found(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0")
     append(log, batch_of([b"a", b"b", b"c"], timestamps=[NOON_MS, NOON_MS + 9, NOON_MS + 5]))
     append(log, batch_of([b"d"], timestamps=[NOON_MS + 7]))
-    log.trim(2)
+    trim_now(log, 2)
     assert look(log, NOON_MS, start=2) == FoundTime(2, NOON_MS + 5, 0)
     assert look(log, NOON_MS + 6, start=2) == FoundTime(3, NOON_MS + 7, 0)
     assert look(log, NOON_MS + 8, start=2) is None
@@ -231,7 +232,7 @@ def test_a_search_goes_on_where_segments_were_trimmed_away(tmp_path: Path) -> No
     search = search_time(list(log.segments), NOON_MS, start_offset=0, limit_offset=10)
     first = next(search)
     assert callable(first)
-    log.trim(9)
+    trim_now(log, 9)
     # The segment that is looked at stays readable; those behind it are gone and are passed over.
     result: Any = first()
     found: FoundTime | None = None

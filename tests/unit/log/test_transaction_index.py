@@ -20,6 +20,8 @@ from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.aborted_transactions import aborted_segments, aborted_transactions
 from strandline.log.segment.segment import ColdRead
 from strandline.log.segment.transaction_index import ENTRY_SIZE, AbortedTransaction, TransactionIndex
+from strandline.log.trimming import trim_now
+from strandline.log.truncation import truncate_to
 from strandline.partition.producers import Producers
 
 SEED = 20_261_115
@@ -203,11 +205,11 @@ def test_what_is_cut_was_not_aborted(tmp_path: Path) -> None:
     log.roll(NOON_MS)
     end(log, 2)
     log.roll(NOON_MS)
-    log.truncate_to(3)
+    truncate_to(log, 3)
     assert aborted(log) == [(1, 0)]
     assert end(log, 2, commit=True) == 3
     assert aborted(log) == [(1, 0)]
-    log.truncate_to(1)
+    truncate_to(log, 1)
     assert aborted(log) == []
     log.close()
     assert not any(path.stat().st_size for path in log.directory.glob("*.txnindex"))
@@ -220,7 +222,7 @@ def test_a_segment_takes_its_index_along(tmp_path: Path) -> None:
     log.roll(NOON_MS)
     data(log, 2)
     end(log, 2)
-    log.trim(2)
+    trim_now(log, 2)
     assert list(log.directory.glob("*.txnindex*")) == []
     assert aborted(log) == [(2, 2)]
     log.close()

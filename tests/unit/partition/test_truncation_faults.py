@@ -17,6 +17,7 @@ from strandline.config.topic_config import TopicConfig
 from strandline.errors import DiskFailed
 from strandline.log.flusher import Flusher
 from strandline.log.leader_epochs import FILE_NAME, LeaderEpochs
+from strandline.log.truncation import begin_truncation
 from strandline.partition import following
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
@@ -81,7 +82,7 @@ class Follower:
         self.partition.make_follower(2, leader_epoch=9, partition_epoch=1)
 
     def cut(self, offset: int) -> None:
-        self.log.begin_cut(offset)
+        begin_truncation(self.log, offset)
         following.truncate_to(self.partition, offset)
 
     def state(self) -> dict[str, object]:
@@ -148,7 +149,7 @@ def test_wherever_the_disk_fails_nothing_is_left_half_cut(
             state = follower.state()
             assert state == (after if outcomes[-1] == "cut" else before), call
             assert follower.saved_epochs().latest == follower.log.leader_epochs.latest, call
-            assert follower.log.dirty_segments or follower.log.unflushed == 0, "somebody would wait for ever"
+            assert follower.log.unsynced.segments or follower.log.unflushed == 0, "somebody would wait for ever"
             follower.cut(offset)
             assert follower.state() == after, call
             assert follower.saved_epochs().latest == follower.log.leader_epochs.latest, call

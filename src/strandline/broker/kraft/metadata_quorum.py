@@ -45,6 +45,7 @@ from strandline.errors import CorruptLog, ErrorCode, NotLeader, RequestError, St
 from strandline.ids import TopicPartition
 from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
+from strandline.log.trimming import trim_now
 from strandline.observability.log_lines import fields
 from strandline.quorum.controller.prepared_records import encoded
 from strandline.quorum.controller.topic_names import CLUSTER_METADATA
@@ -233,7 +234,7 @@ class MetadataQuorum:
                 self.quorum_log.restart_at(latest)
             elif 0 < self.log.log_start_offset < self.snapshots.ids[0].end_offset:
                 # A crash took back what was known of the log's start; there must be a snapshot at it.
-                self.log.trim(min(self.snapshots.ids[0].end_offset, self.log.log_end_offset))
+                trim_now(self.log, min(self.snapshots.ids[0].end_offset, self.log.log_end_offset))
         if self.log.log_start_offset > self._fold.folded_offset:
             raise CorruptLog(
                 f"{self.log.directory}: the log begins at {self.log.log_start_offset} and no snapshot does"

@@ -23,6 +23,7 @@ from strandline.codec.record_batch import (
     parse_header,
 )
 from strandline.errors import CorruptBatch, DiskFailed, PeerError
+from strandline.log import truncation
 from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
 from strandline.quorum.image.snapshot_format import KRAFT_VERSION, KRAFT_VOTERS, LEADER_CHANGE, control_record
@@ -146,7 +147,7 @@ class QuorumLog:
     def truncate_to(self, end_offset: int) -> None:
         self._directory.lower_recovery_point(self._name, end_offset)
         try:
-            self.log.truncate_to(end_offset)
+            truncation.truncate_to(self.log, end_offset)
         except DiskFailed as error:
             # The core has begun a step that it cannot take back.
             self.log.fail(error)
@@ -156,7 +157,7 @@ class QuorumLog:
         """The snapshot, which is on disk, stands for everything: the log begins and ends at its end."""
         self._directory.lower_recovery_point(self._name, 0)
         try:
-            self.log.restart_at(snapshot_id.end_offset, self._runtime.now_ms())
+            truncation.restart_at(self.log, snapshot_id.end_offset, self._runtime.now_ms())
         except DiskFailed as error:
             # The snapshot is in its place, and the Raft core does not ask for this again.
             self.log.fail(error)

@@ -24,6 +24,7 @@ from strandline.broker.network.channel import Channel
 from strandline.codec.fetch import BEGINS_AGAIN, FetchedPartition, encode_follower_fetch, parse_fetch_answer
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, MalformedMessage, StrandlineError, TimedOut
+from strandline.log.truncation import begin_truncation, cancel_truncation
 from strandline.observability.log_lines import fields
 from strandline.partition.following import (
     append_fetched,
@@ -230,7 +231,7 @@ class LeaderFetcher:
     def _forget_cut(self, key: Key, partition: Partition | None = None) -> None:
         partition = partition or self.partitions.get(key)
         if self._cuts.pop(key, None) is not None and partition is not None:
-            partition.log.leave_uncut()
+            cancel_truncation(partition.log)
 
     def lag_of(self, partition: Partition) -> int:
         end_offset = self._ends.get((partition.topic_id.bytes, partition.index), 0)
@@ -478,7 +479,7 @@ class LeaderFetcher:
         begins_anew = begins_anew or offset < partition.log.base_offsets[0]
         self._follower.hold(key)
         self._cuts[key] = _Cut(partition.leader_epoch, offset, begins_anew, tombstone_horizon)
-        partition.log.begin_cut(0 if begins_anew else offset, tombstone_horizon=tombstone_horizon)
+        begin_truncation(partition.log, 0 if begins_anew else offset, tombstone_horizon=tombstone_horizon)
 
     def _cut(self) -> None:
         cuts = dict(self._cuts)
@@ -515,7 +516,7 @@ class LeaderFetcher:
 
     def _cut_one(self, key: Key, partition: Partition, cut: _Cut, failed: list[Key]) -> None:
         if partition.is_leader:
-            partition.log.leave_uncut()
+            cancel_truncation(partition.log)
             return
         offset, end_offset = cut.offset, partition.log_end_offset
         facts = fields(topic=partition.topic, partition=partition.index, offset=offset)

@@ -255,8 +255,7 @@ class Swap:
         new.offset_of_max_timestamp = cleaned.offset_of_max_timestamp
         new.stand_in(prepared.file, prepared.offsets, prepared.aborted)
         for segment in self.sources:
-            if segment in partition_log.dirty_segments:
-                partition_log.dirty_segments.remove(segment)
+            partition_log.unsynced.discard(segment)
             self._let_go.append(segment.yield_to(new, self._remove))
         partition_log.segments[at : at + count] = [new]
         partition_log.base_offsets[at : at + count] = [new.base_offset]
