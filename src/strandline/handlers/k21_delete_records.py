@@ -19,7 +19,7 @@ from strandline.errors import ErrorCode, StrandlineError, error_code
 from strandline.handlers.support.absent_partitions import led_partition
 from strandline.handlers.support.context import Node, RequestContext
 from strandline.handlers.support.time_slicing import gradually
-from strandline.partition.trimming import delete_records
+from strandline.partition.trimming import delete_records, when_trimmed
 from strandline.quorum.controller.topic_names import is_internal
 from strandline.runtime.runtime import TimerHandle
 
@@ -101,7 +101,7 @@ class _Wait:
             partition = self._node.partition(topic, index) if not result.error_code else None
             if partition is not None and partition.in_sync is not None:
                 self._left[at] = None
-                partition.when_trimmed(result.low_watermark, _PartitionWait(self, at))
+                when_trimmed(partition, result.low_watermark, _PartitionWait(self, at))
         self._is_beginning = False
         if self._left:
             left_s = self._deadline - self._node.runtime.monotonic()

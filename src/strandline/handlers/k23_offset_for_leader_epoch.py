@@ -20,6 +20,7 @@ from strandline.errors import RequestError, error_code
 from strandline.handlers.support.absent_partitions import led_partition
 from strandline.handlers.support.context import Node, RequestContext
 from strandline.handlers.support.time_slicing import gradually
+from strandline.partition.epochs import end_of_epoch
 
 API_KEY = 23
 VERSIONS = (2, 4)
@@ -57,5 +58,5 @@ def _answer(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEnd
     if partition.log.failure is not None:
         answer.error_code = error_code(partition.log.failure)
         return answer
-    answer.leader_epoch, answer.end_offset = partition.end_of_epoch(asked.leader_epoch)
+    answer.leader_epoch, answer.end_offset = end_of_epoch(partition, asked.leader_epoch)
     return answer

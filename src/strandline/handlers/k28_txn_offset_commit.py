@@ -33,6 +33,7 @@ from strandline.handlers.support.time_slicing import gradually
 from strandline.handlers.support.transactional_produce import ROUNDS_MAX
 from strandline.ids import TopicPartition
 from strandline.partition.partition import Partition
+from strandline.partition.transaction_appends import begin_verification
 from strandline.partition.transactions import check_verified
 from strandline.partition.verification import ONGOING, VerificationGuard
 from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS
@@ -87,8 +88,8 @@ class _TransactionalCommit:
             return
         request, adds = self.request, self.context.api_version >= ADDS_FROM_VERSION
         try:
-            guard = partition.begin_verification(
-                request.producer_id, request.producer_epoch, NO_SEQUENCE, supports_epoch_bump=adds
+            guard = begin_verification(
+                partition, request.producer_id, request.producer_epoch, NO_SEQUENCE, supports_epoch_bump=adds
             )
         except StrandlineError as error:
             self.call.refuse(named(error_code(error)))

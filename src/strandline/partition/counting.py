@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from strandline.log.segment.counting import LogChanged, count_between, is_plain
 from strandline.log.segment.time_lookup import Part
-
-if TYPE_CHECKING:
-    from strandline.partition.reading import ReadablePartition
+from strandline.partition.partition import Partition
 
 ATTEMPTS_MAX: Final = 3
 """How often a log is counted that changes meanwhile."""
@@ -24,7 +22,7 @@ class Counted(NamedTuple):
 NOTHING: Final = Counted(0, 0)
 
 
-def unread_if_plain(partition: ReadablePartition, offset: int) -> Counted | None:
+def unread_if_plain(partition: Partition, offset: int) -> Counted | None:
     """The same where offsets are records, as on most topics: a difference. None where they may not be."""
     log = partition.log
     start, end = max(offset, log.log_start_offset), partition.high_watermark
@@ -35,7 +33,7 @@ def unread_if_plain(partition: ReadablePartition, offset: int) -> Counted | None
     return Counted(end - start, 0)
 
 
-def count_unread(partition: ReadablePartition, offset: int) -> Part[Counted]:
+def count_unread(partition: Partition, offset: int) -> Part[Counted]:
     """Count from `offset` on, or from the log start if that is later. LogChanged if the log does not stand still."""
     attempt = 1
     while True:

@@ -5,10 +5,26 @@ not have, where the epochs say so and nowhere else.
 from __future__ import annotations
 
 from strandline.codec.record_batch import check_run
-from strandline.errors import DiskFailed, InvalidBatch, StrandlineError
+from strandline.errors import DiskFailed, ErrorCode, InvalidBatch, StrandlineError
 from strandline.log import run_appends, truncation
 from strandline.partition.partition import Partition
 from strandline.replication.divergence import truncation_offset
+
+
+def make_follower(partition: Partition, leader_id: int, *, leader_epoch: int, partition_epoch: int) -> bool:
+    """The metadata log says that another node leads, or none; whether the leader's epoch, or our role, is new."""
+    if partition_epoch < partition.partition_epoch or leader_epoch < partition.leader_epoch:
+        return False
+    changes = leader_epoch > partition.leader_epoch or partition.is_leader or leader_id != partition.leader_id
+    partition.leader_id, partition.leader_epoch, partition.partition_epoch = leader_id, leader_epoch, partition_epoch
+    if changes:
+        partition.is_leader = False
+        partition.in_sync = None
+        partition.in_sync_count = 0
+        partition.is_watched = False
+        partition.configure(partition.config, is_only_copy=False)
+        partition.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return changes
 
 
 def append_fetched(partition: Partition, run: memoryview) -> None:
@@ -20,7 +36,11 @@ def append_fetched(partition: Partition, run: memoryview) -> None:
         raise InvalidBatch(f"{len(run)} bytes without a whole batch")
     end_offset = log.log_end_offset
     run_appends.append_fetched(log, run[:size_bytes], headers, now_ms=partition.runtime.now_ms())
-    partition.on_fetched(size_bytes, log.log_end_offset - end_offset)
+    # What was fetched came in at the leader, and is counted there.
+    partition.opened_at_offset += log.log_end_offset - end_offset
+    partition.unseen_bytes += size_bytes
+    if partition.flush_before_ack or log.log_end_offset - log.flushed_offset >= partition.config.flush_messages:
+        partition.flusher.flush_soon(log)
 
 
 def learn_high_watermark(partition: Partition, high_watermark: int) -> None:
@@ -41,7 +61,7 @@ def truncate_to(partition: Partition, offset: int) -> None:
     assert not partition.is_leader, "a leader's log is the truth"
     end_offset = partition.log_end_offset
     truncation.truncate_to(partition.log, offset)
-    _on_cut(partition, end_offset)
+    on_truncated(partition, end_offset)
 
 
 def restart_at(partition: Partition, offset: int) -> None:
@@ -49,13 +69,26 @@ def restart_at(partition: Partition, offset: int) -> None:
     assert not partition.is_leader, "a leader's log is the truth"
     end_offset = partition.log_end_offset
     truncation.restart_at(partition.log, offset, partition.runtime.now_ms())
-    _on_cut(partition, end_offset)
+    on_truncated(partition, end_offset)
 
 
-def _on_cut(partition: Partition, old_end_offset: int) -> None:
+def on_truncated(partition: Partition, old_end_offset: int) -> None:
     """Have the partition learn what its log holds by now; take the log offline if it cannot be read."""
     try:
-        partition.on_cut(old_end_offset)
+        _learn_end(partition, old_end_offset)
     except (OSError, StrandlineError) as error:
         partition.log.fail(DiskFailed(f"{partition.log.directory}: cannot be read after a truncation: {error}"))
         raise partition.log.refusal() from error
+
+
+def _learn_end(partition: Partition, old_end_offset: int) -> None:
+    """The log ends, or begins, elsewhere: a follower was cut."""
+    log = partition.log
+    partition.opened_at_offset += log.log_end_offset - old_end_offset
+    # The records that they waited for are gone.
+    partition.delayed.refuse_flushes(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if not log.log_start_offset <= partition.high_watermark <= log.log_end_offset:
+        # Only after an unclean election, or where the leader's log begins later: readers are told by the epoch.
+        partition.high_watermark = max(log.log_start_offset, min(partition.high_watermark, log.log_end_offset))
+        partition.send_away(partition.advance_listeners)
+    partition.learn_undecided()

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from strandline.log.segment.time_lookup import OPENS, FoundTime, Part
+from strandline.log.partition_log import PartitionLog
+from strandline.log.segment.time_lookup import OPENS, FoundTime, Part, search_latest_time, search_time
 from strandline.partition.serial_gate import Turnstile
 from strandline.runtime.runtime import Runtime
 
@@ -73,3 +74,34 @@ class LookUp(Generic[T]):
         if self._is_inside:
             self._turnstile.leave()
         self._callback(found, error)
+
+
+def look_up_time(
+    log: PartitionLog,
+    timestamp_ms: int,
+    limit_offset: int,
+    runtime: Runtime,
+    turnstile: Turnstile,
+    callback: FoundCallback,
+) -> None:
+    """Find the first record at or after a time, below `limit_offset`."""
+    if log.failure is not None:
+        raise log.refusal()
+    start_offset = log.log_start_offset
+    search = search_time(list(log.segments), timestamp_ms, start_offset=start_offset, limit_offset=limit_offset)
+    LookUp(search, runtime, turnstile, callback).go_on()
+
+
+def look_up_latest_time(
+    log: PartitionLog, limit_offset: int, runtime: Runtime, turnstile: Turnstile, callback: FoundCallback
+) -> None:
+    """Find the first record with the largest timestamp, below `limit_offset`."""
+    if log.failure is not None:
+        raise log.refusal()
+    search = search_latest_time(
+        list(log.segments),
+        start_offset=log.log_start_offset,
+        limit_offset=limit_offset,
+        end_offset=log.log_end_offset,
+    )
+    LookUp(search, runtime, turnstile, callback).go_on()

@@ -1,19 +1,18 @@
 """One partition on this node: as its leader, or as a follower of another's.
 
-`append` checks a batch, stores it and says up to where the high watermark must move for it to count as committed;
-`advance` moves the high watermark and wakes whoever waited for it. What counts is decided by `flush.mode`: with `ack`
-only flushed records do, so neither a reader nor a producer is ever told of one that a power cut could take back.
+`append` checks a batch, stores it and returns the high watermark that commits it; `advance` moves the high watermark
+and completes the requests that waited for it. `flush.mode` decides which records count: with `ack` only flushed ones,
+so that neither a reader nor a producer sees one that a power cut could take back.
 
-`make_leader` and `make_follower` are called when the metadata log says so. A leader whose partition has other replicas
-has `in_sync`, its view of them: `on_follower_fetch` counts what they acknowledge. What a follower does to its log is in
-`following`. A leader epoch never goes back, and what is of an older one changes nothing.
+The functions of the other modules work on this state. `leading` is the leader's view of its replicas, `following` what
+a follower does to its log, `internal_appends` what the node itself writes, `epochs` where logs diverge.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from strandline.codec.record_batch import (
@@ -24,6 +23,7 @@ from strandline.codec.record_batch import (
     MAX_TIMESTAMP,
     TRANSACTIONAL,
     Buffer,
+    HeaderFields,
     check_batch,
     stamp_append_time,
 )
@@ -37,55 +37,82 @@ from strandline.errors import (
     InvalidTimestamp,
     NotLeader,
     OutOfOrderSequence,
+    RequestError,
     StrandlineError,
 )
 from strandline.log.flusher import Flusher
+from strandline.log.log_replay import learn_markers
 from strandline.log.partition_log import PartitionLog
-from strandline.partition.delayed_operations import AdvanceListener, AppendListener, CommitListener
-from strandline.partition.internal_appends import InternalAppends, InternalCommit
+from strandline.log.segment.log_slice import LogSlice
+from strandline.partition.delayed_operations import (
+    AdvanceListener,
+    AppendListener,
+    CommitListener,
+    DelayedOperations,
+    InternalCommit,
+    OnCommitted,
+)
+from strandline.partition.look_up import FoundCallback, look_up_latest_time, look_up_time
 from strandline.partition.producers import Producers
 from strandline.partition.reencoding import opened_now
 from strandline.partition.serial_gate import Turnstile
-from strandline.partition.transactions import check_beginning, check_outside, refuse_kind
+from strandline.partition.transactions import check_beginning, check_outside, check_verified, refuse_kind
 from strandline.partition.verification import ONGOING, VerificationGuard
-from strandline.replication.in_sync import UNKNOWN_OFFSET, InSyncReplicas, IsEligible, Proposal
+from strandline.replication.in_sync import InSyncReplicas, Proposal
 
 _NOT_PLAIN: Final = CONTROL | TRANSACTIONAL
 NO_LEADER: Final = -1
+ANY_EPOCH: Final = -1
+"""Sent by a client that does not know the leader epoch, or does not care."""
 LOOK_BYTES: Final = 1 << 40
-"""What readers are told who are to look, whatever number of bytes they wait for."""
+"""Reported to readers that are to look at once, however many bytes they wait for."""
 
 
-def _nobody(*_: object) -> None:
-    """Where a partition stands alone, nobody is to be told."""
+def _ignore(*_: object) -> None:
+    """Do nothing: a partition without a broker has no subscribers."""
 
 
 def _always() -> bool:
     return True
 
 
-class Partition(InternalAppends):
+class Partition:
+    """The state of one replica. `leading` and `following` change its role as the metadata log says."""
+
     __slots__ = (
-        "_unseen_bytes",
         "advance_listeners",
         "append_listeners",
         "batches_in",
         "bytes_in",
         "bytes_out",
+        "config",
+        "delayed",
         "epoch_start_offset",
         "flush_before_ack",
         "flusher",
+        "high_watermark",
         "in_sync",
+        "in_sync_count",
+        "index",
         "is_internal",
+        "is_leader",
         "is_watched",
+        "leader_epoch",
+        "leader_id",
+        "log",
         "on_failed",
+        "on_flushed",
         "on_lag",
         "on_proposal",
         "opened_at_offset",
         "partition_epoch",
-        "waiting_flushes",
-        "waiting_produces",
-        "waiting_trims",
+        "producers",
+        "runtime",
+        "topic",
+        "topic_id",
+        "turnstile",
+        "unseen_bytes",
+        "verifies_transactions",
     )
 
     def __init__(
@@ -104,7 +131,7 @@ class Partition(InternalAppends):
         turnstile: Turnstile | None = None,
         high_watermark: int | None = None,
     ) -> None:
-        """Leads, alone, until it is told otherwise. `high_watermark` is what was known of it, if others have a say."""
+        """Make a leader without other replicas. `high_watermark` is the last one known, if there are others."""
         self.topic = topic
         self.is_internal = is_internal
         """Whether clients may only read it."""
@@ -115,6 +142,7 @@ class Partition(InternalAppends):
         self.flusher = flusher
         self.runtime = flusher.runtime
         self.turnstile = turnstile or Turnstile()
+        """Where look-ups wait that must open a large batch."""
         self.is_leader = True
         self.leader_id = NO_LEADER
         self.leader_epoch = leader_epoch
@@ -124,20 +152,21 @@ class Partition(InternalAppends):
         self.in_sync_count = 1
         self.epoch_start_offset = log.log_end_offset
         """Where the log ended when this node became the leader of this epoch."""
-        self.on_proposal: Callable[[Partition, Proposal], object] = _nobody
-        """Told which replicas the leader would have in sync; the controller decides."""
-        self.on_lag: Callable[[Partition], object] = _nobody
-        """Told that replicas may be behind: `look_after` is to be called from time to time while `is_watched`."""
-        self.on_failed: Callable[[Partition, StrandlineError], object] = _nobody
-        """Told that the log failed, and that nobody is served here any longer."""
-        self.verifies_transactions = _always
+        self.on_proposal: Callable[[Partition, Proposal], object] = _ignore
+        """Called with the in-sync replicas that the leader proposes; the controller decides."""
+        self.on_lag: Callable[[Partition], object] = _ignore
+        """Called when replicas may be behind. While `is_watched`, `leading.look_after` is called from time to time."""
+        self.on_failed: Callable[[Partition, StrandlineError], object] = _ignore
+        """Called when the log has failed: the partition serves no requests any longer."""
+        self.on_flushed: Callable[[Partition], object] = _ignore
+        """Called after a flush while replicas out of sync may be elected: `leading` sets it."""
+        self.verifies_transactions: Callable[[], bool] = _always
+        """Return whether a transaction begins here only if its coordinator knows of it: a dynamic setting."""
         self.is_watched = False
-        self.waiting_produces: deque[tuple[int, CommitListener]] = deque()
-        self.waiting_flushes: deque[tuple[int, CommitListener]] = deque()
-        self.waiting_trims: list[tuple[int, CommitListener]] = []
+        self.delayed = DelayedOperations()
         self.advance_listeners: dict[AdvanceListener, None] = {}
         self.append_listeners: dict[AppendListener, None] = {}
-        self._unseen_bytes = 0
+        self.unseen_bytes = 0
         # Since this process opened the log. Records need no counter: offsets are one.
         self.opened_at_offset = log.log_end_offset
         self.batches_in = self.bytes_in = self.bytes_out = 0
@@ -146,10 +175,10 @@ class Partition(InternalAppends):
             self.high_watermark = log.flushed_offset if self.flush_before_ack else log.log_end_offset
         else:
             self.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
-        self._learn_undecided()
+        self.learn_undecided()
         log.on_flushed = self._on_flushed
         log.on_failed = self._on_failed
-        log.on_flush_wanted = self._on_flush_wanted
+        log.on_flush_wanted = partial(flusher.flush_soon, log)
 
     def configure(self, config: TopicConfig, *, is_only_copy: bool) -> None:
         self.config = config
@@ -159,21 +188,17 @@ class Partition(InternalAppends):
             config.flush_mode == "ack" or (config.flush_mode == "auto" and is_only_copy) or config.flush_messages == 1
         )
 
-    @property
-    def is_only_copy(self) -> bool:
-        """Whether no other replica is in sync with this one."""
-        return self.is_leader and (self.in_sync is None or self.in_sync.is_alone)
-
     def reconfigure(self, config: TopicConfig) -> None:
-        """Settings, or the replicas in sync, changed under a partition that is in use."""
-        self.configure(config, is_only_copy=self.is_only_copy)
+        """Apply changed settings, or changed in-sync replicas, to a partition in use."""
+        is_only_copy = self.is_leader and (self.in_sync is None or self.in_sync.is_alone)
+        self.configure(config, is_only_copy=is_only_copy)
         if self.flush_before_ack:
             if self.log.unflushed:
-                # What readers have seen already is brought to the disk, so that from here on the promise holds for all.
+                # Readers have seen these records already; from here on only flushed ones count.
                 self.flusher.flush_soon(self.log)
-        elif self.waiting_flushes:
-            # Nobody waits for the disk any longer, nor may anybody be left waiting: the next flush moves nothing.
-            _serve(self.waiting_flushes, self.log.log_end_offset)
+        else:
+            # Acknowledgements no longer wait for the disk, and the next flush would not complete those that did.
+            self.delayed.on_flushed(self.log.log_end_offset)
         if self.is_leader:
             self.recount()
 
@@ -182,215 +207,62 @@ class Partition(InternalAppends):
         """Records that were appended since this process opened the log."""
         return self.log.log_end_offset - self.opened_at_offset
 
-    # Roles
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic}-{self.index} epoch {self.leader_epoch} high watermark {self.high_watermark}>"
 
-    def make_leader(
-        self,
-        node_id: int,
-        *,
-        leader_epoch: int,
-        partition_epoch: int,
-        replicas: Iterable[int],
-        isr: Iterable[int],
-        lag_max_s: float,
-        is_eligible: IsEligible,
-        eligible: Iterable[int] = (),
-    ) -> bool:
-        """The metadata log says that this node leads; whether that is the beginning of an epoch."""
-        if partition_epoch < self.partition_epoch or leader_epoch < self.leader_epoch:
-            return False
-        replicas, isr, eligible, now = tuple(replicas), tuple(isr), tuple(eligible), self.runtime.monotonic()
-        begins = leader_epoch > self.leader_epoch or not self.is_leader or self.leader_id == NO_LEADER
-        in_sync = None if begins else self.in_sync
-        self.leader_id, self.leader_epoch, self.partition_epoch = node_id, leader_epoch, partition_epoch
-        self.is_leader = True
-        if begins:
-            # What is there now was written by others, and counts when everybody who might lead has it.
-            self.epoch_start_offset = self.log.log_end_offset
-            # Followers ask again in the new epoch; what they said in the old one is not known of this log.
-            self._send_away(self.append_listeners)
-            self._send_away(self.advance_listeners)
-        if len(replicas) <= 1:
-            in_sync = None
-        elif in_sync is None:
-            in_sync = InSyncReplicas(
-                node_id,
-                replicas=replicas,
-                isr=isr,
-                leader_epoch=leader_epoch,
-                partition_epoch=partition_epoch,
-                epoch_start_offset=self.epoch_start_offset,
-                lag_max_s=lag_max_s,
-                is_eligible=is_eligible,
-                now=now,
-                eligible=eligible,
-            )
-        else:
-            in_sync.on_metadata(replicas=replicas, isr=isr, partition_epoch=partition_epoch, now=now, eligible=eligible)
-        self.in_sync = in_sync
-        self._on_in_sync_changed()
-        self._maybe_confirm()
-        return begins
-
-    def make_follower(self, leader_id: int, *, leader_epoch: int, partition_epoch: int) -> bool:
-        """The metadata log says that another node leads, or none; whether the leader's epoch, or our role, is new."""
-        if partition_epoch < self.partition_epoch or leader_epoch < self.leader_epoch:
-            return False
-        changes = leader_epoch > self.leader_epoch or self.is_leader or leader_id != self.leader_id
-        self.leader_id, self.leader_epoch, self.partition_epoch = leader_id, leader_epoch, partition_epoch
-        if changes:
-            self.is_leader = False
-            self.in_sync = None
-            self.in_sync_count = 0
-            self.is_watched = False
-            self.configure(self.config, is_only_copy=False)
-            self.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return changes
-
-    def _on_in_sync_changed(self) -> None:
-        """The replicas in sync, or those that may be, have changed: that decides what counts."""
-        in_sync = self.in_sync
-        self.in_sync_count = 1 if in_sync is None else len(in_sync.isr)
-        self.reconfigure(self.config)
-        if in_sync is not None:
-            if self.is_under_min_in_sync:
-                self._refuse_uncommitted()
-            if not self.is_watched and (in_sync.is_short or in_sync.is_behind(self.log.log_end_offset)):
-                self._watch()
-
-    def _refuse_uncommitted(self) -> None:
-        """Nothing is committed until others are back, and nobody knows when: producers are told to try again.
-
-        Coordinators are not: they answer for what is in the log, and go on waiting for it.
-        """
-        waiting = list(self.waiting_produces)
-        self.waiting_produces.clear()
-        for commits_at, listener in waiting:
-            if isinstance(listener, InternalCommit):
-                self.waiting_produces.append((commits_at, listener))
-            else:
-                listener.on_commit(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-
-    def _watch(self) -> None:
-        self.is_watched = True
-        self.on_lag(self)
+    # Reading
 
     @property
-    def is_under_min_in_sync(self) -> bool:
-        """Whether too few replicas are in sync for anything to be committed (KIP-966)."""
-        in_sync = self.in_sync
-        return in_sync is not None and len(in_sync.isr) < min(self.config.min_insync_replicas, len(in_sync.replicas))
-
-    def recount(self) -> None:
-        """Move the high watermark to where it may be by now."""
-        in_sync = self.in_sync
-        if in_sync is None:
-            self.advance(self.acknowledged_offset)
-        elif not in_sync.eligible and not self.is_under_min_in_sync:
-            # Not while somebody out of sync might be elected, who was put out behind our back: see `_maybe_confirm`.
-            self.advance(in_sync.high_watermark(self.acknowledged_offset))
-
-    def on_follower_fetch(self, follower_id: int, offset: int, *, log_start_offset: int, broker_epoch: int) -> None:
-        """A follower holds everything below `offset`: its log was compared with ours, by epochs, up to there."""
-        in_sync = self.in_sync
-        assert in_sync is not None
-        in_sync.now = self.runtime.monotonic()
-        in_sync.on_fetch(
-            in_sync.followers[follower_id],
-            offset,
-            log_start_offset=log_start_offset,
-            broker_epoch=broker_epoch,
-            end_offset=self.log.log_end_offset,
-        )
-        if offset > self.high_watermark:
-            self.recount()
-        if self.waiting_trims:
-            self.serve_trims()
-        if in_sync.is_short and in_sync.proposed is None:
-            self._maybe_propose(in_sync.maybe_expand(self.high_watermark))
-
-    def on_follower_lost(self, follower_id: int) -> None:
-        """Stop counting on a follower that has lost records; it is out of sync when it has lagged for long enough."""
-        in_sync = self.in_sync
-        assert in_sync is not None
-        in_sync.followers[follower_id].end_offset = UNKNOWN_OFFSET
-        if not self.is_watched:
-            self._watch()
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
 
     @property
-    def low_watermark(self) -> int:
-        """Below it no replica that is there has records."""
-        return self.log_start_offset if self.in_sync is None else self.in_sync.low_watermark(self.log_start_offset)
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
 
-    def when_trimmed(self, offset: int, listener: CommitListener) -> None:
-        """Tell `listener` when no replica that is there holds records below `offset`."""
-        self.waiting_trims.append((offset, listener))
-        self.serve_trims()
+    @property
+    def last_stable_offset(self) -> int:
+        """Return up to where a read_committed consumer may read: the high watermark, or the start of the first
+        transaction that is open or whose marker is not committed yet."""
+        unstable, high_watermark = self.producers.first_unstable_offset, self.high_watermark
+        if unstable >= high_watermark:
+            return high_watermark
+        # The beginning of a transaction may have been deleted.
+        return max(unstable, self.log.log_start_offset)
 
-    def serve_trims(self) -> None:
-        low_watermark = self.low_watermark
-        waiting, self.waiting_trims = self.waiting_trims, []
-        for offset, listener in waiting:
-            if offset <= low_watermark:
-                listener.on_commit(0)
-            else:
-                self.waiting_trims.append((offset, listener))
-
-    def look_after(self, now: float) -> bool:
-        """See whether a replica has fallen behind, or may come in; whether to look again later."""
-        in_sync = self.in_sync
-        if in_sync is None or self.log.failure is not None:
-            self.is_watched = False
-            return False
-        end_offset = self.log.log_end_offset
-        self._maybe_propose(in_sync.maybe_shrink(end_offset, now, may_be_alone=self._may_be_alone))
-        self._maybe_propose(in_sync.maybe_expand(self.high_watermark))
-        self._maybe_confirm()
-        # Time alone may move it: a follower that was waited for came no longer.
-        self.recount()
-        if self.waiting_trims:
-            self.serve_trims()
-        self.is_watched = in_sync.is_short or in_sync.proposed is not None or in_sync.is_behind(end_offset)
-        return self.is_watched
-
-    def _maybe_confirm(self) -> None:
-        """Have the controller know that we know who is in sync, where it waits for that; then we count alone."""
-        in_sync = self.in_sync
-        if in_sync is not None and in_sync.eligible and not self.is_under_min_in_sync and self._may_be_alone():
-            self._maybe_propose(in_sync.maybe_confirm())
-
-    def _may_be_alone(self) -> bool:
-        """Whether nobody else need hold what is committed. `flush.mode=auto` left it to others while there were any: it
-        is brought to the disk first, or a power cut right then would take it from the only copy that counts."""
-        if self.config.flush_mode != "auto" or self.log.flushed_offset >= self.high_watermark:
-            return True
-        self.flusher.flush_soon(self.log)
-        return False
-
-    def _maybe_propose(self, proposal: Proposal | None) -> None:
-        if proposal is not None:
-            self._on_in_sync_changed()
-            self.on_proposal(self, proposal)
-
-    def on_proposal_answered(
-        self,
-        proposal: Proposal,
-        error_code: int,
-        *,
-        leader_epoch: int = -1,
-        partition_epoch: int = -1,
-        isr: Iterable[int] = (),
-    ) -> bool:
-        """What the controller made of a proposal; whether to make it again."""
-        in_sync = self.in_sync
-        if in_sync is None or proposal is not in_sync.proposed:
-            return False
-        again = in_sync.on_proposal_answered(
-            proposal, error_code, leader_epoch=leader_epoch, partition_epoch=partition_epoch, isr=isr
+    def read(
+        self, offset: int, *, size_bytes_max: int, committed_only: bool, at_least_one: bool, may_block: bool
+    ) -> LogSlice | None:
+        limit = self.last_stable_offset if committed_only else self.high_watermark
+        return self.log.read(
+            offset, size_bytes_max=size_bytes_max, limit_offset=limit, at_least_one=at_least_one, may_block=may_block
         )
-        self.partition_epoch = max(self.partition_epoch, in_sync.partition_epoch)
-        self._on_in_sync_changed()
-        return again
+
+    def check_leader_epoch(self, epoch: int) -> None:
+        """Reject a client with an older leader epoch, or a newer one."""
+        if epoch == ANY_EPOCH or epoch == self.leader_epoch:
+            return
+        if epoch < self.leader_epoch:
+            raise RequestError(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch}; {self.leader_epoch} is current")
+        raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is not known here yet")
+
+    def epoch_of(self, offset: int) -> int:
+        """Return the epoch that wrote `offset`, or will if it is the log end; -1 if unknown."""
+        return self.leader_epoch if offset >= self.log_end_offset else self.log.leader_epochs.epoch_of(offset)
+
+    def read_all(self) -> Iterator[bytes]:
+        """Yield every batch of the log, for a coordinator that loads its state."""
+        return self.log.batches()
+
+    def offset_for_timestamp(self, timestamp_ms: int, callback: FoundCallback, *, committed_only: bool = False) -> None:
+        """Find the first visible record at or after a time. Calls `callback(found or None, error or None)` once."""
+        limit = self.last_stable_offset if committed_only else self.high_watermark
+        look_up_time(self.log, timestamp_ms, limit, self.runtime, self.turnstile, callback)
+
+    def max_timestamp_offset(self, callback: FoundCallback, *, committed_only: bool = False) -> None:
+        """Find the first visible record with the largest timestamp."""
+        limit = self.last_stable_offset if committed_only else self.high_watermark
+        look_up_latest_time(self.log, limit, self.runtime, self.turnstile, callback)
 
     # Writing
 
@@ -402,15 +274,14 @@ class Partition(InternalAppends):
         is_opened: bool = False,
         guard: VerificationGuard | None = None,
     ) -> tuple[int, int, int]:
-        """Store a producer's batch: (base offset, the high watermark that commits it, append time or -1).
+        """Store a producer's batch. Return (base offset, the high watermark that commits it, append time or -1).
 
-        A batch that is here already is not stored again; the producer is told where it is. Raises StrandlineError with
-        nothing changed; OpensLater if the batch must go through a `Reencoder` first and come back with `is_opened`.
-        `guard` is what `begin_verification` returned, if the request names a transaction, and the coordinator, if it
-        was to be asked, has said yes.
+        A duplicate is not stored again; the offsets are those of the first. Raises StrandlineError with nothing
+        changed, and OpensLater if the batch must go through a `Reencoder` first and come back with `is_opened`. `guard`
+        is what `begin_verification` returned, if the request names a transaction that its coordinator confirmed.
         """
         if self.log.failure is not None:
-            # Before anything else: a retry of a batch that is here would wait for a high watermark that moves no more.
+            # First, because a duplicate would wait for a high watermark that no longer moves.
             raise self.log.refusal()
         if not self.is_leader:
             raise NotLeader(f"{self.topic}-{self.index} is led by node {self.leader_id}")
@@ -471,28 +342,19 @@ class Partition(InternalAppends):
             )
             if is_transactional and (guard is not ONGOING or producer_id not in producers.open_transactions):
                 producers.note_transactional(producer_id, base_offset)
-        self._appended(len(batch))
+        self.on_appended(len(batch))
         return base_offset, last_offset + 1, append_time_ms
 
     def note_refused(self, batch: Buffer, now_ms: int, code: int, *, is_checked: bool = False) -> None:
-        """Note that a batch was refused. If it may come again, what its producer sent behind it must not be stored
-        before it.
+        """Note a rejected batch that its producer will retry, because later batches must not be stored before it.
 
         `batch` may be the header alone if `is_checked` says that the checksum was right.
         """
         if code in COMES_AGAIN and len(batch) >= HEADER_SIZE:
             self.producers.note_refused_batch(batch, now_ms, is_checked=is_checked)
 
-    def read_all(self) -> Iterator[bytes]:
-        """Every batch of the log, for a coordinator that loads its state."""
-        return self.log.batches()
-
-    def is_committed(self) -> bool:
-        """Whether everything in the log is below the high watermark."""
-        return self.high_watermark >= self.log.log_end_offset
-
-    def _appended(self, size_bytes: int) -> None:
-        self._unseen_bytes += size_bytes
+    def on_appended(self, size_bytes: int) -> None:
+        self.unseen_bytes += size_bytes
         self.bytes_in += size_bytes
         self.batches_in += 1
         log, in_sync = self.log, self.in_sync
@@ -500,7 +362,7 @@ class Partition(InternalAppends):
             for listener in self.append_listeners:
                 listener.on_append(size_bytes)
             if not self.is_watched:
-                self._watch()
+                self.watch()
         if self.flush_before_ack:
             self.flusher.flush_soon(log)
             return
@@ -511,50 +373,108 @@ class Partition(InternalAppends):
         elif in_sync.is_alone:
             self.recount()
 
+    def append_internal(
+        self, batch: bytes, on_committed: OnCommitted, *, guard: VerificationGuard | None = None
+    ) -> None:
+        """Store a batch of a coordinator on this node, and call back when it is committed.
+
+        A transactional one (offsets of a transaction) has no sequence. It begins a transaction of its producer if none
+        is open, with the guard that `begin_verification` returned before the coordinator was asked.
+        """
+        self.check_internal()
+        owned = bytearray(batch)
+        header: HeaderFields = HEADER.unpack_from(owned)
+        _, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, epoch, _, _ = header
+        is_transactional = attributes & TRANSACTIONAL
+        if is_transactional and not self.producers.has_open_transaction(producer_id, epoch):
+            check_verified(self.producers, producer_id, epoch, guard, verifies=self.verifies_transactions)
+        now_ms = self.runtime.now_ms()
+        base_offset = self.log.append(owned, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        if is_transactional:
+            self.producers.note_header(HEADER.unpack_from(owned), now_ms)
+        self.on_appended_internal(owned, base_offset + last_offset_delta + 1, on_committed)
+
+    def check_internal(self) -> None:
+        if not self.is_leader:
+            raise NotLeader(f"{self.topic}-{self.index} is led by node {self.leader_id}")
+        if self.is_under_min_in_sync:
+            raise RequestError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.in_sync_count} replicas are in sync: {self!r}")
+
+    def on_appended_internal(self, batch: bytearray, commits_at: int, on_committed: OnCommitted) -> None:
+        self.on_appended(len(batch))
+        if self.high_watermark >= commits_at:
+            on_committed(None)
+        else:
+            self.when_committed(commits_at, InternalCommit(on_committed))
+
+    # Committing
+
     def when_committed(self, high_watermark: int, listener: CommitListener) -> None:
-        """Tell `listener` when the high watermark has reached `high_watermark`."""
-        self.waiting_produces.append((high_watermark, listener))
+        """Notify `listener` when the high watermark has reached `high_watermark`."""
+        self.delayed.produces.append((high_watermark, listener))
 
     def when_flushed(self, offset: int, listener: CommitListener) -> None:
-        """Tell `listener` when everything below `offset` is on this node's disk: what acks=1 asks of `flush.mode`."""
-        self.waiting_flushes.append((offset, listener))
-
-    def _on_flush_wanted(self) -> None:
-        self.flusher.flush_soon(self.log)
+        """Notify `listener` when everything below `offset` is on this node's disk, as acks=1 with `flush.mode=ack`."""
+        self.delayed.flushes.append((offset, listener))
 
     def _on_flushed(self) -> None:
-        if self.waiting_flushes:
-            _serve(self.waiting_flushes, self.log.flushed_offset)
+        if self.delayed.flushes:
+            self.delayed.on_flushed(self.log.flushed_offset)
         if self.flush_before_ack and self.is_leader:
             self.recount()
         if self.in_sync is not None and self.in_sync.eligible:
-            self._maybe_confirm()
+            self.on_flushed(self)
+
+    @property
+    def acknowledged_offset(self) -> int:
+        """Return the offset below which this node holds everything, as `flush.mode` defines that."""
+        return self.log.flushed_offset if self.flush_before_ack else self.log.log_end_offset
+
+    def recount(self) -> None:
+        """Move the high watermark to where it may be by now."""
+        in_sync = self.in_sync
+        if in_sync is None:
+            self.advance(self.acknowledged_offset)
+        elif not in_sync.eligible and not self.is_under_min_in_sync:
+            # Not while the controller might elect a replica that it removed without us: see `leading.maybe_confirm`.
+            self.advance(in_sync.high_watermark(self.acknowledged_offset))
 
     def advance(self, high_watermark: int) -> None:
-        """Readers may see up to `high_watermark` from now on; it never goes back."""
+        """Raise the high watermark, complete the produces that it commits, and notify fetches. It never goes back."""
         if high_watermark <= self.high_watermark:
             return
         self.high_watermark = high_watermark
         completed = self.producers.completed
         if completed and completed[0][0] < high_watermark:
             self.producers.on_high_watermark(high_watermark)
-            # With a marker all that its transaction held back may be seen, however few bytes came last.
-            self._unseen_bytes = LOOK_BYTES
-        waiting = self.waiting_produces
+            # A marker makes all records of its transaction visible, however few bytes came last.
+            self.unseen_bytes = LOOK_BYTES
+        waiting = self.delayed.produces
         while waiting and waiting[0][0] <= high_watermark:
             waiting.popleft()[1].on_commit(0)
         if self.advance_listeners:
-            size_bytes = self._unseen_bytes
-            self._unseen_bytes = 0
+            size_bytes = self.unseen_bytes
+            self.unseen_bytes = 0
             for listener in list(self.advance_listeners):
                 listener.on_advance(size_bytes)
         elif high_watermark == self.log.log_end_offset:
-            self._unseen_bytes = 0
+            self.unseen_bytes = 0
+
+    def is_committed(self) -> bool:
+        """Return whether everything in the log is below the high watermark."""
+        return self.high_watermark >= self.log.log_end_offset
+
+    # In-sync replicas; the rest is in `leading`
 
     @property
-    def acknowledged_offset(self) -> int:
-        """Below it this node holds everything, as `flush.mode` understands that."""
-        return self.log.flushed_offset if self.flush_before_ack else self.log.log_end_offset
+    def is_under_min_in_sync(self) -> bool:
+        """Return whether too few replicas are in sync for anything to be committed (KIP-966)."""
+        in_sync = self.in_sync
+        return in_sync is not None and len(in_sync.isr) < min(self.config.min_insync_replicas, len(in_sync.replicas))
+
+    def watch(self) -> None:
+        self.is_watched = True
+        self.on_lag(self)
 
     # Ending
 
@@ -563,43 +483,17 @@ class Partition(InternalAppends):
         self.on_failed(self, error)
 
     def abandon(self, error_code: int) -> None:
-        """The partition is gone from this node, or led by another, or its log failed: nobody waits here any longer."""
-        trims, self.waiting_trims = self.waiting_trims, []
-        for _, listener in trims:
-            listener.on_commit(error_code)
-        for waiting in (self.waiting_produces, self.waiting_flushes):
-            while waiting:
-                waiting.popleft()[1].on_commit(error_code)
-        self._send_away(self.append_listeners)
-        self._send_away(self.advance_listeners)
+        """Fail every request that waits: the partition was removed, another node leads it, or its log failed."""
+        self.delayed.abandon(error_code)
+        self.send_away(self.append_listeners)
+        self.send_away(self.advance_listeners)
 
-    def on_cut(self, old_end_offset: int) -> None:
-        """The log ends, or begins, elsewhere: a follower was cut."""
-        log = self.log
-        self.opened_at_offset += log.log_end_offset - old_end_offset
-        while self.waiting_flushes:
-            # What was waited for is gone.
-            self.waiting_flushes.popleft()[1].on_commit(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if not log.log_start_offset <= self.high_watermark <= log.log_end_offset:
-            # Only after an unclean election, or where the leader's log begins later: readers are told by the epoch.
-            self.high_watermark = max(log.log_start_offset, min(self.high_watermark, log.log_end_offset))
-            self._send_away(self.advance_listeners)
-        self._learn_undecided()
-
-    def on_fetched(self, size_bytes: int, record_count: int) -> None:
-        """A follower's log has grown. What was fetched came in at the leader, and is counted there."""
-        self.opened_at_offset += record_count
-        self._unseen_bytes += size_bytes
-        log = self.log
-        if self.flush_before_ack or log.log_end_offset - log.flushed_offset >= self.config.flush_messages:
-            self.flusher.flush_soon(log)
-
-    def _send_away(self, listeners: Iterable[AdvanceListener | AppendListener]) -> None:
-        """Readers look again: for who leads, in which epoch, and how much may be seen."""
+    def send_away(self, listeners: Iterable[AdvanceListener | AppendListener]) -> None:
+        """Have fetches look again at leader, epoch and high watermark."""
         for listener in list(listeners):
             listener.on_gone()
 
-
-def _serve(waiting: deque[tuple[int, CommitListener]], offset: int) -> None:
-    while waiting and waiting[0][0] <= offset:
-        waiting.popleft()[1].on_commit(0)
+    def learn_undecided(self) -> None:
+        """After the log was opened or truncated, find the markers above the high watermark and what they end."""
+        learn_markers(self.log, self.high_watermark)
+        self.producers.on_high_watermark(self.high_watermark)

@@ -2,7 +2,7 @@
 
 They are out of sight at once. Whoever answers for it first has the log start offset written down, so that no restart
 brings them back. Files that hold nothing else are renamed after that, and unlinked `file.delete.delay.ms` later: see
-`PartitionLog.let_go`.
+`log.trimming`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError
 from strandline.log.segment.segment import Segment
 from strandline.log.trimming import remove_segments
+from strandline.partition.delayed_operations import CommitListener
 from strandline.partition.partition import Partition
 
 UP_TO_HIGH_WATERMARK: Final = -1
@@ -49,6 +50,17 @@ def trim(partition: Partition, start_offset: int) -> list[Segment]:
     remove_segments(partition.log, gone)
     for listener in list(partition.append_listeners):
         listener.on_start_moved()
-    if partition.waiting_trims:
-        partition.serve_trims()
+    serve_trims(partition)
     return gone
+
+
+def when_trimmed(partition: Partition, offset: int, listener: CommitListener) -> None:
+    """Notify `listener` when no replica that is alive holds records below `offset`."""
+    partition.delayed.trims.append((offset, listener))
+    serve_trims(partition)
+
+
+def serve_trims(partition: Partition) -> None:
+    if partition.delayed.trims:
+        start_offset, in_sync = partition.log_start_offset, partition.in_sync
+        partition.delayed.on_trimmed(start_offset if in_sync is None else in_sync.low_watermark(start_offset))

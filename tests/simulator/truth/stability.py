@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strandline.codec.record_batch import parse_header
 from strandline.codec.transaction_marker import parse_marker
+from strandline.log.segment.aborted_transactions import aborted_transactions
 
 if TYPE_CHECKING:
     from strandline.partition.partition import Partition
@@ -79,7 +80,7 @@ class Stability:
             and ended.first_offset < end
             and (held is None or ended.first_offset in held)
         }
-        told = set(partition.aborted_transactions(start, end))
+        told = set(aborted_transactions(partition.log, start, end, may_block=True))
         committed = {
             (ended.producer_id, ended.first_offset)
             for ended in self.ended

@@ -19,6 +19,7 @@ from strandline.handlers import k20006_record_counts
 from strandline.log.segment import counting
 from strandline.partition.counting import Counted
 from strandline.partition.partition import Partition
+from strandline.partition.transaction_appends import append_marker, begin_verification
 
 
 @pytest.fixture
@@ -37,10 +38,11 @@ async def transactional(stage: Stage, transactions: int, *, commit: bool = True)
     for _ in range(transactions):
         producer = led.producers.entries.get(7)
         sequence = 0 if producer is None else producer.last_sequence + 1
-        guard = led.begin_verification(7, 0, sequence)
+        guard = begin_verification(led, 7, 0, sequence)
         batch = batch_of([b"x"] * 3, producer_id=7, producer_epoch=0, sequence=sequence)
         led.append(as_transactional(batch), stage.node.runtime.now_ms(), guard=guard)
-        led.append_marker(
+        append_marker(
+            led,
             7,
             0,
             is_commit=commit,

@@ -28,7 +28,7 @@ from strandline.config.topic_config import TopicConfig
 from strandline.errors import Disconnected, DiskFailed, ErrorCode
 from strandline.log.flusher import Flusher
 from strandline.log.truncation import truncate_to
-from strandline.partition.following import learn_high_watermark
+from strandline.partition.following import learn_high_watermark, make_follower
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
 
@@ -122,7 +122,7 @@ class World:
 
     def begin_epoch(self) -> None:
         self.epoch += 1
-        self.partition.make_follower(LEADER, leader_epoch=self.epoch, partition_epoch=self.epoch)
+        make_follower(self.partition, LEADER, leader_epoch=self.epoch, partition_epoch=self.epoch)
         self.fetchers.follow(self.partition)
 
     def turn(self) -> None:

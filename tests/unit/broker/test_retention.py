@@ -24,6 +24,7 @@ from strandline.log.checkpoints import LOG_START_OFFSETS, parse_offsets
 from strandline.log.disk import Disk
 from strandline.log.trimming import remove_segments
 from strandline.log.truncation import begin_truncation, truncate_to
+from strandline.partition.following import on_truncated
 from strandline.partition.partition import Partition
 
 HOUR_MS = 3_600_000
@@ -181,7 +182,7 @@ def test_a_log_that_is_cut_meanwhile_keeps_what_it_has(stage: Stage) -> None:
     log = stage.partition.log
     begin_truncation(log, 2)
     truncate_to(log, 2)
-    stage.partition.on_cut(10)
+    on_truncated(stage.partition, 10)
     stage.settle()
     assert (log.log_start_offset, log.log_end_offset) == (0, 2)
 

@@ -19,6 +19,7 @@ from strandline.codec.message import decode_exact
 from strandline.codec.messages.fetch_response import FetchResponse, PartitionData
 from strandline.handlers.support.fetch_attempt import FetchAttempt
 from strandline.partition.fetch_session import FetchSession, FetchSessions
+from strandline.partition.following import make_follower
 
 VERSION = 12
 
@@ -142,7 +143,7 @@ def test_a_follower_and_a_restart_tell_the_same(world: World) -> None:
     end(partition, 1, commit=False)
     send(world, 2, 0)
     before = fetch(world, 0).partition
-    partition.make_follower(2, leader_epoch=9, partition_epoch=9)
+    make_follower(partition, 2, leader_epoch=9, partition_epoch=9)
     assert fetch(world, 0).partition == before
     assert (offsets(before), told(before)) == ([0, 1], [(1, 0)])
 

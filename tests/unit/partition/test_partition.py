@@ -33,6 +33,7 @@ from strandline.errors import (
 )
 from strandline.log.flusher import Flusher
 from strandline.log.segment.time_lookup import FoundTime
+from strandline.partition.leading import make_leader
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
 
@@ -139,7 +140,8 @@ def test_nothing_is_committed_while_fewer_are_in_sync_than_is_wanted(tmp_path: P
     world = World(tmp_path, flush_mode="ack", min_insync_replicas=2)
 
     def is_led(partition_epoch: int, isr: list[int]) -> None:
-        world.partition.make_leader(
+        make_leader(
+            world.partition,
             1,
             leader_epoch=5,
             partition_epoch=partition_epoch,

@@ -22,9 +22,13 @@ from strandline.codec.transaction_marker import encode_marker
 from strandline.config.topic_config import TopicConfig
 from strandline.log.flusher import Flusher
 from strandline.log.partition_log import PartitionLog
+from strandline.log.segment.aborted_transactions import aborted_transactions
 from strandline.partition import following
+from strandline.partition.following import make_follower
+from strandline.partition.leading import make_leader
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
+from strandline.partition.transaction_appends import append_marker, begin_verification
 
 IDS = (11, 12, 13, 14)
 SETTINGS = {"flush_mode": "ack", "segment_bytes": 700, "index_interval_bytes": 150}
@@ -65,11 +69,12 @@ class History:
         self.log, self.partition = opened(
             self.directory, clean=clean, recovery_point=recovery_point, high_watermark=high_watermark
         )
-        self.partition.make_follower(-1, leader_epoch=self.leader_epoch, partition_epoch=self.leader_epoch)
+        make_follower(self.partition, -1, leader_epoch=self.leader_epoch, partition_epoch=self.leader_epoch)
 
     def lead(self) -> None:
         self.leader_epoch += 1
-        self.partition.make_leader(
+        make_leader(
+            self.partition,
             1,
             leader_epoch=self.leader_epoch,
             partition_epoch=self.leader_epoch,
@@ -81,7 +86,7 @@ class History:
 
     def follow(self) -> None:
         self.leader_epoch += 1
-        self.partition.make_follower(2, leader_epoch=self.leader_epoch, partition_epoch=self.leader_epoch)
+        make_follower(self.partition, 2, leader_epoch=self.leader_epoch, partition_epoch=self.leader_epoch)
 
     # What happens
 
@@ -120,7 +125,8 @@ class History:
         kind = "commit" if is_commit else "abort"
         if self.partition.is_leader:
             offset = self.log.log_end_offset
-            self.partition.append_marker(
+            append_marker(
+                self.partition,
                 producer_id,
                 epoch,
                 is_commit=is_commit,
@@ -142,7 +148,7 @@ class History:
         header = parse_header(owned)
         if self.partition.is_leader:
             guard = (
-                self.partition.begin_verification(producer_id, header.producer_epoch, header.base_sequence)
+                begin_verification(self.partition, producer_id, header.producer_epoch, header.base_sequence)
                 if kind == "data"
                 else None
             )
@@ -237,7 +243,7 @@ class History:
         for _ in range(3):
             start = self.random.randint(0, end_offset)
             stop = self.random.randint(start, end_offset)
-            found = self.partition.aborted_transactions(start, stop)
+            found = aborted_transactions(self.partition.log, start, stop, may_block=True)
             wanted = [each for each in aborted if each.last_offset >= start and each.first_offset < stop]
             assert found == [(each.producer_id, each.first_offset) for each in wanted], (start, stop)
 

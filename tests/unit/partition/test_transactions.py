@@ -19,9 +19,13 @@ from strandline.errors import (
     StrandlineError,
     error_code,
 )
+from strandline.log.segment.aborted_transactions import aborted_transactions
 from strandline.log.trimming import trim_now
 from strandline.partition import following
+from strandline.partition.following import make_follower
+from strandline.partition.leading import make_leader
 from strandline.partition.partition import Partition
+from strandline.partition.transaction_appends import append_marker, begin_verification
 from strandline.partition.verification import ONGOING, VERIFICATIONS_MAX, VerificationGuard
 
 ID = 4001
@@ -44,7 +48,7 @@ def send(
 ) -> int:
     """A transactional batch of one record, its transaction verified; the offset it was given."""
     partition = world.partition
-    guard = guard or partition.begin_verification(producer_id, epoch, sequence)
+    guard = guard or begin_verification(partition, producer_id, epoch, sequence)
     return partition.append(transactional(producer_id, sequence, epoch=epoch), NOON_MS, guard=guard)[0]
 
 
@@ -65,7 +69,8 @@ def end(
     version: int = 1,
 ) -> list[Exception | None]:
     told: list[Exception | None] = []
-    partition.append_marker(
+    append_marker(
+        partition,
         producer_id,
         epoch,
         is_commit=commit,
@@ -161,26 +166,26 @@ def test_records_without_a_transaction_in_the_request_are_refused(world: World) 
 
 def test_a_transaction_begins_only_with_a_guard(world: World) -> None:
     refused_with(ErrorCode.INVALID_TXN_STATE, send, world, ID, 0, guard=ONGOING)
-    foreign = world.partition.begin_verification(OTHER, 0, 0)
+    foreign = begin_verification(world.partition, OTHER, 0, 0)
     refused_with(ErrorCode.INVALID_TXN_STATE, send, world, ID, 0, guard=foreign)
     assert send(world, ID, 0) == 0
-    assert world.partition.begin_verification(ID, 0, 1) is ONGOING
+    assert begin_verification(world.partition, ID, 0, 1) is ONGOING
     assert send(world, ID, 1, guard=ONGOING) == 1
 
 
 def test_a_marker_voids_the_guard(world: World) -> None:
     """The coordinator said yes, the transaction was aborted, and only then the batch comes: nobody would end it."""
-    guard = world.partition.begin_verification(ID, 0, 0)
+    guard = begin_verification(world.partition, ID, 0, 0)
     end(world.partition, ID, commit=False)
     refused_with(ErrorCode.INVALID_TXN_STATE, send, world, ID, 0, guard=guard)
-    again = world.partition.begin_verification(ID, 0, 0)
+    again = begin_verification(world.partition, ID, 0, 0)
     assert again is not guard
     refused_with(ErrorCode.INVALID_TXN_STATE, send, world, ID, 0, guard=guard)
     assert send(world, ID, 0, guard=again) == 1
 
 
 def test_a_guard_is_used_up_by_the_transaction_that_it_began(world: World) -> None:
-    guard = world.partition.begin_verification(ID, 0, 0)
+    guard = begin_verification(world.partition, ID, 0, 0)
     assert send(world, ID, 0, guard=guard) == 0
     end(world.partition, ID)
     refused_with(ErrorCode.INVALID_TXN_STATE, send, world, ID, 1, guard=guard)
@@ -202,8 +207,8 @@ def test_records_outside_the_open_transaction_are_refused(world: World) -> None:
 def test_what_waits_for_the_answer_keeps_its_order(world: World) -> None:
     """The first of two batches is refused for now; the second must not begin the transaction."""
     partition = world.partition
-    guard = partition.begin_verification(ID, 0, 0)
-    assert partition.begin_verification(ID, 0, 1) is guard
+    guard = begin_verification(partition, ID, 0, 0)
+    assert begin_verification(partition, ID, 0, 1) is guard
     with pytest.raises(OutOfOrderSequence):
         send(world, ID, 1, guard=guard)
     assert send(world, ID, 0, guard=guard) == 0
@@ -212,7 +217,7 @@ def test_what_waits_for_the_answer_keeps_its_order(world: World) -> None:
 
 def test_with_an_epoch_for_each_transaction_the_first_sequence_is_zero(world: World) -> None:
     partition = world.partition
-    guard = partition.begin_verification(ID, 0, 3, supports_epoch_bump=True)
+    guard = begin_verification(partition, ID, 0, 3, supports_epoch_bump=True)
     with pytest.raises(OutOfOrderSequence):
         send(world, ID, 3, guard=guard)
     refuse_first(world, OTHER, 3)
@@ -241,7 +246,7 @@ def test_sequences_wrap_inside_a_transaction(world: World) -> None:
 
 def test_guards_are_forgotten_with_time_and_in_numbers(world: World) -> None:
     partition = world.partition
-    guards = [partition.begin_verification(producer_id, 0, 0) for producer_id in range(VERIFICATIONS_MAX + 1)]
+    guards = [begin_verification(partition, producer_id, 0, 0) for producer_id in range(VERIFICATIONS_MAX + 1)]
     assert len(partition.producers.verifications.guards) == VERIFICATIONS_MAX
     refused_with(ErrorCode.INVALID_TXN_STATE, send, world, 0, 0, guard=guards[0])
     assert send(world, VERIFICATIONS_MAX, 0, guard=guards[-1]) == 0
@@ -252,10 +257,11 @@ def test_guards_are_forgotten_with_time_and_in_numbers(world: World) -> None:
 def test_a_cut_voids_guards(world: World) -> None:
     partition = world.partition
     world.append(b"a")
-    guard = partition.begin_verification(ID, 0, 0)
-    partition.make_follower(2, leader_epoch=5, partition_epoch=5)
+    guard = begin_verification(partition, ID, 0, 0)
+    make_follower(partition, 2, leader_epoch=5, partition_epoch=5)
     following.truncate_to(partition, 0)
-    partition.make_leader(
+    make_leader(
+        partition,
         1,
         leader_epoch=6,
         partition_epoch=6,
@@ -270,7 +276,7 @@ def test_a_cut_voids_guards(world: World) -> None:
 def test_a_fenced_producer_is_told_so_before_anybody_is_asked(world: World) -> None:
     send(world, ID, 0, epoch=3)
     with pytest.raises(InvalidProducerEpoch):
-        world.partition.begin_verification(ID, 2, 0)
+        begin_verification(world.partition, ID, 2, 0)
     with pytest.raises(InvalidProducerEpoch):
         send(world, ID, 0, epoch=2, guard=ONGOING)
 
@@ -283,7 +289,7 @@ def test_a_new_epoch_goes_on_with_the_transaction_that_is_open(world: World) -> 
     assert send(world, ID, 0, epoch=1) == 1
     assert partition.last_stable_offset == 0
     end(partition, ID, epoch=1, commit=False)
-    assert partition.aborted_transactions(0, 2) == [(ID, 0)]
+    assert aborted_transactions(partition.log, 0, 2, may_block=True) == [(ID, 0)]
 
 
 def test_a_coordinators_offsets_open_a_transaction_too(world: World) -> None:
@@ -293,7 +299,7 @@ def test_a_coordinators_offsets_open_a_transaction_too(world: World) -> None:
     )
     told: list[Exception | None] = []
     refused_with(ErrorCode.INVALID_TXN_STATE, partition.append_internal, batch, told.append)
-    guard = partition.begin_verification(ID, 2, -1)
+    guard = begin_verification(partition, ID, 2, -1)
     partition.append_internal(batch, told.append, guard=guard)
     partition.append_internal(batch, told.append)
     assert (told, partition.last_stable_offset, partition.high_watermark) == ([None, None], 0, 2)

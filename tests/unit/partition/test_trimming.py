@@ -9,6 +9,8 @@ from tests.unit.log.engine import NOON_MS, batch_of
 from tests.unit.partition.test_partition import World
 
 from strandline.errors import Closed, DiskFailed, ErrorCode, OffsetOutOfRange, StrandlineError
+from strandline.partition.epochs import replica_divergence
+from strandline.partition.leading import make_leader
 from strandline.partition.trimming import delete_records
 
 SMALL = {"segment_bytes": 300}
@@ -122,11 +124,18 @@ def test_a_replica_whose_records_cannot_be_compared_any_more_diverges(
     tmp_path: Path, last_epoch: int, start_offset: int, told: tuple[int, int] | None
 ) -> None:
     world = a_world(tmp_path)
-    world.partition.make_leader(
-        1, leader_epoch=5, partition_epoch=9, replicas=(1,), isr=(1,), lag_max_s=1, is_eligible=lambda *_: True
+    make_leader(
+        world.partition,
+        1,
+        leader_epoch=5,
+        partition_epoch=9,
+        replicas=(1,),
+        isr=(1,),
+        lag_max_s=1,
+        is_eligible=lambda *_: True,
     )
     world.partition.append(memoryview(batch_of([b"value"])), NOON_MS)
     world.runtime.settle()
     delete_records(world.partition, 40)
     assert world.partition.log.leader_epochs.epochs == [5]
-    assert world.partition.replica_divergence(last_epoch, 40, start_offset) == told
+    assert replica_divergence(world.partition, last_epoch, 40, start_offset) == told

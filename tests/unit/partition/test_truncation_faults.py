@@ -19,8 +19,10 @@ from strandline.log.flusher import Flusher
 from strandline.log.leader_epochs import FILE_NAME, LeaderEpochs
 from strandline.log.truncation import begin_truncation
 from strandline.partition import following
+from strandline.partition.following import make_follower
 from strandline.partition.partition import Partition
 from strandline.partition.producers import Producers
+from strandline.partition.transaction_appends import append_marker, begin_verification
 
 SETTINGS = {"flush_mode": "async", "segment_bytes": 1500, "index_interval_bytes": 100}
 BATCHES = 36
@@ -55,7 +57,8 @@ class Follower:
             if number in (6, 14, 28):
                 partition.leader_epoch += 1
             if number % 9 == 8:
-                partition.append_marker(
+                append_marker(
+                    partition,
                     7,
                     0,
                     is_commit=number == 8,
@@ -66,7 +69,7 @@ class Follower:
                 )
             elif number % 3 == 0:
                 sequence = self.next_sequence(7)
-                guard = partition.begin_verification(7, 0, sequence)
+                guard = begin_verification(partition, 7, 0, sequence)
                 partition.append(transactional(7, sequence), NOON_MS, guard=guard)
             else:
                 sequence = self.next_sequence(8)
@@ -79,7 +82,7 @@ class Follower:
         return 0 if entry is None else entry.last_sequence + 1
 
     def follow(self) -> None:
-        self.partition.make_follower(2, leader_epoch=9, partition_epoch=1)
+        make_follower(self.partition, 2, leader_epoch=9, partition_epoch=1)
 
     def cut(self, offset: int) -> None:
         begin_truncation(self.log, offset)

@@ -21,6 +21,7 @@ from strandline.codec.messages.alter_partition_response import AlterPartitionRes
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import ControllerChannel
 from strandline.observability.log_lines import fields
+from strandline.partition.leading import look_after, on_proposal_answered
 from strandline.partition.partition import Partition
 from strandline.replication.in_sync import Proposal
 from strandline.runtime.runtime import Runtime, TimerHandle
@@ -84,7 +85,7 @@ class InSyncKeeper:
         """Look after `partitions`, a share in each turn of the loop."""
         now = self._runtime.monotonic()
         for partition in partitions[:LOOKS_PER_TURN]:
-            if partition in self._watched and not partition.look_after(now):
+            if partition in self._watched and not look_after(partition, now):
                 self._watched.pop(partition, None)
         if self._is_closed:
             return
@@ -159,7 +160,8 @@ class InSyncKeeper:
                 again[partition] = proposal
                 continue
             before = partition.in_sync_count
-            if partition.on_proposal_answered(
+            if on_proposal_answered(
+                partition,
                 proposal,
                 answer.error_code,
                 leader_epoch=answer.leader_epoch,

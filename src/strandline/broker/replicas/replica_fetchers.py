@@ -558,7 +558,7 @@ def _position(partition: Partition) -> Position:
     return Position(
         partition.leader_epoch,
         partition.log_end_offset,
-        partition.last_epoch,
+        partition.log.leader_epochs.epoch_of(partition.log_end_offset - 1),
         partition.log_start_offset,
         partition.high_watermark,
     )

@@ -31,6 +31,8 @@ from strandline.config.settings import LONG_MAX
 from strandline.errors import DamagedRecords, DiskFull, ErrorCode, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.partition_log import PartitionLog
+from strandline.partition.following import make_follower
+from strandline.partition.leading import make_leader
 from strandline.partition.partition import Partition
 from strandline.quorum.controller.topic_names import is_internal
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, PartitionImage, Topic
@@ -402,7 +404,8 @@ class Replicas:
         node = self._node
         was_led = partition.is_leader and partition.leader_id == node.node_id
         if image.leader == node.node_id:
-            begins = partition.make_leader(
+            begins = make_leader(
+                partition,
                 node.node_id,
                 leader_epoch=image.leader_epoch,
                 partition_epoch=image.partition_epoch,
@@ -415,8 +418,8 @@ class Replicas:
             if begins:
                 self.fetchers.unfollow(partition)
                 self.on_led(partition)
-        elif partition.make_follower(
-            image.leader, leader_epoch=image.leader_epoch, partition_epoch=image.partition_epoch
+        elif make_follower(
+            partition, image.leader, leader_epoch=image.leader_epoch, partition_epoch=image.partition_epoch
         ):
             self.in_sync.forget(partition)
             self.fetchers.follow(partition)

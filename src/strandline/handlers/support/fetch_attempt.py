@@ -20,6 +20,7 @@ from strandline.log.segment.aborted_transactions import aborted_in, aborted_segm
 from strandline.log.segment.log_slice import LogSlice
 from strandline.log.segment.read_verification import PIECE_BYTES, check_ahead
 from strandline.log.segment.segment import ColdRead, Segment
+from strandline.partition.epochs import divergence
 from strandline.partition.fetch_session import FetchEntry, FetchSession
 from strandline.partition.partition import Partition
 from strandline.runtime.runtime import TimerHandle
@@ -180,7 +181,7 @@ class FetchAttempt:
         log = partition.log
         if entry.last_fetched_epoch == log.leader_epochs.latest and entry.fetch_offset <= log.log_end_offset:
             return None
-        diverging = partition.divergence(entry.last_fetched_epoch, entry.fetch_offset)
+        diverging = divergence(partition, entry.last_fetched_epoch, entry.fetch_offset)
         if diverging is None:
             return None
         stable_offset, start_offset = partition.last_stable_offset, log.log_start_offset

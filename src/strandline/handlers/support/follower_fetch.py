@@ -26,10 +26,11 @@ from strandline.handlers.support.fetch_attempt import API_KEY, COLD_LOOKUPS_MAX,
 from strandline.ids import TopicPartition
 from strandline.log.segment.log_slice import LogSlice
 from strandline.log.segment.segment import ColdRead
+from strandline.partition.epochs import replica_divergence
 from strandline.partition.fetch_session import FetchEntry
 from strandline.partition.follower_session import FollowerEntry, FollowerSession
-from strandline.partition.partition import Partition
-from strandline.partition.reading import ANY_EPOCH
+from strandline.partition.leading import on_follower_fetch, on_follower_lost
+from strandline.partition.partition import ANY_EPOCH, Partition
 from strandline.runtime.runtime import TimerHandle
 
 HIGH_WATERMARK_INTERVAL_S: Final = 0.005
@@ -108,7 +109,8 @@ class FollowerAttempt(FetchAttempt):
             if refusal is not None:
                 return refusal
         entry.is_counted = True
-        partition.on_follower_fetch(
+        on_follower_fetch(
+            partition,
             self.session.replica_id,
             entry.fetch_offset,
             log_start_offset=entry.log_start_offset,
@@ -135,7 +137,7 @@ class FollowerAttempt(FetchAttempt):
             raise OffsetOutOfRange(f"offset {offset} is below {log.log_start_offset}")
         diverging = None
         if entry.last_fetched_epoch >= 0:
-            diverging = partition.replica_divergence(entry.last_fetched_epoch, offset, entry.log_start_offset)
+            diverging = replica_divergence(partition, entry.last_fetched_epoch, offset, entry.log_start_offset)
         if diverging is None and offset > log.log_end_offset:
             raise OffsetOutOfRange(f"offset {offset} is beyond {log.log_end_offset}")
         return diverging
@@ -161,7 +163,7 @@ class FollowerAttempt(FetchAttempt):
         in_sync, log = partition.in_sync, partition.log
         assert in_sync is not None
         if in_sync.may_lead(self.session.replica_id):
-            partition.on_follower_lost(self.session.replica_id)
+            on_follower_lost(partition, self.session.replica_id)
             return self._refuse(entry, ErrorCode.REPLICA_NOT_AVAILABLE)
         return PartitionData(
             *entry.key,
@@ -264,7 +266,7 @@ class FollowerAttempt(FetchAttempt):
         try:
             records = None
             if entry.fetch_offset < log.log_end_offset and (remaining > 0 or at_least_one):
-                records = partition.read_for_follower(
+                records = partition.log.read(
                     entry.fetch_offset,
                     size_bytes_max=min(entry.size_bytes_max, remaining),
                     at_least_one=at_least_one,

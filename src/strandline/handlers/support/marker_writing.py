@@ -11,6 +11,7 @@ from strandline.errors import ErrorCode, StrandlineError, error_code, named
 from strandline.handlers.support.context import Node
 from strandline.ids import TopicPartition
 from strandline.partition.partition import Partition
+from strandline.partition.transaction_appends import append_marker
 from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS
 
 CLIENT_ID_BEGIN: Final = "markers-"
@@ -54,7 +55,8 @@ def write_marker(node: Node, place: TopicPartition, marker: Marker, then: OnWrit
 
 
 def _append(node: Node, partition: Partition, marker: Marker, on_committed: Callable[[Exception | None], None]) -> None:
-    partition.append_marker(
+    append_marker(
+        partition,
         marker.producer_id,
         marker.producer_epoch,
         is_commit=marker.is_commit,

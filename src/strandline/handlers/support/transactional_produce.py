@@ -24,6 +24,7 @@ from strandline.codec.record_batch import (
 from strandline.errors import ErrorCode, RequestError, StrandlineError
 from strandline.handlers.support.context import Node
 from strandline.partition.partition import Partition
+from strandline.partition.transaction_appends import begin_verification
 from strandline.partition.verification import ONGOING, VerificationGuard
 
 ABORTABLE_FROM: Final = 11
@@ -118,8 +119,8 @@ class TransactionalProduce:
                 self.verdicts[key] = RequestError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
                 continue
             try:
-                guard = partition.begin_verification(
-                    producer_id, epoch, header[BASE_SEQUENCE], supports_epoch_bump=self._adds
+                guard = begin_verification(
+                    partition, producer_id, epoch, header[BASE_SEQUENCE], supports_epoch_bump=self._adds
                 )
             except StrandlineError as error:
                 self.verdicts[key] = error
@@ -171,7 +172,7 @@ class TransactionalProduce:
         assert self._producer is not None
         producer_id, epoch = self._producer
         try:
-            return asked.partition.begin_verification(producer_id, epoch, asked.sequence, supports_epoch_bump=True)
+            return begin_verification(asked.partition, producer_id, epoch, asked.sequence, supports_epoch_bump=True)
         except StrandlineError as error:
             return error
 
