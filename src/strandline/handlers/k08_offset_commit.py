@@ -5,7 +5,7 @@ expiry of the offset. Thousands of partitions are committed in parts, over sever
 checked and written by itself. Members of the consumer protocol commit by their epoch (9+), also by an
 older one what they have owned since then (KIP-1251).
 
-A commit of one partition, as it was seen before, goes the short way of `plain_commits`; `handle` is for all others.
+A commit of one partition that was seen before takes the short path of `plain_commits`; `handle` is for all others.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from strandline.coordinators.groups.group_config import (
 )
 from strandline.coordinators.groups.group_shard import GroupShard
 from strandline.coordinators.groups.history.group_history import GroupHistory
+from strandline.coordinators.groups.pending_request import Waiting
 from strandline.coordinators.groups.replay import replay
 from strandline.coordinators.groups.topics import FixedTopics, Topics
 from strandline.coordinators.offsets.plain_commit import PlainCommit
@@ -107,7 +108,7 @@ class GroupDriver(HostedShards[GroupShard]):
         self._topics = FixedTopics() if topics is None else topics
         self._group_log = GroupLog(runtime)
         self.plain_commits: dict[tuple[int, bytes], PlainCommit] = {}
-        """By version and the bytes before the offset: what `handlers.plain_commits` remembers."""
+        """By version and the bytes before the offset: what `handlers.support.plain_commits` remembers."""
 
     def configure(self, settings: GroupSettings) -> None:
         """Obey the settings of the node as they are now."""
@@ -126,6 +127,21 @@ class GroupDriver(HostedShards[GroupShard]):
 
     def ensure_topic(self) -> None:
         self._topic.create()
+
+    def commit_plain(self, plain: PlainCommit, offset: int, leader_epoch: int, waiting: Waiting) -> bool:
+        """Commit a position; `waiting` is answered or refused later. Return False, with nothing changed, if the
+        request must be submitted instead."""
+        hosted = self._hosted.get(self.partition_index(plain.group_id))
+        if hosted is None or not hosted.may_act:
+            return False
+        committed = hosted.shard.commit_plain(plain, offset, leader_epoch, self._runtime.now_ms())
+        if committed is None:
+            return False
+        record, session_timeout_ms = committed
+        if session_timeout_ms is not None:
+            hosted.restart_session(plain.session_key, session_timeout_ms)
+        hosted.append_plain(record, waiting, plain.response)
+        return True
 
     def on_topic_deleted(self, name: str, topic_id: uuid.UUID) -> None:
         """Forget the offsets of a deleted topic, in shards that are being loaded too.

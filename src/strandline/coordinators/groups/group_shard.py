@@ -9,6 +9,7 @@ from strandline.codec.internal_records import UnknownRecord, decode_coordinator_
 from strandline.codec.messages.group_metadata_key import GroupMetadataKey
 from strandline.codec.messages.group_metadata_value import GroupMetadataValue
 from strandline.codec.messages.offset_commit_key import OffsetCommitKey
+from strandline.codec.messages.offset_commit_request import OffsetCommitRequest
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.coordinators.groups import admin as group_admin
 from strandline.coordinators.groups.classic import join, membership, rebalance
@@ -39,6 +40,7 @@ from strandline.coordinators.groups.events import (
     LeaveGroup,
     ListGroups,
     Loaded,
+    Record,
     SyncGroup,
     TimerFired,
     TimerKey,
@@ -56,6 +58,7 @@ from strandline.coordinators.groups.topics import FixedTopics, Topics
 from strandline.coordinators.offsets import offsets, transactional_offsets
 from strandline.coordinators.offsets.expiry import Expiry
 from strandline.coordinators.offsets.offsets import CommittedOffsets
+from strandline.coordinators.offsets.plain_commit import PlainCommit
 from strandline.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -226,14 +229,26 @@ class GroupShard:
         if group is not None:
             self._settle(group, pending_before)
 
+    def commit_plain(
+        self, plain: PlainCommit, offset: int, leader_epoch: int, now_ms: int
+    ) -> tuple[Record, int | None] | None:
+        """Move a position as `step(CommitOffsets)` would; return its record and the session timeout to restart.
+
+        Return None, with nothing changed, if `step` has to answer: the group is unknown or the commit is rejected.
+        """
+        group = self.groups.get(plain.group_id)
+        if group is None or _commit_error(group, plain.request, plain.api_version) is not ErrorCode.NONE:
+            return None
+        value, record = plain.at(offset, leader_epoch, now_ms)
+        self.offsets.put(plain.group_id, plain.topic, plain.partition, value)
+        if isinstance(group, ClassicGroup) and (member := group.members.get(plain.member_id)) is not None:
+            return record, member.session_timeout_ms
+        return record, None
+
     def _commit(self, event: CommitOffsets, turn: Turn) -> None:
         request = event.request
         group = self.groups.get(request.group_id)
-        code = (
-            consumer_offsets.commit_error(group, request, event.api_version)
-            if isinstance(group, ConsumerGroup)
-            else offsets.commit_error(group, request, event.api_version)
-        )
+        code = _commit_error(group, request, event.api_version)
         if code is not ErrorCode.NONE:
             turn.reply(event.token, offsets.refuse_commit(request, code))
             return
@@ -343,3 +358,9 @@ class GroupShard:
         for group in list(self.groups.values()):
             if isinstance(group, ClassicGroup):
                 self._maybe_forget(group)
+
+
+def _commit_error(group: Group | None, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
+    if isinstance(group, ConsumerGroup):
+        return consumer_offsets.commit_error(group, request, api_version)
+    return offsets.commit_error(group, request, api_version)

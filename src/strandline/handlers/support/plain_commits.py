@@ -1,10 +1,9 @@
-"""OffsetCommit by the short way, all versions: a commit that was seen before, but for its offset and leader epoch.
+"""The short path of OffsetCommit, all versions: a commit seen before, except for its offset and leader epoch.
 
-The commits of a consumer for one partition differ in nothing else, and these stand at the end of the request. So what
-stands before them is remembered as bytes, together with all that follows from it; the next commit with the same bytes
-is neither decoded, nor is its answer encoded. A request goes the general way, through `k08_offset_commit.handle`, if it
-is new, names more than one partition, carries metadata or an expiry, is for a topic or a group that is not there now,
-or would be refused. That way `learn`s what is plain.
+The commits of a consumer for one partition differ in nothing else, and these fields are at the end of the request. The
+bytes before them are remembered with a `PlainCommit`. The next commit with the same bytes is not decoded, and its
+response is not encoded. `k08_offset_commit.handle` takes all other requests: new ones, several partitions, metadata or
+an expiry, an unknown topic or group, and rejected ones. It calls `learn` for what is plain.
 
 The end of a plain request, after the index of the partition:
 
@@ -22,7 +21,7 @@ from strandline.codec.message import encode
 from strandline.codec.messages.offset_commit_request import OffsetCommitRequest
 from strandline.codec.messages.offset_commit_response import OffsetCommitResponse
 from strandline.coordinators.offsets.offsets import refuse_commit
-from strandline.coordinators.offsets.plain_commit import NO_SESSION, PlainCommit, commit
+from strandline.coordinators.offsets.plain_commit import PlainCommit
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import Connection, Exchange, Node
 
@@ -30,9 +29,9 @@ FLEXIBLE_FROM: Final = 8
 LEADER_EPOCH_FROM: Final = 6
 
 PLAIN_COMMITS_MAX: Final = 8_192
-"""Commits that are remembered, one for each partition that a member commits alone. Beyond that all are learnt anew."""
+"""Commits that are remembered, one for each partition that a member commits alone. Beyond that all are dropped."""
 PLAIN_COMMIT_BYTES_MAX: Final = 512
-"""A longer one, with a group id of many kilobytes perhaps, is not remembered."""
+"""A longer one, perhaps with a group id of many kilobytes, is not remembered."""
 
 OLDEST_END: Final = Struct(">q2s")
 OLD_END: Final = Struct(">qi2s")
@@ -43,7 +42,7 @@ _NO_METADATA_NO_TAGS: Final = (b"\x01\x00\x00\x00", b"\x00\x00\x00\x00")
 
 
 def start(node: Node, connection: Connection, view: memoryview, at: int, version: int, correlation_id: int) -> bool:
-    """Begin a commit that is known; False, with nothing changed, if it is for the general way."""
+    """Start a commit that is remembered; return False, with nothing changed, if `handle` has to decode it."""
     is_flexible = version >= FLEXIBLE_FROM
     end = END if is_flexible else _ENDS[version]
     end_at = len(view) - end.size
@@ -58,20 +57,12 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
         return False
     topic = node.image.topic_by_name(plain.topic)
     if topic is None or topic.id is not plain.topic_id:
-        # It is gone, or another one has its name.
+        # The topic was deleted, or another one has its name.
         return False
-    hosted = groups.hosted_shard(plain.group_id)
-    if hosted is None or not hosted.may_act:
+    waiting = PlainWait(plain)
+    if not groups.commit_plain(plain, fields[0], fields[1] if version >= LEADER_EPOCH_FROM else -1, waiting):
         return False
-    leader_epoch = fields[1] if version >= LEADER_EPOCH_FROM else -1
-    committed = commit(hosted.shard, plain, fields[0], leader_epoch, node.runtime.now_ms())
-    if committed is None:
-        return False
-    record, session_timeout_ms = committed
-    if session_timeout_ms != NO_SESSION:
-        hosted.restart_session(plain.session_key, session_timeout_ms)
-    exchange = connection.begin(correlation_id, flexible_header=is_flexible)
-    hosted.append_plain(record, PlainWait(exchange, plain), plain.answer)
+    waiting.exchange = connection.begin(correlation_id, flexible_header=is_flexible)
     return True
 
 
@@ -84,27 +75,27 @@ def learn(node: Node, request: OffsetCommitRequest, version: int) -> None:
     known: dict[tuple[int, bytes], PlainCommit] = node.groups.plain_commits
     old = known.get((version, beginning))
     if len(beginning) > PLAIN_COMMIT_BYTES_MAX or (old is not None and old.topic_id is request.topics[0].topic_id):
-        # The latter is refused again and again, perhaps.
+        # The commit is known but was not started: it is rejected each time, perhaps.
         return
     if len(known) >= PLAIN_COMMITS_MAX:
         known.clear()
-    answer = encode(refuse_commit(request, ErrorCode.NONE), version)
-    known[version, beginning] = PlainCommit(request, version, answer)
+    known[version, beginning] = PlainCommit(request, version, encode(refuse_commit(request, ErrorCode.NONE), version))
 
 
 class PlainWait:
-    """Waits for its record to be committed."""
+    """A request that waits for its record to be committed, which is after `start` has returned."""
 
-    __slots__ = ("_exchange", "_plain")
+    __slots__ = ("_plain", "exchange")
 
-    def __init__(self, exchange: Exchange, plain: PlainCommit) -> None:
-        self._exchange = exchange
+    exchange: Exchange
+
+    def __init__(self, plain: PlainCommit) -> None:
         self._plain = plain
 
     def answer(self, response: bytes) -> None:
-        self._exchange.reply(response)
+        self.exchange.reply(response)
 
     def refuse(self, code: ErrorCode) -> None:
-        self._exchange.count_error(code)
+        self.exchange.count_error(code)
         response: OffsetCommitResponse = refuse_commit(self._plain.request, code)
-        self._exchange.reply(encode(response, self._plain.api_version))
+        self.exchange.reply(encode(response, self._plain.api_version))
