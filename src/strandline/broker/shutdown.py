@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline.errors import StrandlineError
-from strandline.handlers.support.time_slicing import gradually
+from strandline.runtime.time_slicing import gradually
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

@@ -20,10 +20,10 @@ from strandline.codec.messages.list_offsets_response import (
 from strandline.errors import ErrorCode, RequestError, StrandlineError, error_code
 from strandline.handlers.support.absent_partitions import led_partition
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import gradually
 from strandline.log.segment.time_lookup import FoundTime
 from strandline.partition.look_up import FoundCallback
 from strandline.partition.partition import Partition
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 2
 VERSIONS = (1, 11)

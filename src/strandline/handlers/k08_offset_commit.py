@@ -27,7 +27,7 @@ from strandline.errors import ErrorCode
 from strandline.handlers.support import plain_commits
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.gathering import Gathering
-from strandline.handlers.support.time_slicing import gradually
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 8
 VERSIONS = (2, 10)

@@ -34,8 +34,8 @@ from strandline.coordinators.groups.pending_request import Call
 from strandline.coordinators.offsets.offsets import NO_OFFSET
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import gradually
 from strandline.ids import ZERO_UUID
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 9
 VERSIONS = (1, 10)

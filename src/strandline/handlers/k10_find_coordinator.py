@@ -20,8 +20,9 @@ from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.support.auto_creation import coordinators_topic, create_missing
 from strandline.handlers.support.broker_endpoints import endpoint_of
 from strandline.handlers.support.context import Node, RequestContext
-from strandline.handlers.support.time_slicing import gradually, joined_response
+from strandline.handlers.support.time_slicing import joined_response
 from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 10
 VERSIONS = (0, 6)

@@ -21,7 +21,8 @@ from strandline.coordinators.transactions.transaction import TransactionStatus
 from strandline.coordinators.transactions.transaction_shard import TransactionShard
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import gradually, joined_response
+from strandline.handlers.support.time_slicing import joined_response
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 20_004
 VERSIONS = (0, 0)

@@ -21,10 +21,10 @@ from strandline.codec.messages.record_counts_response import (
 from strandline.errors import ErrorCode
 from strandline.handlers.support.absent_partitions import led_partition
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import gradually
 from strandline.log.segment.time_lookup import Part
 from strandline.partition.counting import Counted
 from strandline.partition.partition import Partition
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 20_006
 VERSIONS = (0, 0)

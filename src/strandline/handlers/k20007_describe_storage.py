@@ -20,12 +20,13 @@ from strandline.codec.record_batch import HAS_DELETE_HORIZON, BatchHeader
 from strandline.errors import ErrorCode, RequestError, StrandlineError, error_code
 from strandline.handlers.support.context import Node, RequestContext
 from strandline.handlers.support.storage_facts import add_cleaning, add_deletion, add_scrubbing
-from strandline.handlers.support.time_slicing import gradually, joined_response
+from strandline.handlers.support.time_slicing import joined_response
 from strandline.log.maintenance.retention import newest_ms
 from strandline.log.segment.segment import Segment
 from strandline.log.segment.segment_times import read_newest_ms
 from strandline.partition.partition import Partition
 from strandline.partition.position_lookup import batch_time_ms
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 20_007
 VERSIONS = (0, 0)

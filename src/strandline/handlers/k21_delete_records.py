@@ -22,6 +22,7 @@ from strandline.handlers.support.time_slicing import gradually
 from strandline.partition.trimming import delete_records, when_trimmed
 from strandline.quorum.controller.topic_names import is_internal
 from strandline.runtime.runtime import TimerHandle
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 21
 VERSIONS = (0, 2)

@@ -28,9 +28,9 @@ from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.fenced_codes import fenced_code
 from strandline.handlers.support.gathering import Gathering
-from strandline.handlers.support.time_slicing import gradually
 from strandline.ids import TopicPartition
 from strandline.quorum.controller.topic_names import is_internal
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 24
 VERSIONS = (0, 5)

@@ -23,8 +23,8 @@ from strandline.codec.messages.write_txn_markers_response import (
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.marker_writing import CLIENT_ID_BEGIN, Marker, write_marker
-from strandline.handlers.support.time_slicing import gradually
 from strandline.ids import TopicPartition
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 27
 VERSIONS = (1, 2)

@@ -29,7 +29,6 @@ from strandline.errors import ErrorCode, StrandlineError, error_code, named
 from strandline.handlers.k08_offset_commit import is_small, merge, one_answer, parts_of, resolve
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.gathering import Gathering
-from strandline.handlers.support.time_slicing import gradually
 from strandline.handlers.support.transactional_produce import ROUNDS_MAX
 from strandline.ids import TopicPartition
 from strandline.partition.partition import Partition
@@ -37,6 +36,7 @@ from strandline.partition.transaction_appends import begin_verification
 from strandline.partition.transactions import check_verified
 from strandline.partition.verification import ONGOING, VerificationGuard
 from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 28
 VERSIONS = (0, 5)

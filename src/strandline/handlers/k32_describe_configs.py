@@ -28,7 +28,7 @@ from strandline.config.entries import (
 )
 from strandline.errors import ErrorCode, PeerError, RequestError, error_code, error_message
 from strandline.handlers.support.context import Node, RequestContext
-from strandline.handlers.support.time_slicing import gradually, joined, joined_response
+from strandline.handlers.support.time_slicing import joined, joined_response
 from strandline.quorum.controller.config_changes import broker_id_of
 from strandline.quorum.controller.topic_names import check_topic_name
 from strandline.quorum.image.cluster_image import (
@@ -39,6 +39,7 @@ from strandline.quorum.image.cluster_image import (
     RESOURCE_TOPIC,
 )
 from strandline.runtime import loggers
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 32
 VERSIONS = (1, 4)

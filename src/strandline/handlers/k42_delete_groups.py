@@ -14,7 +14,7 @@ from strandline.coordinators.groups.events import DeleteGroup
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.gathering import Gathering
-from strandline.handlers.support.time_slicing import gradually
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 42
 VERSIONS = (0, 2)

@@ -12,9 +12,9 @@ from strandline.codec.messages.list_partition_reassignments_response import (
     OngoingTopicReassignment,
 )
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import gradually
 from strandline.quorum.controller.reassignment import ongoing
 from strandline.quorum.image.cluster_image import PartitionImage
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 46
 VERSIONS = (0, 0)

@@ -23,7 +23,7 @@ from strandline.coordinators.groups.events import DeleteOffsets
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.gathering import Gathering
-from strandline.handlers.support.time_slicing import gradually
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 47
 VERSIONS = (0, 0)

@@ -10,7 +10,7 @@ from strandline.coordinators.transactions.events import DescribeTransaction
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.gathering import Gathering
-from strandline.handlers.support.time_slicing import gradually
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 65
 VERSIONS = (0, 0)

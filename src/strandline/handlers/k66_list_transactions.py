@@ -18,7 +18,7 @@ from strandline.coordinators.transactions.events import ListTransactions
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.gathering import Gathering
-from strandline.handlers.support.time_slicing import gradually
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 66
 VERSIONS = (0, 2)

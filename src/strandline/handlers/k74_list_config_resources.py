@@ -13,7 +13,7 @@ from strandline.codec.messages.list_config_resources_request import ListConfigRe
 from strandline.codec.messages.list_config_resources_response import ConfigResource, ListConfigResourcesResponse
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import gradually, joined_response
+from strandline.handlers.support.time_slicing import joined_response
 from strandline.quorum.image.cluster_image import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
@@ -22,6 +22,7 @@ from strandline.quorum.image.cluster_image import (
     RESOURCE_TOPIC,
     ClusterImage,
 )
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 74
 VERSIONS = (0, 1)

@@ -26,10 +26,11 @@ from strandline.codec.messages.metadata_request import MetadataRequest, Metadata
 from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.errors import DiskFailed, ErrorCode
 from strandline.handlers import k03_metadata, k19_create_topics, k20_delete_topics, k37_create_partitions
-from strandline.handlers.support.time_slicing import decide, gradually, joined
+from strandline.handlers.support.time_slicing import decide, joined
 from strandline.quorum.controller.controller import TOPICS_PER_REQUEST_MAX
 from strandline.quorum.controller.new_topics import NewTopic
 from strandline.quorum.controller.prepared_records import PreparedRecords, encoded, folds_of
+from strandline.runtime.time_slicing import gradually
 
 TOPICS = 40
 

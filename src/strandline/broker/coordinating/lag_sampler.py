@@ -21,7 +21,6 @@ from uuid import UUID
 
 from strandline.broker.coordinating.lag_counting import LagCounting
 from strandline.broker.coordinating.lag_leaders import Asked, LagLeaders, Place, Told
-from strandline.broker.maintenance.slow_work import slowly
 from strandline.errors import StrandlineError
 from strandline.ids import ZERO_UUID
 from strandline.lag.samples import UNKNOWN, Sample, Window
@@ -29,6 +28,7 @@ from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.segment import ColdRead
 from strandline.partition.counting import NOTHING, Counted
 from strandline.partition.position_lookup import Standing, size_behind, stand, stand_in
+from strandline.runtime.time_slicing import slowly
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from strandline.broker.maintenance.cleaner_task import CleaningRun, GivenUp, Share
 from strandline.broker.maintenance.dirty_times import DirtyTimes
 from strandline.broker.maintenance.manual_compaction import Compactions
-from strandline.broker.maintenance.slow_work import slowly
 from strandline.broker.maintenance.storage_worker import JobFailed
 from strandline.errors import StrandlineError
 from strandline.ids import TopicPartition
@@ -27,6 +26,7 @@ from strandline.log.cleaning.job import CannotClean
 from strandline.log.maintenance.cleanable import RECOVERY_POINT, Cleanable, Cleaned, cleanable
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
+from strandline.runtime.time_slicing import slowly
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

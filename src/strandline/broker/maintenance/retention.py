@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from strandline.broker.maintenance.slow_work import slowly
 from strandline.errors import StrandlineError
 from strandline.log.maintenance import retention
 from strandline.log.segment.segment import Segment
@@ -24,6 +23,7 @@ from strandline.log.segment.segment_times import read_newest_ms
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
 from strandline.partition.trimming import trim
+from strandline.runtime.time_slicing import slowly
 
 if TYPE_CHECKING:
     from strandline.broker.node import Node

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from strandline.errors import RequestError
 from strandline.handlers.support.context import Node
-from strandline.handlers.support.time_slicing import TURN_S_MAX
 from strandline.quorum.controller.state import Steps
+from strandline.runtime.time_slicing import TURN_S_MAX
 
 T = TypeVar("T")
 

@@ -1,47 +1,27 @@
-"""Long work, a share per turn of the loop, so that everybody else is served in between.
+"""Long requests to the controller, decided in slices.
 
-`gradually` runs any iterator to its end. `decide` does so for decisions of the controller: the records of one share are
-written as one batch, and the answer waits until all of them are flushed and in effect. `joined` puts an answer together
-from parts that were encoded on the way.
+`decide` writes the records of one slice as one batch, and the answer waits until all of them are flushed and in effect.
+`joined` puts an answer together from parts that were encoded on the way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from strandline.codec.message import Message, encode
 from strandline.codec.primitives import write_uvarint
 from strandline.handlers.support.context import EncodedResponse, Node
 from strandline.quorum.controller.prepared_records import PreparedRecords
 from strandline.quorum.controller.state import Decisions
-from strandline.runtime.runtime import Runtime
-
-TURN_S_MAX: Final = 0.005
-"""What one request may take of one turn of the loop."""
+from strandline.runtime.time_slicing import TURN_S_MAX
 
 T = TypeVar("T")
 Q = TypeVar("Q")
 A = TypeVar("A")
 Outcomes = list[tuple[T, BaseException | None]]
 """What was decided, each with the error of its write or None."""
-
-
-def gradually(runtime: Runtime, work: Iterator[T], then: Callable[[list[T]], object]) -> None:
-    """Call `then` with all that `work` yields; at once if that is quick, else in a later turn."""
-    found: list[T] = []
-
-    def go_on() -> None:
-        until = runtime.monotonic() + TURN_S_MAX
-        for each in work:
-            found.append(each)
-            if runtime.monotonic() > until:
-                runtime.call_soon(go_on)
-                return
-        then(found)
-
-    go_on()
 
 
 def decide(node: Node, decisions: Decisions[T], then: Callable[[Outcomes[T]], object]) -> None:
