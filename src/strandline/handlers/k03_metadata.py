@@ -25,7 +25,7 @@ from strandline.errors import ErrorCode
 from strandline.handlers.support.auto_creation import create_missing
 from strandline.handlers.support.broker_endpoints import endpoint_of
 from strandline.handlers.support.context import EncodedResponse, RequestContext
-from strandline.handlers.support.time_slicing import joined
+from strandline.handlers.support.response_parts import joined
 from strandline.ids import ZERO_UUID
 from strandline.quorum.controller.topic_names import CLUSTER_METADATA, is_internal, why_invalid
 from strandline.quorum.image.cluster_image import ClusterImage, PartitionImage, Topic

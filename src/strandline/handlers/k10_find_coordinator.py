@@ -20,9 +20,8 @@ from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.support.auto_creation import coordinators_topic, create_missing
 from strandline.handlers.support.broker_endpoints import endpoint_of
 from strandline.handlers.support.context import Node, RequestContext
-from strandline.handlers.support.time_slicing import joined_response
+from strandline.handlers.support.response_parts import reply_in_parts
 from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from strandline.runtime.time_slicing import gradually
 
 API_KEY = 10
 VERSIONS = (0, 6)
@@ -95,8 +94,4 @@ def _answer(context: RequestContext, request: FindCoordinatorRequest, find: Call
             version,
         )
 
-    gradually(
-        context.node.runtime,
-        (part(key) for key in request.coordinator_keys),
-        lambda parts: context.reply(joined_response(FindCoordinatorResponse(), version, parts)),
-    )
+    reply_in_parts(context, FindCoordinatorResponse(), map(part, request.coordinator_keys))

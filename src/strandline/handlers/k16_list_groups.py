@@ -17,7 +17,7 @@ from strandline.coordinators.groups.events import ListGroups
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.gathering import Gathering
-from strandline.handlers.support.time_slicing import joined_response
+from strandline.handlers.support.response_parts import joined_response
 from strandline.runtime.time_slicing import gradually
 
 if TYPE_CHECKING:

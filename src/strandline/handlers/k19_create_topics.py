@@ -2,7 +2,7 @@
 
 Honoured: defaults, explicit assignments, configs, validate-only, one outcome per topic; from version 5 on the answer
 tells the settings in force. Answered when the records are flushed in the metadata log and the logs are there. A long
-list is worked through a share per turn of the loop; topics of one share stand or fall together.
+list is decided in slices of a turn of the loop; the topics of one slice are created together or not at all.
 The timeout is `broker/network/forwarding`'s.
 """
 
@@ -17,10 +17,9 @@ from strandline.codec.messages.create_topics_response import (
 )
 from strandline.errors import RequestError, error_code, error_message
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import Outcomes, answered, decide, joined, joined_response
-from strandline.quorum.controller.controller import too_many_topics
+from strandline.handlers.support.response_parts import joined, reply_in_parts
 from strandline.quorum.controller.new_topics import CreatedTopic, NewTopic
-from strandline.quorum.controller.state import Decisions
+from strandline.quorum.controller.submission import Outcomes
 
 API_KEY = 19
 VERSIONS = (2, 7)
@@ -28,18 +27,14 @@ VERSIONS = (2, 7)
 CONFIGS_FROM = 5
 
 
-def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse | None:
-    answer = _Answer(context)
+def handle(context: RequestContext, request: CreateTopicsRequest) -> None:
+    controller = context.node.controller
 
-    def on_done(outcomes: Outcomes[bytes]) -> None:
-        parts = [
-            answer.refused(topic.name, error) if error is not None else part
-            for topic, (part, error) in zip(request.topics, outcomes, strict=True)
-        ]
-        context.reply(joined_response(CreateTopicsResponse(), context.api_version, parts))
+    def on_done(outcomes: Outcomes[CreatedTopic | RequestError]) -> None:
+        reply_in_parts(context, CreateTopicsResponse(), map(_Answer(context).part, request.topics, outcomes))
 
-    decide(context.node, answer.decisions(request), on_done)
-    return None
+    asked = [_new_topic(topic) for topic in request.topics]
+    controller.submit_all(controller.decide_topics(asked, validate_only=request.validate_only), on_done)
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:
@@ -53,28 +48,21 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 
 class _Answer:
-    """The parts of one answer, each encoded when its topic is decided."""
+    """The encoded parts of one response, a topic each."""
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._version = context.api_version
         self._configs: dict[frozenset[tuple[str, str]], list[bytes]] = {}
-        """Topics of one request mostly share their settings, and to list them costs more than all the rest."""
+        """Kept, because topics of one request mostly share their settings, and listing them costs most."""
 
-    def decisions(self, request: CreateTopicsRequest) -> Decisions[bytes]:
-        refusal = too_many_topics(len(request.topics))
-        if refusal is not None:
-            for topic in request.topics:
-                yield [], self.refused(topic.name, refusal)
-            return
-        asked = [_new_topic(topic) for topic in request.topics]
-        decided = self._context.node.controller.decide_topics(asked, validate_only=request.validate_only)
-        yield from answered(asked, decided, self._part)
+    def part(self, topic: CreatableTopic, outcome: tuple[CreatedTopic | RequestError, BaseException | None]) -> bytes:
+        decided, write_error = outcome
+        if write_error is not None:
+            return self._refused(topic.name, write_error)
+        return self._refused(topic.name, decided) if isinstance(decided, RequestError) else self._created(decided)
 
-    def _part(self, topic: NewTopic, outcome: CreatedTopic | RequestError) -> bytes:
-        return self.refused(topic.name, outcome) if isinstance(outcome, RequestError) else self._created(outcome)
-
-    def refused(self, name: str, error: BaseException) -> bytes:
+    def _refused(self, name: str, error: BaseException) -> bytes:
         code, message = error_code(error), error_message(error) if isinstance(error, RequestError) else None
         self._context.node.count_error(API_KEY, code)
         return encode(CreatableTopicResult(name=name, error_code=code, error_message=message), self._version)

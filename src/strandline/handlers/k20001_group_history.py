@@ -24,7 +24,7 @@ from strandline.coordinators.groups.history.group_history import Change, Note, R
 from strandline.coordinators.groups.pending_request import Call
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import joined_response
+from strandline.handlers.support.response_parts import joined_response
 from strandline.runtime.time_slicing import gradually
 
 API_KEY = 20_001

@@ -14,7 +14,7 @@ from strandline.codec.message import encode
 from strandline.codec.messages.group_lag_request import GroupLagRequest
 from strandline.codec.messages.group_lag_response import GroupLagResponse, PositionLook, WatchedGroup, WatchedPosition
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import joined_response
+from strandline.handlers.support.response_parts import joined_response
 from strandline.runtime.time_slicing import gradually
 
 API_KEY = 20_002

@@ -18,7 +18,7 @@ from strandline.codec.messages.transaction_progress_response import (
     WaitingMarker,
 )
 from strandline.handlers.support.context import Node, RequestContext
-from strandline.handlers.support.time_slicing import joined_response
+from strandline.handlers.support.response_parts import joined_response
 from strandline.runtime.time_slicing import gradually
 
 API_KEY = 20_003

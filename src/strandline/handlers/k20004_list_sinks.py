@@ -21,8 +21,7 @@ from strandline.coordinators.transactions.transaction import TransactionStatus
 from strandline.coordinators.transactions.transaction_shard import TransactionShard
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import joined_response
-from strandline.runtime.time_slicing import gradually
+from strandline.handlers.support.response_parts import reply_in_parts
 
 API_KEY = 20_004
 VERSIONS = (0, 0)
@@ -47,7 +46,7 @@ def handle(context: RequestContext, request: ListSinksRequest) -> None:
                 if asked is None or sink.sink_id in asked:
                     yield encode(_listed(shard, sink, with_note=request.include_notes), context.api_version)
 
-    gradually(node.runtime, encoded(), lambda parts: context.reply(joined_response(around, context.api_version, parts)))
+    reply_in_parts(context, around, encoded())
 
 
 def _listed(shard: TransactionShard, sink: Sink, *, with_note: bool) -> ListedSink:

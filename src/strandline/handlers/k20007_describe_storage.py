@@ -19,8 +19,8 @@ from strandline.codec.messages.describe_storage_response import DescribeStorageR
 from strandline.codec.record_batch import HAS_DELETE_HORIZON, BatchHeader
 from strandline.errors import ErrorCode, RequestError, StrandlineError, error_code
 from strandline.handlers.support.context import Node, RequestContext
+from strandline.handlers.support.response_parts import joined_response
 from strandline.handlers.support.storage_facts import add_cleaning, add_deletion, add_scrubbing
-from strandline.handlers.support.time_slicing import joined_response
 from strandline.log.maintenance.retention import newest_ms
 from strandline.log.segment.segment import Segment
 from strandline.log.segment.segment_times import read_newest_ms

@@ -18,7 +18,7 @@ from strandline.codec.messages.resign_leadership_response import (
 )
 from strandline.errors import ErrorCode, RequestError, error_code
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import Outcomes, decide
+from strandline.quorum.controller.submission import Outcomes
 
 API_KEY = 20_010
 VERSIONS = (0, 0)
@@ -42,5 +42,5 @@ def handle(context: RequestContext, request: ResignLeadershipRequest) -> ResignL
             topics.setdefault(topic_id, ResignedTopicResult(topic_id)).partitions.append(outcome)
         context.reply(ResignLeadershipResponse(topics=list(topics.values())))
 
-    decide(node, decisions, on_done)
+    node.controller.submit_all(decisions, on_done)
     return None

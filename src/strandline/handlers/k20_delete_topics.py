@@ -7,45 +7,34 @@ share stand or fall together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from strandline.codec.message import encode
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest
 from strandline.codec.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from strandline.errors import ErrorCode, error_code, error_message
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import Outcomes, decide, joined_response
-from strandline.quorum.controller.controller import DeletedTopic, TopicRef, too_many_topics
+from strandline.handlers.support.response_parts import reply_in_parts
+from strandline.quorum.controller.controller import DeletedTopic, TopicRef
+from strandline.quorum.controller.submission import Outcomes
 
 API_KEY = 20
 VERSIONS = (1, 6)
 
 
-def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse | None:
-    version = context.api_version
+def handle(context: RequestContext, request: DeleteTopicsRequest) -> None:
+    controller = context.node.controller
 
-    def on_done(outcomes: Outcomes[tuple[DeletedTopic, bytes]]) -> None:
-        parts = [part if error is None else _part(context, outcome, error) for (outcome, part), error in outcomes]
-        context.reply(joined_response(DeleteTopicsResponse(), version, parts))
+    def on_done(outcomes: Outcomes[DeletedTopic]) -> None:
+        parts = (_part(context, outcome, error) for outcome, error in outcomes)
+        reply_in_parts(context, DeleteTopicsResponse(), parts)
 
-    decisions = ((records, (outcome, _part(context, outcome))) for records, outcome in _decisions(context, request))
-    decide(context.node, decisions, on_done)
-    return None
-
-
-def _decisions(context: RequestContext, request: DeleteTopicsRequest) -> Iterator[tuple[list[Any], DeletedTopic]]:
-    by_name: Iterator[TopicRef] = (TopicRef(name) for name in request.topic_names)
-    by_either: Iterator[TopicRef] = (TopicRef(topic.name, topic.topic_id) for topic in request.topics)
-    refusal = too_many_topics(len(request.topic_names) + len(request.topics))
-    refs = by_either if context.api_version >= 6 else by_name
-    if refusal is not None:
-        yield from (([], DeletedTopic(ref.name, ref.id, refusal)) for ref in refs)
+    if context.api_version >= 6:
+        refs = [TopicRef(topic.name, topic.topic_id) for topic in request.topics]
     else:
-        yield from context.node.controller.decide_deletions(list(refs))
+        refs = [TopicRef(name) for name in request.topic_names]
+    controller.submit_all(controller.decide_deletions(refs), on_done)
 
 
-def _part(context: RequestContext, outcome: DeletedTopic, write_error: BaseException | None = None) -> bytes:
+def _part(context: RequestContext, outcome: DeletedTopic, write_error: BaseException | None) -> bytes:
     code, message = ErrorCode.NONE.value, None
     if outcome.error is not None:
         code, message = int(outcome.error.code), error_message(outcome.error)

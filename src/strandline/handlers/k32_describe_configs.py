@@ -28,7 +28,7 @@ from strandline.config.entries import (
 )
 from strandline.errors import ErrorCode, PeerError, RequestError, error_code, error_message
 from strandline.handlers.support.context import Node, RequestContext
-from strandline.handlers.support.time_slicing import joined, joined_response
+from strandline.handlers.support.response_parts import joined, reply_in_parts
 from strandline.quorum.controller.config_changes import broker_id_of
 from strandline.quorum.controller.topic_names import check_topic_name
 from strandline.quorum.image.cluster_image import (
@@ -39,7 +39,6 @@ from strandline.quorum.image.cluster_image import (
     RESOURCE_TOPIC,
 )
 from strandline.runtime import loggers
-from strandline.runtime.time_slicing import gradually
 
 API_KEY = 32
 VERSIONS = (1, 4)
@@ -63,12 +62,7 @@ def handle(context: RequestContext, request: DescribeConfigsRequest) -> Describe
         # Kafka cannot say who may see such a thing, and answers nobody.
         refusal = RequestError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {unknown[0]}")
         return DescribeConfigsResponse(results=[_refused(each, refusal) for each in request.resources])
-    answer = _Answer(context, request)
-
-    def on_done(parts: list[bytes]) -> None:
-        context.reply(joined_response(DescribeConfigsResponse(), context.api_version, parts))
-
-    gradually(context.node.runtime, map(answer.part, request.resources), on_done)
+    reply_in_parts(context, DescribeConfigsResponse(), map(_Answer(context, request).part, request.resources))
     return None
 
 

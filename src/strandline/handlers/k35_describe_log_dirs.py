@@ -20,7 +20,7 @@ from strandline.codec.messages.describe_log_dirs_response import (
 )
 from strandline.errors import error_code
 from strandline.handlers.support.context import Node, RequestContext
-from strandline.handlers.support.time_slicing import joined, joined_response
+from strandline.handlers.support.response_parts import joined, joined_response
 from strandline.runtime.time_slicing import gradually
 
 API_KEY = 35

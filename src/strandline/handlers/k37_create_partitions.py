@@ -13,34 +13,24 @@ from strandline.codec.messages.create_partitions_request import CreatePartitions
 from strandline.codec.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from strandline.errors import RequestError, error_code, error_message
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import Outcomes, answered, decide, joined_response
-from strandline.quorum.controller.controller import too_many_topics
+from strandline.handlers.support.response_parts import reply_in_parts
 from strandline.quorum.controller.new_partitions import MorePartitions
-from strandline.quorum.controller.state import Decisions
+from strandline.quorum.controller.submission import Outcomes
 
 API_KEY = 37
 VERSIONS = (0, 3)
 
 
-def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse | None:
-    def on_done(outcomes: Outcomes[bytes]) -> None:
-        parts = [
-            part if error is None else _part(context, topic.name, error)
-            for topic, (part, error) in zip(request.topics, outcomes, strict=True)
-        ]
-        context.reply(joined_response(CreatePartitionsResponse(), context.api_version, parts))
+def handle(context: RequestContext, request: CreatePartitionsRequest) -> None:
+    controller = context.node.controller
 
-    decisions = _decisions(context, request)
-    parts = answered(request.topics, decisions, lambda topic, error: _part(context, topic.name, error))
-    decide(context.node, parts, on_done)
-    return None
+    def on_done(outcomes: Outcomes[RequestError | None]) -> None:
+        parts = (
+            _part(context, topic.name, write_error or refusal)
+            for topic, (refusal, write_error) in zip(request.topics, outcomes, strict=True)
+        )
+        reply_in_parts(context, CreatePartitionsResponse(), parts)
 
-
-def _decisions(context: RequestContext, request: CreatePartitionsRequest) -> Decisions[RequestError | None]:
-    refusal = too_many_topics(len(request.topics))
-    if refusal is not None:
-        yield from (([], refusal) for _ in request.topics)
-        return
     asked = [
         MorePartitions(
             name=topic.name,
@@ -49,7 +39,7 @@ def _decisions(context: RequestContext, request: CreatePartitionsRequest) -> Dec
         )
         for topic in request.topics
     ]
-    yield from context.node.controller.decide_partitions(asked, validate_only=request.validate_only)
+    controller.submit_all(controller.decide_partitions(asked, validate_only=request.validate_only), on_done)
 
 
 def _part(context: RequestContext, name: str, error: BaseException | None) -> bytes:

@@ -17,8 +17,8 @@ from strandline.codec.messages.elect_leaders_response import (
 from strandline.errors import ErrorCode, RequestError, error_code, error_message
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.refusals import refusal
-from strandline.handlers.support.time_slicing import Outcomes, decide
 from strandline.quorum.controller.elections import ELECT_PREFERRED, ELECT_UNCLEAN
+from strandline.quorum.controller.submission import Outcomes
 
 API_KEY = 43
 VERSIONS = (0, 2)
@@ -45,7 +45,7 @@ def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeader
         decisions = context.node.controller.elections.decide(request.election_type, named)
     except RequestError as error:
         return _refused(context, request, error_message(error), error_code(error))
-    decide(context.node, decisions, on_done)
+    context.node.controller.submit_all(decisions, on_done)
     return None
 
 

@@ -14,7 +14,7 @@ from strandline.codec.messages.alter_partition_reassignments_response import (
 )
 from strandline.errors import RequestError, error_code, error_message
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import Outcomes, decide
+from strandline.quorum.controller.submission import Outcomes
 
 API_KEY = 45
 VERSIONS = (0, 1)
@@ -54,5 +54,5 @@ def handle(
     decisions = context.node.controller.reassignment.decide(
         asked, may_change_factor=request.allow_replication_factor_change
     )
-    decide(context.node, decisions, on_done)
+    context.node.controller.submit_all(decisions, on_done)
     return None

@@ -13,7 +13,7 @@ from strandline.codec.messages.alter_partition_request import AlterPartitionRequ
 from strandline.codec.messages.alter_partition_response import AlterPartitionResponse, PartitionData, TopicData
 from strandline.errors import ErrorCode, RequestError, error_code
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import Outcomes, decide
+from strandline.quorum.controller.submission import Outcomes
 
 API_KEY = 56
 VERSIONS = (2, 3)
@@ -37,5 +37,5 @@ def handle(context: RequestContext, request: AlterPartitionRequest) -> AlterPart
             topics.setdefault(topic_id, TopicData(topic_id)).partitions.append(outcome)
         context.reply(AlterPartitionResponse(topics=list(topics.values())))
 
-    decide(node, decisions, on_done)
+    node.controller.submit_all(decisions, on_done)
     return None

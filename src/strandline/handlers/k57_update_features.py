@@ -20,19 +20,15 @@ RESULTS_UNTIL = 1
 """Later versions tell one outcome for all."""
 
 
-def handle(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse | None:
+def handle(context: RequestContext, request: UpdateFeaturesRequest) -> None:
     updates = [_update(asked, context.api_version) for asked in request.feature_updates]
-    try:
-        records = context.node.controller.update_features(updates, validate_only=request.validate_only)
-    except RequestError as refusal:
-        reason = f"The update failed for all features since the following feature had an error: {refusal}"
-        return UpdateFeaturesResponse(
-            error_code=error_code(refusal), error_message=error_message(RequestError(refusal.code, reason))
-        )
 
-    def on_done(error: BaseException | None) -> None:
+    def on_done(_: None, error: BaseException | None) -> None:
         response = UpdateFeaturesResponse(error_code=0 if error is None else error_code(error), error_message=None)
-        if error is None and context.api_version <= RESULTS_UNTIL:
+        if isinstance(error, RequestError):
+            reason = f"The update failed for all features since the following feature had an error: {error}"
+            response.error_message = error_message(RequestError(error.code, reason))
+        elif error is None and context.api_version <= RESULTS_UNTIL:
             response.results = [
                 # Kafka's word for "nothing is wrong".
                 UpdatableFeatureResult(feature=asked.feature, error_message="NONE")
@@ -40,8 +36,8 @@ def handle(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFea
             ]
         context.reply(response)
 
-    context.node.controller_write(records, on_done)
-    return None
+    controller = context.node.controller
+    controller.submit(lambda: (controller.update_features(updates, validate_only=request.validate_only), None), on_done)
 
 
 def _update(asked: FeatureUpdateKey, api_version: int) -> FeatureUpdate:

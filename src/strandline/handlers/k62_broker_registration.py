@@ -13,7 +13,6 @@ from strandline.codec.messages.broker_registration_request import BrokerRegistra
 from strandline.codec.messages.broker_registration_response import BrokerRegistrationResponse
 from strandline.errors import error_code
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.steps import run_steps
 from strandline.observability.log_lines import fields
 
 API_KEY = 62
@@ -41,8 +40,8 @@ def handle(context: RequestContext, request: BrokerRegistrationRequest) -> Broke
         cluster_id=node.cluster_id,
         now=node.runtime.monotonic(),
         next_offset=lambda: node.metadata.next_offset,
-        # Nobody else can have this directory open: a former life of this process is over.
+        # Only one process can have this directory open, so an earlier incarnation is over.
         is_own=request.broker_id == node.node_id and node.directory_id in request.log_dirs,
     )
-    run_steps(node, steps, on_done)
+    node.controller.submit_steps(steps, on_done)
     return None

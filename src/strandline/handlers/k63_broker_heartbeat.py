@@ -6,9 +6,11 @@ new replicas (version 2). Answered when what follows from it is committed.
 
 from __future__ import annotations
 
+from typing import Any
+
 from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from strandline.codec.messages.broker_heartbeat_response import BrokerHeartbeatResponse
-from strandline.errors import ErrorCode, RequestError, error_code
+from strandline.errors import ErrorCode, error_code
 from strandline.handlers.support.context import RequestContext
 from strandline.quorum.controller.broker_liveness import OWN_LINK
 
@@ -22,18 +24,18 @@ def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> BrokerHe
         # An answer is a promise not to fence the broker for a session. If another leads the quorum by now, it would be
         # broken: a broker that is cut off together with us must learn from our silence.
         return BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER)
-    try:
-        records, response = node.controller.heartbeat(
+
+    def beat() -> tuple[list[Any], BrokerHeartbeatResponse]:
+        decision = node.controller.heartbeat(
             request, now=node.runtime.monotonic(), next_offset=node.metadata.next_offset
         )
-    except RequestError as refusal:
-        return BrokerHeartbeatResponse(error_code=error_code(refusal))
-    # A broker that dies closes what its heartbeats came by.
-    link = OWN_LINK if request.broker_id == node.node_id else context.connection
-    node.controller.presence.heard(request.broker_id, link)
+        # A broker that dies closes the connection of its heartbeats.
+        link = OWN_LINK if request.broker_id == node.node_id else context.connection
+        node.controller.presence.heard(request.broker_id, link)
+        return decision
 
-    def on_done(error: BaseException | None) -> None:
+    def on_done(response: BrokerHeartbeatResponse | None, error: BaseException | None) -> None:
         context.reply(response if error is None else BrokerHeartbeatResponse(error_code=error_code(error)))
 
-    node.controller_write(records, on_done)
+    node.controller.submit(beat, on_done)
     return None

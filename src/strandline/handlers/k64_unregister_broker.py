@@ -10,7 +10,6 @@ from strandline.codec.messages.unregister_broker_request import UnregisterBroker
 from strandline.codec.messages.unregister_broker_response import UnregisterBrokerResponse
 from strandline.errors import error_code, error_message
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.steps import run_steps
 
 API_KEY = 64
 VERSIONS = (0, 0)
@@ -24,5 +23,6 @@ def handle(context: RequestContext, request: UnregisterBrokerRequest) -> Unregis
             else UnregisterBrokerResponse(error_code=error_code(error), error_message=error_message(error))
         )
 
-    run_steps(context.node, context.node.controller.unregistration(request.broker_id), on_done)
+    controller = context.node.controller
+    controller.submit_steps(controller.unregistration(request.broker_id), on_done)
     return None

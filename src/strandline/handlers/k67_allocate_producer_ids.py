@@ -7,25 +7,23 @@ from __future__ import annotations
 
 from strandline.codec.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from strandline.codec.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
-from strandline.errors import RequestError, error_code
+from strandline.errors import error_code
 from strandline.handlers.support.context import RequestContext
+from strandline.quorum.controller.controller import ProducerIdBlock
 
 API_KEY = 67
 VERSIONS = (0, 0)
 
 
-def handle(context: RequestContext, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse | None:
-    try:
-        records, block = context.node.controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
-    except RequestError as refusal:
-        return AllocateProducerIdsResponse(error_code=error_code(refusal))
-
-    def on_done(error: BaseException | None) -> None:
+def handle(context: RequestContext, request: AllocateProducerIdsRequest) -> None:
+    def on_done(block: ProducerIdBlock | None, error: BaseException | None) -> None:
+        if error is not None:
+            context.reply(AllocateProducerIdsResponse(error_code=error_code(error)))
+            return
+        assert block is not None
         context.reply(
             AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.end - block.first)
-            if error is None
-            else AllocateProducerIdsResponse(error_code=error_code(error))
         )
 
-    context.node.controller_write(records, on_done)
-    return None
+    controller = context.node.controller
+    controller.submit(lambda: controller.allocate_producer_ids(request.broker_id, request.broker_epoch), on_done)

@@ -19,7 +19,7 @@ from strandline.codec.messages.assign_replicas_to_dirs_response import (
 )
 from strandline.errors import ErrorCode, RequestError, error_code
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import Outcomes, decide
+from strandline.quorum.controller.submission import Outcomes
 
 API_KEY = 73
 VERSIONS = (0, 0)
@@ -48,5 +48,5 @@ def handle(context: RequestContext, request: AssignReplicasToDirsRequest) -> Ass
             topics[directory_id, topic_id].partitions.append(outcome)
         context.reply(AssignReplicasToDirsResponse(directories=list(directories.values())))
 
-    decide(node, decisions, on_done)
+    node.controller.submit_all(decisions, on_done)
     return None

@@ -13,7 +13,7 @@ from strandline.codec.messages.list_config_resources_request import ListConfigRe
 from strandline.codec.messages.list_config_resources_response import ConfigResource, ListConfigResourcesResponse
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import joined_response
+from strandline.handlers.support.response_parts import reply_in_parts
 from strandline.quorum.image.cluster_image import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
@@ -22,7 +22,6 @@ from strandline.quorum.image.cluster_image import (
     RESOURCE_TOPIC,
     ClusterImage,
 )
-from strandline.runtime.time_slicing import gradually
 
 API_KEY = 74
 VERSIONS = (0, 1)
@@ -42,10 +41,7 @@ def handle(context: RequestContext, request: ListConfigResourcesRequest) -> List
                 for name in _names(context.node.image, resource_type):
                     yield encode(ConfigResource(resource_name=name, resource_type=resource_type), version)
 
-    def on_done(encoded: list[bytes]) -> None:
-        context.reply(joined_response(ListConfigResourcesResponse(), version, encoded))
-
-    gradually(context.node.runtime, parts(), on_done)
+    reply_in_parts(context, ListConfigResourcesResponse(), parts())
     return None
 
 

@@ -87,6 +87,8 @@ class Member:
         self.directory_id = uuid.UUID(int=1000 + node_id)
         self.metadata = MetadataOfMember(self)
         self.controller = Controller(None, config=self.config, rng=self.runtime.random)
+        # Looked up at each write, because tests replace it.
+        self.controller.connect(self.runtime, lambda records, on_done: self.controller_write(records, on_done))
         self.pending: list[Callable[[BaseException | None], object]] = []
         self.routes = routes(BROKER)
         self.dispatcher = self._dispatcher(BROKER)

@@ -108,6 +108,7 @@ class NodeOfOne:
         self.config = BrokerConfig.load("", {name.replace("_", "."): value for name, value in settings.items()})
         self.image = ClusterImage()
         self.controller = Controller(self.image, config=self.config, rng=random.Random(seed))
+        self.controller.connect(self.runtime, self.controller_write)
         self.partitions: dict[tuple[str, int], Records] = {}
         self.routes = {
             18: Route(18, "ApiVersions", 0, 4),

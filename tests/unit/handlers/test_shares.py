@@ -26,7 +26,7 @@ from strandline.codec.messages.metadata_request import MetadataRequest, Metadata
 from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.errors import DiskFailed, ErrorCode
 from strandline.handlers import k03_metadata, k19_create_topics, k20_delete_topics, k37_create_partitions
-from strandline.handlers.support.time_slicing import decide, joined
+from strandline.handlers.support.response_parts import joined
 from strandline.quorum.controller.controller import TOPICS_PER_REQUEST_MAX
 from strandline.quorum.controller.new_topics import NewTopic
 from strandline.quorum.controller.prepared_records import PreparedRecords, encoded, folds_of
@@ -200,7 +200,7 @@ def test_what_was_decided_before_a_mistake_of_ours_is_written_all_the_same() -> 
         raise Broken
 
     with pytest.raises(Broken):
-        decide(node, decisions(), lambda outcomes: None)  # type: ignore[arg-type]
+        node.controller.submit_all(decisions(), lambda outcomes: None)
     node.flush()
     assert "decided" in node.image.topics
 

@@ -24,6 +24,7 @@ from strandline.observability.log_lines import fields
 from strandline.quorum.controller.controller import Controller
 from strandline.quorum.controller.heartbeats import FENCE
 from strandline.quorum.controller.partition_changes import RECOVERING
+from strandline.quorum.controller.submission import Write
 from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.runtime.runtime import Runtime, TimerHandle
 
@@ -31,14 +32,13 @@ log = logging.getLogger("strandline.controller")
 
 LOOK_S: Final = 0.1
 
-Write = Callable[[list[Any], Callable[[BaseException | None], object]], object]
-
 
 class ControllerDriver:
     def __init__(self, runtime: Runtime, controller: Controller, write: Write) -> None:
         self._runtime = runtime
         self._controller = controller
         self._write = write
+        controller.connect(runtime, write)
         self._timer: TimerHandle | None = None
         self.on_look: Callable[[float], object] = lambda now: None
 

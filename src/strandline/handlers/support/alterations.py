@@ -5,14 +5,15 @@ Levels of loggers are no matter of the cluster: they are set here, in this proce
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from strandline.codec.message import Message, encode
 from strandline.errors import ErrorCode, PeerError, RequestError, error_code, error_message
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.time_slicing import Outcomes, decide, joined_response
+from strandline.handlers.support.response_parts import reply_in_parts
 from strandline.quorum.controller.config_changes import ConfigAlteration, Operation, broker_id_of
+from strandline.quorum.controller.submission import Outcomes
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER_LOGGER
 from strandline.runtime import loggers
 
@@ -25,35 +26,28 @@ def alter(
     response: Message,
     part_class: type[Any],
 ) -> None:
-    """Have it done, and answer with `response`, whose parts are of `part_class`, when all of it is in effect."""
+    """Alter the settings, and answer with `response`, whose parts are of `part_class`, when all are in effect."""
     node, version = context.node, context.api_version
 
-    def part(each: ConfigAlteration, error: BaseException | None) -> bytes:
-        outcome = part_class(
+    def answer(each: ConfigAlteration, outcome: tuple[RequestError | None, BaseException | None]) -> bytes:
+        refusal, write_error = outcome
+        error: BaseException | None = write_error or refusal
+        if error is None and each.resource_type == RESOURCE_BROKER_LOGGER:
+            error = alter_loggers(each, node.node_id, validate_only=validate_only)
+        result = part_class(
             error_code=0 if error is None else error_code(error),
             error_message=None if error is None else error_message(error),
             resource_type=each.resource_type,
             resource_name=each.resource_name,
         )
-        return encode(outcome, version)
+        return encode(result, version)
 
-    def decisions() -> Iterator[tuple[list[Any], bytes]]:
-        node_id = None if context.is_at_controller else node.node_id
-        decided = node.controller.decide_configs(asked, node_id=node_id, validate_only=validate_only)
-        for each, (records, refusal) in zip(asked, decided, strict=True):
-            if each.resource_type == RESOURCE_BROKER_LOGGER and refusal is None:
-                yield records, part(each, alter_loggers(each, node.node_id, validate_only=validate_only))
-            else:
-                yield records, part(each, refusal)
+    def on_done(outcomes: Outcomes[RequestError | None]) -> None:
+        reply_in_parts(context, response, map(answer, asked, outcomes))
 
-    def on_done(outcomes: Outcomes[bytes]) -> None:
-        parts = [
-            encoded if error is None else part(each, error)
-            for each, (encoded, error) in zip(asked, outcomes, strict=True)
-        ]
-        context.reply(joined_response(response, version, parts))
-
-    decide(node, decisions(), on_done)
+    node_id = None if context.is_at_controller else node.node_id
+    decisions = node.controller.decide_configs(asked, node_id=node_id, validate_only=validate_only)
+    node.controller.submit_all(decisions, on_done)
 
 
 def alter_loggers(asked: ConfigAlteration, node_id: int, *, validate_only: bool) -> PeerError | None:

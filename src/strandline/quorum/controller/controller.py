@@ -1,25 +1,24 @@
 """The controller: commands in, metadata records out, or a refusal with Kafka's error code.
 
-The controller has an image of its own that already holds what it decided but the log does not hold yet. So two
-requests for the same topic, one right behind the other, are told apart before the first is on disk. An answer must
-wait until every record decided before it is flushed: hand the records (even an empty list) to the driver, in the order
-of the decisions, and answer when it says so. If a write fails, `revert` returns the controller to what is really in
-the log.
+The controller has an image of its own, which holds what it decided and the log does not hold yet. So the second of two
+requests for the same topic is refused before the first is on disk. Handlers `submit` commands. The controller writes
+the records in the order of its decisions, and calls back when they are committed and in effect. If a write fails,
+`revert` returns the controller to what is in the log.
 
 Only the active controller decides. Wiring (`broker/node.py`):
 
+    at the start             controller.connect(runtime, metadata.write)
     metadata.on_leading      controller.activate(metadata.image, runtime.monotonic(), heard_leader=...)
     metadata.on_not_leading  controller.deactivate(): from then on every command raises RequestError(NOT_CONTROLLER)
     metadata.on_failed       controller.revert(image, pending)
     by time                  records = controller.tick(now), written when there are any; again in the next turn of the
                              loop while `controller.is_busy`, else at `controller.deadline` (None: nothing to wait for);
-                             `controller.knocks_due(now)` are brokers that may be dead, see `broker_presence`
+                             `controller.knocks_due(now)` are brokers that may be dead, see `broker_liveness`
 
-What may concern thousands of partitions comes in shares: a `Steps` generator yields records, each list to be written
-before the next is asked for, and returns the outcome (`handlers/support/steps.py` runs it for the handlers).
+A command that may concern thousands of partitions is a generator, which `submission` runs in slices of a turn.
 
 Its parts: `topic_commands`, `broker_registry`, `heartbeats`, `elections`, `in_sync_changes`, `resignations`,
-`reassignment`, `directory_assignments`; they share `controller_state`, and every change of a partition is made by
+`reassignment`, `directory_assignments`; they share `state`, and every change of a partition is made by
 `partition_changes`.
 """
 
@@ -29,7 +28,7 @@ import dataclasses
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from strandline.codec.messages.abort_transaction_record import AbortTransactionRecord
 from strandline.codec.messages.alter_partition_request import AlterPartitionRequest
@@ -57,14 +56,14 @@ from strandline.quorum.controller.in_sync_changes import InSyncChanges
 from strandline.quorum.controller.new_topics import IN_SYNC_MIN
 from strandline.quorum.controller.own_broker import OwnBroker
 from strandline.quorum.controller.reassignment import Reassignment
-from strandline.quorum.controller.state import UNCLEAN_ELECTION, ControllerState, Decision, Steps
+from strandline.quorum.controller.state import UNCLEAN_ELECTION, ControllerState, Decision, Decisions, Steps
+from strandline.quorum.controller.submission import DecisionsSubmission, Outcomes, Write, submit_steps
 from strandline.quorum.controller.topic_commands import (
     PARTITIONS_PER_REQUEST_MAX,
     TOPICS_PER_REQUEST_MAX,
     DeletedTopic,
     TopicCommands,
     TopicRef,
-    too_many_topics,
 )
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage
 
@@ -75,6 +74,9 @@ if TYPE_CHECKING:
     from strandline.codec.messages.resign_leadership_request import ResignLeadershipRequest
     from strandline.codec.messages.resign_leadership_response import ResignedPartitionResult
     from strandline.quorum.controller.directory_assignments import Assigned
+    from strandline.runtime.runtime import Runtime
+
+T = TypeVar("T")
 
 __all__ = [
     "PARTITIONS_PER_REQUEST_MAX",
@@ -83,7 +85,6 @@ __all__ = [
     "DeletedTopic",
     "ProducerIdBlock",
     "TopicRef",
-    "too_many_topics",
 ]
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
@@ -118,6 +119,32 @@ class Controller(TopicCommands):
         self._balance_at = self._leaderless_at = 0.0
         if image is not None:
             self.activate(image, 0.0)
+
+    # Commands.
+
+    def connect(self, runtime: Runtime, write: Write) -> None:
+        """Take the loop that commands share, and the log that their records are written to."""
+        self._runtime = runtime
+        self._write = write
+
+    def submit(
+        self, command: Callable[[], Decision[T]], on_done: Callable[[T | None, BaseException | None], object]
+    ) -> None:
+        """Carry out one decision; `on_done(outcome, None)` when it is in effect, else `on_done(None, error)`."""
+        try:
+            records, outcome = command()
+        except RequestError as refusal:
+            on_done(None, refusal)
+        else:
+            self._write(records, lambda error: on_done(outcome if error is None else None, error))
+
+    def submit_all(self, decisions: Decisions[T], on_done: Callable[[Outcomes[T]], object]) -> None:
+        """Carry out independent decisions, a slice per turn of the loop; `on_done` when all of them are in effect."""
+        DecisionsSubmission(self._runtime, self._write, decisions, on_done).run_slice()
+
+    def submit_steps(self, steps: Steps[T], on_done: Callable[[T | None, BaseException | None], object]) -> None:
+        """Carry out one long decision, a slice per turn; `on_done` as for `submit`, with the first error."""
+        submit_steps(self._runtime, self._write, steps, on_done)
 
     # Active or not.
 

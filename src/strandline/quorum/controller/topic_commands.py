@@ -77,8 +77,10 @@ class TopicCommands:
         Records must be handed to the driver before anybody else asks for a decision. Between two steps others may
         have theirs: each topic is held against what is decided when its turn comes.
         """
-        refusal = self._state.refusal or _too_many(
-            sum(partition_count_asked(topic, self._state.config) for topic in topics)
+        refusal = (
+            _too_many_topics(len(topics))
+            or self._state.refusal
+            or _too_many_partitions(sum(partition_count_asked(topic, self._state.config) for topic in topics))
         )
         times = Counter(topic.name for topic in topics)
         taken_here: dict[str, str] = {}
@@ -166,7 +168,11 @@ class TopicCommands:
         self, asked: Sequence[MorePartitions], *, validate_only: bool = False
     ) -> Decisions[RequestError | None]:
         """The same, one topic at a time, as `decide_topics` does."""
-        refusal = self._state.refusal or _too_many(sum(added_count(topic, self._state.image) for topic in asked))
+        refusal = (
+            _too_many_topics(len(asked))
+            or self._state.refusal
+            or _too_many_partitions(sum(added_count(topic, self._state.image) for topic in asked))
+        )
         times = Counter(topic.name for topic in asked)
         for topic in asked:
             if refusal is not None:
@@ -191,6 +197,10 @@ class TopicCommands:
 
     def decide_deletions(self, refs: Sequence[TopicRef]) -> Iterator[Decision[DeletedTopic]]:
         """The same, one topic at a time, as `decide_topics` does."""
+        refusal = _too_many_topics(len(refs))
+        if refusal is not None:
+            yield from (([], DeletedTopic(ref.name, ref.id, refusal)) for ref in refs)
+            return
         times = Counter(topic.id for topic in map(self._resolve, refs) if isinstance(topic, Topic))
         names = Counter(ref.name for ref in refs)
         ids = Counter(ref.id for ref in refs)
@@ -233,15 +243,14 @@ def _all_of(decisions: Decisions[T]) -> tuple[list[Any], list[T]]:
     return [record for records, _ in made for record in records], [outcome for _, outcome in made]
 
 
-def too_many_topics(count: int) -> RequestError | None:
-    """Why a request that names so many topics is refused, before anything is made of it."""
+def _too_many_topics(count: int) -> RequestError | None:
     if count <= TOPICS_PER_REQUEST_MAX:
         return None
     message = f"{count} topics are more than the {TOPICS_PER_REQUEST_MAX} one request may name."
     return RequestError(ErrorCode.POLICY_VIOLATION, message)
 
 
-def _too_many(partitions: int) -> RequestError | None:
+def _too_many_partitions(partitions: int) -> RequestError | None:
     if partitions <= PARTITIONS_PER_REQUEST_MAX:
         return None
     message = f"{partitions} partitions are more than the {PARTITIONS_PER_REQUEST_MAX} one request may create."
