@@ -1,15 +1,15 @@
-"""One Fetch under way: what there is for a consumer, and the wait until there is enough.
+"""One Fetch in progress: collect the records of its partitions, and wait until there are enough.
 
 `FetchAttempt` looks at the partitions with news. If there is too little to answer, it waits until the partitions have
-gained enough bytes or the client's patience ends, and looks again. What the page cache does not hold is looked up by
-a thread, and the attempt begins anew.
+gained enough bytes or the client's wait time ends, and looks again. A thread looks up what the page cache does not
+hold, and then the attempt starts again. `follower_fetch` has what is different for followers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import ClassVar, Final
 
 from strandline.codec.current_leader import FETCH_LEADER_TAG, NO_TAGS, diverging_section, leader_section
 from strandline.codec.fetch import ENDPOINTS_FROM, FLEXIBLE_FROM, PartitionData, encode_fetch_response
@@ -36,6 +36,10 @@ FOLLOWERS_SERVE_FROM: Final = 11
 
 
 class FetchAttempt:
+    """The Fetch of a consumer."""
+
+    is_of_follower: ClassVar = False
+
     __slots__ = (
         "_available",
         "_cold_lookups",
@@ -68,25 +72,20 @@ class FetchAttempt:
         self._timer: TimerHandle | None = None
 
     def maybe_look(self) -> None:
-        """On a later turn, when the client may have hung up."""
+        """Look in a later turn, unless the client has closed its connection."""
         if self.exchange.on_abandoned is not None:
             self.look()
 
     def look(self) -> None:
-        """Answer with what there is if it is enough, else wait."""
+        """Answer if there is enough, else wait."""
         results: list[PartitionData[LogSlice]] = []
         try:
-            size, has_error = self._collect(results)
+            size, is_urgent = self._collect(results)
         except ColdRead:
             release(results)
             self._look_up_in_thread()
             return
-        if (
-            size >= self.size_bytes_min
-            or has_error
-            or self.wait_ms <= 0
-            or not self.node.sessions.may_wait(self.session)
-        ):
+        if size >= self.size_bytes_min or is_urgent or self.wait_ms <= 0 or not self._may_wait(results):
             self._answer(results)
             return
         release(results)
@@ -98,29 +97,39 @@ class FetchAttempt:
                     entry.follow(entry.partition)
             self._timer = self.node.runtime.call_later(self.wait_ms / 1000, self._on_timeout)
 
+    def _may_wait(self, results: list[PartitionData[LogSlice]]) -> bool:
+        return self.node.sessions.may_wait(self.session)
+
     def _collect(self, results: list[PartitionData[LogSlice]]) -> tuple[int, bool]:
+        """Fill `results`; return the size of the records, and whether something else must be sent at once."""
         session = self.session
         remaining = self.size_bytes_max
         size = 0
-        has_error = False
+        is_urgent = False
         idle: list[FetchEntry] = []
         visited = session.entries.values() if self.is_full else session.news.values()
         for entry in visited:
             data = self._read(entry, remaining, at_least_one=size == 0)
-            if data.error_code or data.tags is not NO_TAGS:
-                has_error = True
+            if data.error_code or (data.tags is not NO_TAGS and data.records is None):
+                is_urgent = True
                 results.append(data)
                 continue
             length = 0 if data.records is None else data.records.size_bytes
             size += length
             remaining -= length
-            if self.is_full or length or _has_changed(entry, data):
+            if self.is_full or length or self._has_news(entry, data):
                 results.append(data)
-            elif entry.partition is not None and entry.fetch_offset >= entry.partition.high_watermark:
+            elif (partition := entry.partition) is not None and entry.fetch_offset >= (
+                partition.log_end_offset if self.is_of_follower else partition.high_watermark
+            ):
                 idle.append(entry)
         for entry in idle:
             session.news.pop(entry.key, None)
-        return size, has_error
+        return size, is_urgent
+
+    def _has_news(self, entry: FetchEntry, data: PartitionData[LogSlice]) -> bool:
+        """Return whether the high watermark or the log start offset differs from the last one sent."""
+        return data.high_watermark != entry.sent_high_watermark or data.log_start_offset != entry.sent_log_start_offset
 
     def _read(self, entry: FetchEntry, remaining: int, *, at_least_one: bool) -> PartitionData[LogSlice]:
         topic, index = entry.key
@@ -150,8 +159,8 @@ class FetchAttempt:
             elif partition.log.failure is not None:
                 raise partition.log.refusal()
         except DamagedRecords as error:
-            # Where there are other replicas one of them will lead soon: who is told so asks for the new leader. A
-            # reader of the only copy must know that waiting is in vain.
+            # One of the other replicas will lead soon, if there are any, and the client asks for the new leader. The
+            # reader of an only copy must know that a retry is no use.
             is_alone = partition.is_leader and (partition.in_sync is None or not partition.in_sync.followers)
             return self._refuse(entry, ErrorCode.CORRUPT_MESSAGE if is_alone else error_code(error))
         except (StrandlineError, OSError) as error:
@@ -169,7 +178,7 @@ class FetchAttempt:
         )
 
     def _aborted_in(self, partition: Partition, records: LogSlice, offset: int) -> list[tuple[int, int]]:
-        """The aborted transactions among records that a reader is about to be given."""
+        """Return the aborted transactions among `records`."""
         try:
             return aborted_in(partition.log, records, offset, may_block=self._cold_lookups > COLD_LOOKUPS_MAX)
         except BaseException:
@@ -177,7 +186,7 @@ class FetchAttempt:
             raise
 
     def _divergence(self, partition: Partition, entry: FetchEntry) -> PartitionData[LogSlice] | None:
-        """What a reader is told whose last record is none of this log's: it was cut away since."""
+        """Return what a reader gets whose last record is not in this log, because it was truncated."""
         log = partition.log
         if entry.last_fetched_epoch == log.leader_epochs.latest and entry.fetch_offset <= log.log_end_offset:
             return None
@@ -190,7 +199,7 @@ class FetchAttempt:
         )
 
     def _refuse(self, entry: FetchEntry, code: int) -> PartitionData[LogSlice]:
-        """An error for one partition; if another leads it, with who that is."""
+        """Return an error for one partition, with its leader if that is another broker."""
         topic, index = entry.key
         tags = NO_TAGS
         if code in ASK_ANOTHER and self.version >= FLEXIBLE_FROM:
@@ -233,8 +242,8 @@ class FetchAttempt:
         self.look()
 
     def _look_up_in_thread(self) -> None:
-        """Have a thread walk the cold part of an index or log, which brings it into the page cache, and check what was
-        not read since it was opened; then look again."""
+        """Have a thread read the cold part of an index or log into the page cache, and check what was not read since it
+        was opened; then look again."""
         self._cold_lookups += 1
         jobs: list[tuple[Segment, int]] = []
         indexes: list[Segment] = []
@@ -254,7 +263,7 @@ class FetchAttempt:
 
         def warm() -> None:
             for segment, offset in jobs:
-                # What is damaged is known from then on, and the look that follows says so.
+                # The segment remembers the damage, and the next look answers with it.
                 with suppress(DamagedRecords):
                     check_ahead(segment, offset, ahead)
             for segment in indexes:
@@ -264,7 +273,7 @@ class FetchAttempt:
             for segment in (*(segment for segment, _ in jobs), *indexes):
                 segment.release()
             if error is not None:
-                # The look that follows meets the same fault on the loop and answers with its code.
+                # The next look meets the same fault on the loop and answers with its code.
                 self._cold_lookups = COLD_LOOKUPS_MAX + 1
             self.maybe_look()
 
@@ -277,14 +286,15 @@ class FetchAttempt:
         session = self.session
         for data in results:
             entry = session.entries[(data.topic, data.partition)]
-            entry.sent_high_watermark = data.high_watermark
-            entry.sent_log_start_offset = data.log_start_offset
             if data.error_code:
                 self.node.count_error(API_KEY, data.error_code)
+            if not self.is_of_follower or (not data.error_code and (data.tags is NO_TAGS or data.records is not None)):
+                entry.sent_high_watermark = data.high_watermark
+                entry.sent_log_start_offset = data.log_start_offset
             if data.records is not None:
-                if entry.partition is not None:
+                if entry.partition is not None and not self.is_of_follower:
                     entry.partition.bytes_out += data.records.size_bytes
-                # Whoever was served goes to the end of the line, so that a limit on bytes starves nobody.
+                # To the end of the line, so that a limit on bytes starves no partition.
                 session.news.pop(entry.key, None)
                 session.news[entry.key] = entry
         session_id = session.id
@@ -313,15 +323,11 @@ class FetchAttempt:
             self.node.sessions.on_waited(self.session)
 
     def abandon(self) -> None:
-        """The client hung up."""
+        """Stop, because the client has closed its connection."""
         self._stop_waiting()
         self.exchange.on_abandoned = None
         if self.session.id == 0:
             self.session.close()
-
-
-def _has_changed(entry: FetchEntry, data: PartitionData[LogSlice]) -> bool:
-    return data.high_watermark != entry.sent_high_watermark or data.log_start_offset != entry.sent_log_start_offset
 
 
 def release(results: list[PartitionData[LogSlice]]) -> None:

@@ -18,14 +18,12 @@ from __future__ import annotations
 from typing import Final, cast
 
 from strandline.codec.current_leader import NO_TAGS, diverging_section, horizon_section
-from strandline.codec.fetch import BEGINS_AGAIN, ENDPOINTS_FROM, FetchRequest, PartitionData, encode_fetch_response
+from strandline.codec.fetch import BEGINS_AGAIN, FetchRequest, PartitionData
 from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError, StrandlineError, error_code
-from strandline.handlers.support.absent_partitions import leaders_section, why_absent
 from strandline.handlers.support.context import Exchange, Node
-from strandline.handlers.support.fetch_attempt import API_KEY, COLD_LOOKUPS_MAX, FetchAttempt, release
+from strandline.handlers.support.fetch_attempt import COLD_LOOKUPS_MAX, FetchAttempt
 from strandline.ids import TopicPartition
 from strandline.log.segment.log_slice import LogSlice
-from strandline.log.segment.segment import ColdRead
 from strandline.partition.epochs import replica_divergence
 from strandline.partition.fetch_session import FetchEntry
 from strandline.partition.follower_session import FollowerEntry, FollowerSession
@@ -60,7 +58,11 @@ def attempt(
 
 
 class FollowerAttempt(FetchAttempt):
-    __slots__ = ("_tell_timer", "_tells", "broker_epoch", "is_known")
+    """The Fetch of a follower."""
+
+    is_of_follower = True
+
+    __slots__ = ("_tell_timer", "broker_epoch", "is_known")
 
     session: FollowerSession
 
@@ -71,8 +73,6 @@ class FollowerAttempt(FetchAttempt):
         self.broker_epoch = -1
         self.is_known = False
         """Whether this broker is registered with this epoch."""
-        self._tells = False
-        """Whether the high watermark, or the log start offset, of some partition is news for the follower."""
         self._tell_timer: TimerHandle | None = None
 
     # Counting
@@ -175,77 +175,31 @@ class FollowerAttempt(FetchAttempt):
             horizon_section(log.tombstone_horizon),
         )
 
-    def _find(self, entry: FetchEntry) -> Partition | int:
-        topic, index = entry.key
-        partitions = self.node.topics.get(topic)
-        partition = partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
-        if partition is None:
-            return why_absent(self.node, topic, index)
-        if self.session.id:
-            entry.follow(partition)
-        else:
-            entry.partition = partition
-        return partition
-
     # Looking
 
-    def look(self) -> None:
-        results: list[PartitionData[LogSlice]] = []
-        self._tells = False
-        try:
-            size, is_urgent = self._collect(results)
-        except ColdRead:
-            release(results)
-            self._look_up_in_thread()
-            return
-        if size >= self.size_bytes_min or is_urgent or self.wait_ms <= 0:
-            self._answer(results)
-            return
-        if self._tells:
-            wait_s = self.session.told_at + HIGH_WATERMARK_INTERVAL_S - self.node.runtime.monotonic()
+    def _may_wait(self, results: list[PartitionData[LogSlice]]) -> bool:
+        if self._have_news(results):
+            wait_s = self._wait_to_tell_s()
             if wait_s <= 0:
-                self._answer(results)
-                return
+                return False
             if self._tell_timer is None:
                 self._tell_timer = self.node.runtime.call_later(wait_s, self._look_again)
-        release(results)
-        self._wait()
+        return True
 
-    def _wait(self) -> None:
-        self.session.waiter = self
-        if self._timer is None:
-            for entry in self.session.entries.values() if self.is_full else self.session.news.values():
-                if entry.partition is not None:
-                    entry.follow(entry.partition)
-            self._timer = self.node.runtime.call_later(self.wait_ms / 1000, self._on_timeout)
+    def _have_news(self, results: list[PartitionData[LogSlice]]) -> bool:
+        entries = self.session.entries
+        return any(
+            not data.error_code and data.tags is NO_TAGS and self._has_news(entries[data.topic, data.partition], data)
+            for data in results
+        )
 
-    def _collect(self, results: list[PartitionData[LogSlice]]) -> tuple[int, bool]:
-        """What there is for the follower, how many bytes, and whether some of it is no records but must be told."""
-        session = self.session
-        remaining = self.size_bytes_max
-        size = 0
-        is_urgent = False
-        idle: list[FetchEntry] = []
-        for entry in session.entries.values() if self.is_full else session.news.values():
-            data = self._read(entry, remaining, at_least_one=size == 0)
-            if data.error_code or (data.tags is not NO_TAGS and data.records is None):
-                is_urgent = True
-                results.append(data)
-                continue
-            length = 0 if data.records is None else data.records.size_bytes
-            size += length
-            remaining -= length
-            tells = data.high_watermark > entry.sent_high_watermark or data.log_start_offset > max(
-                entry.sent_log_start_offset, cast(FollowerEntry, entry).log_start_offset
-            )
-            self._tells = self._tells or tells
-            if self.is_full or length or tells:
-                results.append(data)
-            elif entry.partition is not None and entry.fetch_offset >= entry.partition.log_end_offset:
-                idle.append(entry)
-        for entry in idle:
-            session.news.pop(entry.key, None)
-        return size, is_urgent
+    def _wait_to_tell_s(self) -> float:
+        return self.session.told_at + HIGH_WATERMARK_INTERVAL_S - self.node.runtime.monotonic()
+
+    def _has_news(self, entry: FetchEntry, data: PartitionData[LogSlice]) -> bool:
+        return data.high_watermark > entry.sent_high_watermark or data.log_start_offset > max(
+            entry.sent_log_start_offset, cast(FollowerEntry, entry).log_start_offset
+        )
 
     def _read(self, entry: FetchEntry, remaining: int, *, at_least_one: bool) -> PartitionData[LogSlice]:
         assert isinstance(entry, FollowerEntry)
@@ -285,9 +239,8 @@ class FollowerAttempt(FetchAttempt):
 
     def on_high_watermark(self) -> None:
         if self.session.waiter is self and self._tell_timer is None:
-            wait_s = self.session.told_at + HIGH_WATERMARK_INTERVAL_S - self.node.runtime.monotonic()
-            # On a turn of its own in any case: the partition that calls is in the middle of something.
-            self._tell_timer = self.node.runtime.call_later(max(0.0, wait_s), self._look_again)
+            # In a later turn in any case, because the partition that calls is in the middle of an append.
+            self._tell_timer = self.node.runtime.call_later(max(0.0, self._wait_to_tell_s()), self._look_again)
 
     def _look_again(self) -> None:
         self._cancel_telling()
@@ -305,31 +258,6 @@ class FollowerAttempt(FetchAttempt):
     # Ending
 
     def _answer(self, results: list[PartitionData[LogSlice]]) -> None:
-        self._stop_waiting()
-        session = self.session
-        size_bytes = 0
-        for data in results:
-            key = (data.topic, data.partition)
-            entry = session.entries[key]
-            if data.error_code:
-                self.node.count_error(API_KEY, data.error_code)
-                continue
-            if data.tags is NO_TAGS or data.records is not None:
-                entry.sent_high_watermark = data.high_watermark
-                entry.sent_log_start_offset = data.log_start_offset
-            if data.records is not None:
-                size_bytes += data.records.size_bytes
-                # Whoever was served goes to the end of the line, so that a limit on bytes starves nobody.
-                session.news.pop(key, None)
-                session.news[key] = entry
-        if not size_bytes and self._tells:
-            session.told_at = self.node.runtime.monotonic()
-        session_id = session.id
-        if session_id == 0:
-            session.close()
-        endpoints = NO_TAGS
-        if self._leader_ids and self.version >= ENDPOINTS_FROM:
-            endpoints = leaders_section(self.node, self._leader_ids)
-        pieces, size = encode_fetch_response(results, self.version, session_id=session_id, endpoints=endpoints)
-        self.exchange.on_abandoned = None
-        self.exchange.reply_pieces(pieces, size)
+        if all(data.records is None for data in results) and self._have_news(results):
+            self.session.told_at = self.node.runtime.monotonic()
+        super()._answer(results)
