@@ -21,7 +21,7 @@ from strandline.codec.messages.offset_commit_response import (
     OffsetCommitResponseTopic,
 )
 from strandline.coordinators.groups.events import CommitOffsets
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.coordinators.offsets.offsets import TOPIC_ID_FROM_VERSION, refuse_commit
 from strandline.errors import ErrorCode
 from strandline.handlers.support import plain_commits
@@ -44,7 +44,7 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommi
     if not known:
         return OffsetCommitResponse(topics=refused)
     request.topics = known
-    call = Call(
+    pending = PendingRequest(
         context.reply,
         refusal=partial(refusal, request, refused),
         shape=partial(merge, refused) if refused else None,
@@ -52,12 +52,12 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommi
     if len(known) == 1 == len(known[0].partitions):
         if not refused:
             plain_commits.learn(context.node, request, context.api_version)
-        context.node.groups.submit(request.group_id, CommitOffsets(call, request, context.api_version))
+        context.node.groups.submit(request.group_id, CommitOffsets(pending, request, context.api_version))
     elif is_small(known):
-        context.node.groups.submit(request.group_id, CommitOffsets(call, request, context.api_version))
+        context.node.groups.submit(request.group_id, CommitOffsets(pending, request, context.api_version))
     else:
-        commit_in_parts(context, request, call)
-    response: OffsetCommitResponse | None = call.collect()
+        commit_in_parts(context, request, pending)
+    response: OffsetCommitResponse | None = pending.collect()
     return response
 
 
@@ -71,8 +71,8 @@ def is_small(topics: list[OffsetCommitRequestTopic]) -> bool:
     return sum(len(topic.partitions) for topic in topics) <= PARTITIONS_PER_PART_MAX
 
 
-def commit_in_parts(context: RequestContext, request: OffsetCommitRequest, call: Call) -> None:
-    gathering = Gathering(lambda answers: call.answer(one_answer(answers)))
+def commit_in_parts(context: RequestContext, request: OffsetCommitRequest, pending: PendingRequest) -> None:
+    gathering = Gathering(lambda answers: pending.answer(one_answer(answers)))
 
     def submit(part: OffsetCommitRequest) -> None:
         token = gathering.token(refusal=partial(refuse_commit, part))

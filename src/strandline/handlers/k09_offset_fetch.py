@@ -30,7 +30,7 @@ from strandline.codec.messages.offset_fetch_response import (
     OffsetFetchResponseTopics,
 )
 from strandline.coordinators.groups.events import FetchOffsets, Response
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.coordinators.offsets.offsets import NO_OFFSET
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
@@ -47,10 +47,10 @@ TOPIC_ID_FROM_VERSION = 10
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
     groups = request.groups if context.api_version >= GROUPS_FROM_VERSION else [single_group(request)]
-    call = Call(context.reply, refusal=lambda code: OffsetFetchResponse(error_code=code))
-    gathering = Gathering(context, call, groups, require_stable=request.require_stable)
+    pending = PendingRequest(context.reply, refusal=lambda code: OffsetFetchResponse(error_code=code))
+    gathering = Gathering(context, pending, groups, require_stable=request.require_stable)
     gradually(context.node.runtime, gathering.ask_all(groups), lambda _: gathering.maybe_finish())
-    response: OffsetFetchResponse | None = call.collect()
+    response: OffsetFetchResponse | None = pending.collect()
     return response
 
 
@@ -68,11 +68,16 @@ class Gathering:
     """Groups of one request may live in different shards; the answer leaves when the last of them has spoken."""
 
     def __init__(
-        self, context: RequestContext, call: Call, groups: list[OffsetFetchRequestGroup], *, require_stable: bool
+        self,
+        context: RequestContext,
+        pending: PendingRequest,
+        groups: list[OffsetFetchRequestGroup],
+        *,
+        require_stable: bool,
     ) -> None:
         self.context = context
         self.require_stable = require_stable
-        self.call = call
+        self.pending = pending
         self.answers: list[OffsetFetchResponseGroup | None] = [None] * len(groups)
         self.missing = len(groups)
         self.is_asking = True
@@ -98,9 +103,9 @@ class Gathering:
         if self.missing == 0:
             answers = [answer for answer in self.answers if answer is not None]
             if self.context.api_version >= GROUPS_FROM_VERSION:
-                self.call.answer(OffsetFetchResponse(groups=answers))
+                self.pending.answer(OffsetFetchResponse(groups=answers))
             else:
-                self.call.answer(single_response(answers[0], self.context.api_version))
+                self.pending.answer(single_response(answers[0], self.context.api_version))
 
 
 class GroupPart:

@@ -10,7 +10,7 @@ from strandline.codec.messages.join_group_request import JoinGroupRequest
 from strandline.codec.messages.join_group_response import JoinGroupResponse
 from strandline.coordinators.groups.classic.rebalance import join_refusal
 from strandline.coordinators.groups.events import JoinGroup
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
 
@@ -28,11 +28,11 @@ def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupRespo
             response.protocol_name = ""
         return response
 
-    call = Call(context.reply, refusal=refusal, shape=shape)
+    pending = PendingRequest(context.reply, refusal=refusal, shape=shape)
     context.node.groups.submit(
         request.group_id,
         JoinGroup(
-            call,
+            pending,
             request,
             api_version=context.api_version,
             client_id=context.client_id or "",
@@ -40,5 +40,5 @@ def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupRespo
             client_host=f"/{context.client_host}",
         ),
     )
-    response: JoinGroupResponse | None = call.collect()
+    response: JoinGroupResponse | None = pending.collect()
     return response

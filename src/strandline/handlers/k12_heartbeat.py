@@ -5,7 +5,7 @@ from __future__ import annotations
 from strandline.codec.messages.heartbeat_request import HeartbeatRequest
 from strandline.codec.messages.heartbeat_response import HeartbeatResponse
 from strandline.coordinators.groups.events import Heartbeat
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
 
@@ -14,9 +14,9 @@ VERSIONS = (0, 4)
 
 
 def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | None:
-    call = Call(context.reply, refusal=refusal)
-    context.node.groups.submit(request.group_id, Heartbeat(call, request))
-    response: HeartbeatResponse | None = call.collect()
+    pending = PendingRequest(context.reply, refusal=refusal)
+    context.node.groups.submit(request.group_id, Heartbeat(pending, request))
+    response: HeartbeatResponse | None = pending.collect()
     return response
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from strandline.codec.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from strandline.codec.messages.leave_group_response import LeaveGroupResponse
 from strandline.coordinators.groups.events import LeaveGroup
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
 
@@ -29,9 +29,9 @@ def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupRes
             error_code=response.error_code or next((member.error_code for member in response.members), 0)
         )
 
-    call = Call(context.reply, refusal=refusal, shape=shape)
-    context.node.groups.submit(request.group_id, LeaveGroup(call, request))
-    response: LeaveGroupResponse | None = call.collect()
+    pending = PendingRequest(context.reply, refusal=refusal, shape=shape)
+    context.node.groups.submit(request.group_id, LeaveGroup(pending, request))
+    response: LeaveGroupResponse | None = pending.collect()
     return response
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from strandline.codec.messages.sync_group_request import SyncGroupRequest
 from strandline.codec.messages.sync_group_response import SyncGroupResponse
 from strandline.coordinators.groups.events import SyncGroup
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
 
@@ -21,9 +21,9 @@ PROTOCOL_REQUIRED_FROM_VERSION = 5
 def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | None:
     if context.api_version >= PROTOCOL_REQUIRED_FROM_VERSION and None in (request.protocol_type, request.protocol_name):
         return refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    call = Call(context.reply, refusal=refusal)
-    context.node.groups.submit(request.group_id, SyncGroup(call, request))
-    response: SyncGroupResponse | None = call.collect()
+    pending = PendingRequest(context.reply, refusal=refusal)
+    context.node.groups.submit(request.group_id, SyncGroup(pending, request))
+    response: SyncGroupResponse | None = pending.collect()
     return response
 
 

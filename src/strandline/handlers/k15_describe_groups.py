@@ -9,7 +9,7 @@ from __future__ import annotations
 from strandline.codec.messages.describe_groups_request import DescribeGroupsRequest
 from strandline.codec.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 from strandline.coordinators.groups.events import DescribeGroup
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.group_descriptions import describe_each
 
@@ -18,7 +18,7 @@ VERSIONS = (0, 6)
 
 
 def handle(context: RequestContext, request: DescribeGroupsRequest) -> None:
-    def ask(token: Call, group_id: str) -> None:
+    def ask(token: PendingRequest, group_id: str) -> None:
         context.node.groups.submit(group_id, DescribeGroup(token, group_id, context.api_version))
 
     describe_each(

@@ -22,7 +22,7 @@ from strandline.runtime.time_slicing import gradually
 
 if TYPE_CHECKING:
     from strandline.coordinators.groups.group_shard import GroupShard
-    from strandline.coordinators.groups.pending_request import Call
+    from strandline.coordinators.groups.pending_request import PendingRequest
 
 API_KEY = 16
 VERSIONS = (0, 5)
@@ -71,7 +71,7 @@ class Listing:
 
     def _ask(self, index: int, group_ids: list[str]) -> Iterator[None]:
         for at in range(0, len(group_ids), GROUPS_PER_PART_MAX):
-            token: Call = self._gathering.token(refusal=refused_part, shape=self._encoded)
+            token: PendingRequest = self._gathering.token(refusal=refused_part, shape=self._encoded)
             part = tuple(group_ids[at : at + GROUPS_PER_PART_MAX])
             self._context.node.groups.submit_to(index, ListGroups(token, part, self._states, self._types))
             yield

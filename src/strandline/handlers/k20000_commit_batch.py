@@ -23,7 +23,7 @@ from typing import Final
 
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.coordinators.transactions.events import CommitBatch
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
@@ -49,7 +49,7 @@ class _Wait:
 
     def __init__(self, context: RequestContext) -> None:
         self._runtime = context.node.runtime
-        self._call = Call(context.reply, refusal=_refusal)
+        self._call = PendingRequest(context.reply, refusal=_refusal)
         self._is_over = False
         self._timer: TimerHandle | None = None
 

@@ -19,9 +19,9 @@ from strandline.codec.messages.group_history_response import (
     GroupPartitions,
     GroupRebalance,
 )
-from strandline.coordinators.groups.history.assignment_diff import Partitions, Who, moved
-from strandline.coordinators.groups.history.group_history import Change, Note, Rebalance
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.history.assignment_diff import MemberRef, Partitions, assignment_diff
+from strandline.coordinators.groups.history.group_history import AssignmentChange, Note, Rebalance
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.response_parts import joined_response
@@ -30,7 +30,7 @@ from strandline.runtime.time_slicing import gradually
 API_KEY = 20_001
 VERSIONS = (0, 0)
 
-NOBODY = Who("")
+NOBODY = MemberRef("")
 
 
 def handle(context: RequestContext, request: GroupHistoryRequest) -> GroupHistoryResponse | None:
@@ -42,14 +42,14 @@ def handle(context: RequestContext, request: GroupHistoryRequest) -> GroupHistor
     history = node.groups.history
     around = GroupHistoryResponse(node_id=node.node_id, now_ms=node.runtime.now_ms(), since_ms=history.since_ms)
     wanted = history.of(request.group_id)[-request.rebalances_max :]
-    call = Call(context.reply, refusal=lambda code: GroupHistoryResponse(error_code=code))
+    pending = PendingRequest(context.reply, refusal=lambda code: GroupHistoryResponse(error_code=code))
 
     def finish(parts: list[bytes | None]) -> None:
         told = [part for part in parts if part is not None]
-        call.answer(joined_response(around, context.api_version, told))
+        pending.answer(joined_response(around, context.api_version, told))
 
     gradually(node.runtime, encoded(context, wanted), finish)
-    response: GroupHistoryResponse | None = call.collect()
+    response: GroupHistoryResponse | None = pending.collect()
     return response
 
 
@@ -91,12 +91,12 @@ def note_of(note: Note) -> GroupNote:
     )
 
 
-def change_of(context: RequestContext, change: Change) -> GroupChange:
+def change_of(context: RequestContext, change: AssignmentChange) -> GroupChange:
     def name_of(topic_id: UUID) -> str:
         topic = context.node.image.topic_by_id(topic_id)
         return f"a topic that is gone ({topic_id})" if topic is None else topic.name
 
-    who, found = change.who, moved(change.before, change.after, name_of)
+    who, found = change.who, assignment_diff(change.before, change.after, name_of)
     return GroupChange(
         member_id=who.member_id,
         instance_id=who.instance_id,

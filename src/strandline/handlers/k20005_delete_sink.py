@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from strandline.codec.messages.delete_sink_request import DeleteSinkRequest
 from strandline.codec.messages.delete_sink_response import DeleteSinkResponse
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.coordinators.transactions.events import DeleteSink
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
@@ -20,9 +20,9 @@ VERSIONS = (0, 0)
 
 
 def handle(context: RequestContext, request: DeleteSinkRequest) -> DeleteSinkResponse | None:
-    call = Call(context.reply, refusal=_refusal)
-    context.node.transactions.submit(sink_key(request.sink_id), DeleteSink(call, request.sink_id))
-    response: DeleteSinkResponse | None = call.collect()
+    pending = PendingRequest(context.reply, refusal=_refusal)
+    context.node.transactions.submit(sink_key(request.sink_id), DeleteSink(pending, request.sink_id))
+    response: DeleteSinkResponse | None = pending.collect()
     return response
 
 

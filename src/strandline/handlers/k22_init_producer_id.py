@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.coordinators.transactions.events import InitProducerId
 from strandline.errors import ErrorCode, error_code
 from strandline.handlers.support.context import RequestContext
@@ -43,10 +43,10 @@ def _ask_coordinator(
         response.error_code = fenced_code(response.error_code, api_key=API_KEY, version=context.api_version)
         return response
 
-    call = Call(context.reply, refusal=_refusal, shape=shape)
-    event = InitProducerId(call, request, context.client_id or "", context.client_host)
+    pending = PendingRequest(context.reply, refusal=_refusal, shape=shape)
+    event = InitProducerId(pending, request, context.client_id or "", context.client_host)
     context.node.transactions.submit(transactional_id, event)
-    response: InitProducerIdResponse | None = call.collect()
+    response: InitProducerIdResponse | None = pending.collect()
     return response
 
 

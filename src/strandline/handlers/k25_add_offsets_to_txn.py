@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from strandline.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from strandline.codec.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.coordinators.transactions.events import AddPartitions, PartitionCodes
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
@@ -29,10 +29,10 @@ def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffse
     def shape(codes: PartitionCodes) -> AddOffsetsToTxnResponse:
         return _refusal(fenced_code(codes[place], api_key=API_KEY, version=context.api_version))
 
-    call = Call(context.reply, refusal=_refusal, shape=shape)
-    event = AddPartitions(call, request.transactional_id, request.producer_id, request.producer_epoch, (place,))
+    pending = PendingRequest(context.reply, refusal=_refusal, shape=shape)
+    event = AddPartitions(pending, request.transactional_id, request.producer_id, request.producer_epoch, (place,))
     node.transactions.submit(request.transactional_id, event)
-    response: AddOffsetsToTxnResponse | None = call.collect()
+    response: AddOffsetsToTxnResponse | None = pending.collect()
     return response
 
 

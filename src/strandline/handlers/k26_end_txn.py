@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from strandline.codec.messages.end_txn_request import EndTxnRequest
 from strandline.codec.messages.end_txn_response import EndTxnResponse
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.coordinators.transactions.events import EndTransaction
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
@@ -28,9 +28,9 @@ def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse | 
         response.error_code = fenced_code(response.error_code, api_key=API_KEY, version=context.api_version)
         return response
 
-    call = Call(context.reply, refusal=_refusal, shape=shape)
+    pending = PendingRequest(context.reply, refusal=_refusal, shape=shape)
     event = EndTransaction(
-        call,
+        pending,
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
@@ -38,7 +38,7 @@ def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse | 
         transaction_version=2 if context.api_version >= TRANSACTIONS_V2_FROM_VERSION else 0,
     )
     context.node.transactions.submit(request.transactional_id, event)
-    response: EndTxnResponse | None = call.collect()
+    response: EndTxnResponse | None = pending.collect()
     return response
 
 

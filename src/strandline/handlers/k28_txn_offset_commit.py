@@ -23,7 +23,7 @@ from strandline.codec.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponseTopic,
 )
 from strandline.coordinators.groups.events import CommitTransactionalOffsets
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.coordinators.offsets.offsets import refuse_commit
 from strandline.errors import ErrorCode, StrandlineError, error_code, named
 from strandline.handlers.k08_offset_commit import is_small, merge, one_answer, parts_of, resolve
@@ -58,12 +58,12 @@ def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffse
     def answer(response: OffsetCommitResponse) -> TxnOffsetCommitResponse:
         return transactional_form(context.api_version, merge(refused, response))
 
-    call = Call(context.reply, refusal=lambda code: answer(refuse_commit(commit, code)), shape=answer)
+    pending = PendingRequest(context.reply, refusal=lambda code: answer(refuse_commit(commit, code)), shape=answer)
     if not request.group_id:
-        call.refuse(ErrorCode.INVALID_GROUP_ID)
+        pending.refuse(ErrorCode.INVALID_GROUP_ID)
     else:
-        _TransactionalCommit(context, request, commit, call).verify()
-    response: TxnOffsetCommitResponse | None = call.collect()
+        _TransactionalCommit(context, request, commit, pending).verify()
+    response: TxnOffsetCommitResponse | None = pending.collect()
     return response
 
 
@@ -71,12 +71,16 @@ class _TransactionalCommit:
     """One request on its way: to the coordinator of the transaction, and then to the group."""
 
     def __init__(
-        self, context: RequestContext, request: TxnOffsetCommitRequest, commit: OffsetCommitRequest, call: Call
+        self,
+        context: RequestContext,
+        request: TxnOffsetCommitRequest,
+        commit: OffsetCommitRequest,
+        pending: PendingRequest,
     ) -> None:
         self.context = context
         self.request = request
         self.commit = commit
-        self.call = call
+        self.pending = pending
         index = context.node.groups.partition_index(request.group_id)
         self.place = TopicPartition(CONSUMER_OFFSETS, index)
         self.rounds = 0
@@ -84,7 +88,7 @@ class _TransactionalCommit:
     def verify(self) -> None:
         partition = self.led_partition()
         if partition is None:
-            self.call.refuse(ErrorCode.NOT_COORDINATOR)
+            self.pending.refuse(ErrorCode.NOT_COORDINATOR)
             return
         request, adds = self.request, self.context.api_version >= ADDS_FROM_VERSION
         try:
@@ -92,7 +96,7 @@ class _TransactionalCommit:
                 partition, request.producer_id, request.producer_epoch, NO_SEQUENCE, supports_epoch_bump=adds
             )
         except StrandlineError as error:
-            self.call.refuse(named(error_code(error)))
+            self.pending.refuse(named(error_code(error)))
             return
         if guard is ONGOING or not (adds or partition.verifies_transactions()):
             self.commit_all(guard)
@@ -108,7 +112,7 @@ class _TransactionalCommit:
 
     def on_verified(self, code: ErrorCode, guard: VerificationGuard) -> None:
         if code is not ErrorCode.NONE:
-            self.call.refuse(code_for(code, self.context.api_version))
+            self.pending.refuse(code_for(code, self.context.api_version))
         elif self.rounds < ROUNDS_MAX and self.is_void(guard):
             self.rounds += 1
             self.verify()
@@ -128,19 +132,19 @@ class _TransactionalCommit:
 
     def commit_all(self, guard: VerificationGuard) -> None:
         if is_small(self.commit.topics):
-            self.commit_part(guard, self.commit, self.call)
+            self.commit_part(guard, self.commit, self.pending)
             return
-        gathering = Gathering(lambda answers: self.call.answer(one_answer(answers)))
+        gathering = Gathering(lambda answers: self.pending.answer(one_answer(answers)))
 
         def submit(part: OffsetCommitRequest) -> None:
             self.commit_part(guard, part, gathering.token(refusal=partial(refuse_commit, part)))
 
         gradually(self.context.node.runtime, map(submit, parts_of(self.commit)), gathering.end)
 
-    def commit_part(self, guard: VerificationGuard, part: OffsetCommitRequest, call: Call) -> None:
+    def commit_part(self, guard: VerificationGuard, part: OffsetCommitRequest, pending: PendingRequest) -> None:
         partition = self.led_partition()
         if partition is None:
-            call.refuse(ErrorCode.NOT_COORDINATOR)
+            pending.refuse(ErrorCode.NOT_COORDINATOR)
             return
         producer_id, epoch = self.request.producer_id, self.request.producer_epoch
         producers = partition.producers
@@ -150,9 +154,9 @@ class _TransactionalCommit:
             try:
                 check_verified(producers, producer_id, epoch, guard, verifies=partition.verifies_transactions)
             except StrandlineError as error:
-                call.refuse(named(error_code(error)))
+                pending.refuse(named(error_code(error)))
                 return
-        event = CommitTransactionalOffsets(call, part, producer_id, epoch, guard)
+        event = CommitTransactionalOffsets(pending, part, producer_id, epoch, guard)
         self.context.node.groups.submit(part.group_id, event)
 
     def led_partition(self) -> Partition | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from strandline.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from strandline.codec.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from strandline.coordinators.groups.events import ConsumerHeartbeat
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
 from strandline.quorum.image.cluster_image import GROUP_VERSION
@@ -22,11 +22,11 @@ VERSIONS = (0, 1)
 def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | None:
     if not context.node.image.features.get(GROUP_VERSION, 0):
         return refusal(ErrorCode.UNSUPPORTED_VERSION)
-    call = Call(context.reply, refusal=refusal)
+    pending = PendingRequest(context.reply, refusal=refusal)
     context.node.groups.submit(
         request.group_id,
         ConsumerHeartbeat(
-            call,
+            pending,
             request,
             api_version=context.api_version,
             client_id=context.client_id or "",
@@ -34,7 +34,7 @@ def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> C
             client_host=f"/{context.client_host}",
         ),
     )
-    response: ConsumerGroupHeartbeatResponse | None = call.collect()
+    response: ConsumerGroupHeartbeatResponse | None = pending.collect()
     return response
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from strandline.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from strandline.codec.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse, DescribedGroup
 from strandline.coordinators.groups.events import DescribeConsumerGroup
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.group_descriptions import describe_each
@@ -21,7 +21,7 @@ VERSIONS = (0, 1)
 def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> None:
     is_served = bool(context.node.image.features.get(GROUP_VERSION, 0))
 
-    def ask(token: Call, group_id: str) -> None:
+    def ask(token: PendingRequest, group_id: str) -> None:
         if is_served:
             context.node.groups.submit(group_id, DescribeConsumerGroup(token, group_id))
         else:

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.coordinators.test_group_driver import commit, join
 from tests.unit.coordinators.world import Asked, World
 
-from strandline.broker.coordinating import coordinator_context as hosted_shard
+from strandline.broker.coordinating import coordinator_context
 from strandline.codec.messages.delete_groups_request import DeleteGroupsRequest
 from strandline.codec.messages.describe_groups_request import DescribeGroupsRequest
 from strandline.codec.messages.list_groups_request import ListGroupsRequest
@@ -73,7 +73,7 @@ def test_groups_that_are_not_loaded_are_loaded_first(world: World) -> None:
 
 
 def test_a_load_that_takes_its_time_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosted_shard, "LOAD_RECORDS_PER_TURN_MAX", 1)
+    monkeypatch.setattr(coordinator_context, "LOAD_RECORDS_PER_TURN_MAX", 1)
     world.restart()
     asked = list_groups(world)
     assert not asked.is_answered

@@ -17,13 +17,13 @@ from strandline.coordinators.groups.classic.classic_group import ClassicGroup, M
 from strandline.coordinators.groups.classic.consumer_protocol import encode_assignment, encode_subscription
 from strandline.coordinators.groups.consumer.consumer_group import ConsumerMember
 from strandline.coordinators.groups.events import Tell
-from strandline.coordinators.groups.history.assignment_diff import HELD_BYTES_MAX, Who, moved
+from strandline.coordinators.groups.history.assignment_diff import HELD_BYTES_MAX, MemberRef, assignment_diff
 from strandline.coordinators.groups.history.flapping_members import (
     FLAP_WINDOW_MS,
     FLAPPERS_MAX,
     LIVES_MAX,
     SHORT_LIFE_MS,
-    Lives,
+    FlappingMembers,
 )
 from strandline.coordinators.groups.history.group_history import (
     CHANGES_MAX,
@@ -64,7 +64,7 @@ def moves(rebalance: Rebalance) -> dict[str, tuple[list[int], list[int], int] | 
     """By client: what it lost of topic t, what it got, and how much it kept."""
     found: dict[str, tuple[list[int], list[int], int] | None] = {}
     for change in rebalance.changes:
-        seen = moved(change.before, change.after, name_of)
+        seen = assignment_diff(change.before, change.after, name_of)
         name = change.who.instance_id or change.who.client_id
         found[name] = None
         if seen is not None:
@@ -210,7 +210,7 @@ def test_a_coordinator_that_is_loaded_begins_anew() -> None:
     story.restart()
     assert history(story) == [], "a shard of its own remembers nothing"
     for group_id in story.shard.groups:
-        kept.begin_anew(group_id)
+        kept.start_over(group_id)
     assert [each.epoch for each in kept.of("orders")] == [1, 2], "what was under way is not known to have ended"
 
 
@@ -340,7 +340,7 @@ def group_of(*members: str) -> ClassicGroup:
     return group
 
 
-def live_and_die(history: GroupHistory, who: Who, at_ms: int, life_ms: int) -> int:
+def live_and_die(history: GroupHistory, who: MemberRef, at_ms: int, life_ms: int) -> int:
     group = group_of()
     history.note(group, Happening.JOINED, who, at_ms)
     return history.note(group, Happening.TIMED_OUT, who, at_ms + life_ms).flaps
@@ -348,23 +348,27 @@ def live_and_die(history: GroupHistory, who: Who, at_ms: int, life_ms: int) -> i
 
 def test_a_client_that_comes_and_goes_again_and_again_flaps() -> None:
     history = GroupHistory()
-    who = [Who(f"m{number}", None, "billing", "/10.0.0.7") for number in range(5)]
+    who = [MemberRef(f"m{number}", None, "billing", "/10.0.0.7") for number in range(5)]
     told = [live_and_die(history, each, number * 60_000, 10_000) for number, each in enumerate(who)]
     assert told == [0, 0, 3, 4, 5]
     assert history.note(group_of(), Happening.JOINED, who[0], 300_000).flaps == 5
     later_ms = 4 * 60_000 + 10_000 + FLAP_WINDOW_MS
-    assert live_and_die(history, Who("m9", None, "billing", "/10.0.0.7"), later_ms, 10_000) == 0, "long ago"
+    assert live_and_die(history, MemberRef("m9", None, "billing", "/10.0.0.7"), later_ms, 10_000) == 0, "long ago"
 
 
 @pytest.mark.parametrize(
     ("who", "life_ms"),
     [
-        pytest.param([Who(f"m{n}", None, "billing", f"/10.0.0.{n}") for n in range(9)], 1_000, id="other hosts"),
-        pytest.param([Who(f"m{n}", f"i{n}", "billing", "/10.0.0.7") for n in range(9)], 1_000, id="other instances"),
-        pytest.param([Who(f"m{n}", None, "billing", "/10.0.0.7") for n in range(9)], SHORT_LIFE_MS, id="long lives"),
+        pytest.param([MemberRef(f"m{n}", None, "billing", f"/10.0.0.{n}") for n in range(9)], 1_000, id="other hosts"),
+        pytest.param(
+            [MemberRef(f"m{n}", f"i{n}", "billing", "/10.0.0.7") for n in range(9)], 1_000, id="other instances"
+        ),
+        pytest.param(
+            [MemberRef(f"m{n}", None, "billing", "/10.0.0.7") for n in range(9)], SHORT_LIFE_MS, id="long lives"
+        ),
     ],
 )
-def test_who_does_not_flap(who: list[Who], life_ms: int) -> None:
+def test_who_does_not_flap(who: list[MemberRef], life_ms: int) -> None:
     history = GroupHistory()
     assert {live_and_die(history, each, number * 1_000, life_ms) for number, each in enumerate(who)} == {0}
 
@@ -374,7 +378,7 @@ def test_a_command_that_reads_and_leaves_flaps_only_beside_others(others: tuple[
     history = GroupHistory()
     told = set()
     for number in range(3):
-        who = Who(f"m{number}", None, "strandline-cli", "/10.0.0.7")
+        who = MemberRef(f"m{number}", None, "strandline-cli", "/10.0.0.7")
         history.note(group_of(*others), Happening.JOINED, who, number * 10_000)
         told.add(history.note(group_of(*others, who.member_id), Happening.LEFT, who, number * 10_000 + 3_000).flaps)
     assert told == flaps
@@ -383,7 +387,9 @@ def test_a_command_that_reads_and_leaves_flaps_only_beside_others(others: tuple[
 def test_an_instance_that_is_started_again_and_again_flaps_though_nobody_sees_it_die() -> None:
     history = GroupHistory()
     told = [
-        history.note(group_of(), Happening.RETURNED, Who(f"m{n}", "seat", "billing", ""), n * 10_000, opens=False).flaps
+        history.note(
+            group_of(), Happening.RETURNED, MemberRef(f"m{n}", "seat", "billing", ""), n * 10_000, opens=False
+        ).flaps
         for n in range(6)
     ]
     assert told == [0, 0, 0, 3, 4, 5]
@@ -393,15 +399,15 @@ def test_an_instance_that_is_started_again_and_again_flaps_though_nobody_sees_it
 
 
 def test_who_flaps_is_counted_within_limits() -> None:
-    lives = Lives()
+    lives = FlappingMembers()
     for number in range(FLAPPERS_MAX * 2):
         for _ in range(4):
-            who = Who(f"m{number}", None, f"client-{number}", "/10.0.0.7")
+            who = MemberRef(f"m{number}", None, f"client-{number}", "/10.0.0.7")
             lives.begin(who, 1)
             lives.end(who, 1)
-    assert lives.flaps(Who("m0", None, "client-0", "/10.0.0.7"), 2) == 0, "the first were forgotten"
-    assert lives.flaps(Who("x", None, f"client-{FLAPPERS_MAX * 2 - 1}", "/10.0.0.7"), 2) == 4
-    seat = Who("m", "seat")
+    assert lives.flaps(MemberRef("m0", None, "client-0", "/10.0.0.7"), 2) == 0, "the first were forgotten"
+    assert lives.flaps(MemberRef("x", None, f"client-{FLAPPERS_MAX * 2 - 1}", "/10.0.0.7"), 2) == 4
+    seat = MemberRef("m", "seat")
     for _ in range(LIVES_MAX * 2):
         lives.begin(seat, 1)
     assert lives.flaps(seat, 2) == LIVES_MAX
@@ -416,7 +422,7 @@ def test_each_group_and_all_of_them_together_are_bounded() -> None:
     assert len(past) == REBALANCES_PER_GROUP_MAX
     assert past[0].began_ms == 5
     reason = "r" * REASON_CHARACTERS_MAX * 2
-    wide = Who("m" * 30_000, None, "c" * 30_000, "")
+    wide = MemberRef("m" * 30_000, None, "c" * 30_000, "")
     for number in range(400):
         group = ClassicGroup(f"group-{number}")
         history.note(group, Happening.JOINED, wide, number, reason=reason)
@@ -434,7 +440,7 @@ def test_one_rebalance_is_bounded() -> None:
     history = GroupHistory()
     many = [f"m{number}" for number in range(CHANGES_MAX + 7)]
     for number in range(NOTES_MAX + 3):
-        history.note(group_of(), Happening.JOINED, Who(many[number]), number)
+        history.note(group_of(), Happening.JOINED, MemberRef(many[number]), number)
     ended = history.settle(group_of(*many), 1_000)
     assert ended is not None
     assert (len(ended.notes), ended.notes_left_out) == (NOTES_MAX, 3)
@@ -446,12 +452,12 @@ def test_one_rebalance_is_bounded() -> None:
 
 def test_one_that_is_fenced_for_ever_pushes_nothing_out() -> None:
     history = GroupHistory()
-    history.note(group_of(), Happening.JOINED, Who("a"), 1)
+    history.note(group_of(), Happening.JOINED, MemberRef("a"), 1)
     history.settle(group_of("a"), 2)
     for number in range(NOTES_MAX * 3):
-        history.note(group_of("a"), Happening.FENCED, Who(f"z{number}", "seat"), 10 + number, opens=False)
+        history.note(group_of("a"), Happening.FENCED, MemberRef(f"z{number}", "seat"), 10 + number, opens=False)
     joined, fenced = history.of("orders")
-    assert joined.notes[0].who == Who("a")
+    assert joined.notes[0].who == MemberRef("a")
     assert (len(fenced.notes), fenced.notes_left_out) == (NOTES_MAX, NOTES_MAX * 2)
     assert fenced.notes[-1].at_ms == fenced.ended_ms == 9 + NOTES_MAX * 3
     assert history.size_bytes == joined.size_bytes + fenced.size_bytes

@@ -10,7 +10,7 @@ from strandline.coordinators.groups.events import Record
 from strandline.coordinators.partitioning import partition_of_key, partition_of_transactional_id
 from strandline.coordinators.transactions import batches
 from strandline.coordinators.transactions.sink_records import decision_record, decode_decision, is_of_sink
-from strandline.coordinators.transactions.sinks import Decision, Member
+from strandline.coordinators.transactions.sinks import Decision, TaskTransaction
 from strandline.coordinators.transactions.transaction import EPOCH_LAST
 from strandline.coordinators.transactions.transaction_records import key_of
 from strandline.errors import ErrorCode
@@ -189,9 +189,10 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(monkeypatch: py
     assert states(story, A, B, C) == ["Ongoing"] * 3
 
 
-def members(count: int) -> tuple[Member, ...]:
+def members(count: int) -> tuple[TaskTransaction, ...]:
     return tuple(
-        Member(f"{sink_key('0123456789abcdef' * 2)}{number:032x}", 10**6 + number, 3) for number in range(count)
+        TaskTransaction(f"{sink_key('0123456789abcdef' * 2)}{number:032x}", 10**6 + number, 3)
+        for number in range(count)
     )
 
 
@@ -424,7 +425,7 @@ def test_a_note_is_kept_until_the_next_batch(story: Story) -> None:
 
 
 def test_a_record_from_before_there_were_notes_is_read() -> None:
-    decision = Decision("s", 7, 10**13, (Member(A, 5, 0),))
+    decision = Decision("s", 7, 10**13, (TaskTransaction(A, 5, 0),))
     record = decision_record(decision)
     assert record.value is not None
     # The last byte says how many tagged fields follow: none.

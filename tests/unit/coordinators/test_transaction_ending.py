@@ -8,7 +8,7 @@ from tests.unit.coordinators.transaction_story import P0, P1, P2, Story
 
 from strandline.coordinators.groups.events import AppendWhole
 from strandline.coordinators.transactions.ending import decide
-from strandline.coordinators.transactions.step_context import Turn
+from strandline.coordinators.transactions.step_context import TransactionStepContext
 from strandline.coordinators.transactions.transaction import EPOCH_LAST
 from strandline.coordinators.transactions.transaction_records import decode_transaction
 from strandline.errors import ErrorCode
@@ -264,9 +264,9 @@ def test_many_transactions_are_decided_by_one_append(story: Story) -> None:
     names = ["a", "b", "c"]
     for name in names:
         opened(story, name)
-    turn = Turn(story.now_ms, story.shard._known, story.config, coordinator_epoch=1)
-    decide(turn, [story.transaction(name) for name in names], is_commit=True, transaction_version=2)
-    append, *markers = turn.effects
+    step = TransactionStepContext(story.now_ms, story.shard._known, story.config, coordinator_epoch=1)
+    decide(step, [story.transaction(name) for name in names], is_commit=True, transaction_version=2)
+    append, *markers = step.effects
     assert isinstance(append, AppendWhole)
     decided = [decode_transaction(*record)[1] for record in append.records]
     assert [(each.transactional_id, each.status.title) for each in decided if each] == [

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.coordinators.world import Asked, World
 from tests.unit.partition.test_partition import World as PartitionWorld
 
-from strandline.broker.coordinating import coordinator_context as hosted_shard
+from strandline.broker.coordinating import coordinator_context
 from strandline.codec.columns import decode_batch
 from strandline.codec.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -390,7 +390,7 @@ def test_a_batch_that_would_be_too_large_is_several(node: Node) -> None:
     assert codes(asked) == [E.NONE] * 300
     assert len(node.log()) == 3
     sizes = [len(raw) for raw in node.disk.partition.read_all()]
-    assert max(sizes) < 2 * hosted_shard.BATCH_BYTES_MAX
+    assert max(sizes) < 2 * coordinator_context.BATCH_BYTES_MAX
 
 
 # ---- another coordinator loads what this one wrote
@@ -404,7 +404,7 @@ def test_a_marker_that_comes_while_the_groups_are_loaded(
     commit(node, 10)
     node.settle()
     node.restart()
-    monkeypatch.setattr(hosted_shard, "LOAD_RECORDS_PER_TURN_MAX", 1)
+    monkeypatch.setattr(coordinator_context, "LOAD_RECORDS_PER_TURN_MAX", 1)
     node.groups.load(0)
     assert codes(commit(node, 12)) == [E.COORDINATOR_LOAD_IN_PROGRESS]
     node.mark(is_commit=is_commit)

@@ -24,7 +24,7 @@ from strandline.codec.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnTransaction,
 )
 from strandline.codec.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.coordinators.transactions.events import AddPartitions
 from strandline.errors import ErrorCode, named
 from strandline.ids import TopicPartition
@@ -116,9 +116,9 @@ class TransactionVerification:
         def answered(codes: Any) -> None:
             question.answer(codes)
 
-        call = Call(answered, refusal=question.codes_of)
+        pending = PendingRequest(answered, refusal=question.codes_of)
         event = AddPartitions(
-            call,
+            pending,
             question.transactional_id,
             question.producer_id,
             question.producer_epoch,
@@ -126,7 +126,7 @@ class TransactionVerification:
             verify_only=not question.adds,
         )
         self._driver.submit(question.transactional_id, event)
-        codes = call.collect()
+        codes = pending.collect()
         if codes is not None:
             question.answer(codes)
 

@@ -23,7 +23,7 @@ from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup
 from strandline.coordinators.groups.consumer.records import consumer_group_tombstones
 from strandline.coordinators.groups.events import DeleteGroup, DeleteOffsets, DescribeGroup, ListGroups, Record
 from strandline.coordinators.groups.group_records import group_tombstone, offset_tombstone
-from strandline.coordinators.groups.step_context import Turn
+from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.subscribed_topics import subscribed_topics, uses_consumer_protocol
 from strandline.coordinators.offsets.offsets import CommittedOffsets
 from strandline.errors import ErrorCode
@@ -33,9 +33,9 @@ CLASSIC_TYPE = "classic"
 CONSUMER_TYPE = "consumer"
 
 
-def describe(group: Group | None, event: DescribeGroup, turn: Turn) -> None:
+def describe(group: Group | None, event: DescribeGroup, step: StepContext) -> None:
     if isinstance(group, ClassicGroup):
-        turn.reply(event.token, described(group))
+        step.reply(event.token, described(group))
         return
     absent = DescribedGroup(group_id=event.group_id, group_state=GroupState.DEAD)
     if event.api_version >= GROUP_ID_NOT_FOUND_FROM_VERSION:
@@ -43,7 +43,7 @@ def describe(group: Group | None, event: DescribeGroup, turn: Turn) -> None:
         absent.error_message = (
             f"Group {event.group_id} not found." if group is None else f"Group {event.group_id} is not a classic group."
         )
-    turn.reply(event.token, absent)
+    step.reply(event.token, absent)
 
 
 def described(group: ClassicGroup) -> DescribedGroup:
@@ -69,10 +69,10 @@ def described_member(member: Member, protocol_name: str | None) -> DescribedGrou
     )
 
 
-def list_groups(groups: Mapping[str, Group], event: ListGroups, turn: Turn) -> None:
+def list_groups(groups: Mapping[str, Group], event: ListGroups, step: StepContext) -> None:
     """Groups that are gone since the ids were looked up are left out."""
     listed = (listed_group(group) for group_id in event.group_ids if (group := groups.get(group_id)) is not None)
-    turn.reply(
+    step.reply(
         event.token,
         ListGroupsResponse(
             groups=[
@@ -104,23 +104,23 @@ def deletion_error(group: Group | None) -> ErrorCode:
     return ErrorCode.NONE if group.state == GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
 
-def refuse_deletion(event: DeleteGroup, code: ErrorCode, turn: Turn) -> None:
-    turn.reply(event.token, DeletableGroupResult(group_id=event.group_id, error_code=code))
+def refuse_deletion(event: DeleteGroup, code: ErrorCode, step: StepContext) -> None:
+    step.reply(event.token, DeletableGroupResult(group_id=event.group_id, error_code=code))
 
 
-def delete(group: Group, offsets: CommittedOffsets, event: DeleteGroup, turn: Turn) -> None:
+def delete(group: Group, offsets: CommittedOffsets, event: DeleteGroup, step: StepContext) -> None:
     """Delete what `deletion_error` let pass. Should a crash come in between, the group is still there."""
     if isinstance(group, ClassicGroup):
         for member_id in group.pending_join:
-            turn.cancel_timer(session_key(group, member_id))
-    turn.append(
+            step.cancel_timer(session_key(group, member_id))
+    step.append(
         *(
             offset_tombstone(group.group_id, topic, partition)
             for topic, partition in offsets.discard_all(group.group_id)
         ),
         *group_tombstones(group),
     )
-    turn.reply(event.token, DeletableGroupResult(group_id=group.group_id))
+    step.reply(event.token, DeletableGroupResult(group_id=group.group_id))
 
 
 def group_tombstones(group: Group) -> list[Record]:
@@ -140,11 +140,11 @@ def offset_deletion_error(group: Group | None, group_id: str) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def delete_offsets(group: Group | None, offsets: CommittedOffsets, event: DeleteOffsets, turn: Turn) -> None:
+def delete_offsets(group: Group | None, offsets: CommittedOffsets, event: DeleteOffsets, step: StepContext) -> None:
     request = event.request
     code = offset_deletion_error(group, request.group_id)
     if group is None or code is not ErrorCode.NONE:
-        turn.reply(event.token, OffsetDeleteResponse(error_code=code))
+        step.reply(event.token, OffsetDeleteResponse(error_code=code))
         return
     records: list[Record] = []
     response = OffsetDeleteResponse()
@@ -160,5 +160,5 @@ def delete_offsets(group: Group | None, offsets: CommittedOffsets, event: Delete
             if code is ErrorCode.NONE and offsets.discard(group.group_id, topic.name, index):
                 records.append(offset_tombstone(group.group_id, topic.name, index))
     if records:
-        turn.append(*records)
-    turn.reply(event.token, response)
+        step.append(*records)
+    step.reply(event.token, response)

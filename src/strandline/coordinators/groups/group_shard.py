@@ -11,7 +11,7 @@ from strandline.codec.messages.group_metadata_value import GroupMetadataValue
 from strandline.codec.messages.offset_commit_key import OffsetCommitKey
 from strandline.codec.messages.offset_commit_request import OffsetCommitRequest
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
-from strandline.coordinators.groups import admin as group_admin
+from strandline.coordinators.groups import admin
 from strandline.coordinators.groups.classic import join, membership, rebalance
 from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.groups.consumer import classic_join as consumer_classic_join
@@ -53,10 +53,10 @@ from strandline.coordinators.groups.group_config import GroupConfig
 from strandline.coordinators.groups.group_records import group_from_metadata
 from strandline.coordinators.groups.history.group_history import GroupHistory, Happening, is_at_rest
 from strandline.coordinators.groups.replay import PendingRecord, Replayed
-from strandline.coordinators.groups.step_context import Turn
+from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.topics import FixedTopics, Topics
 from strandline.coordinators.offsets import offsets, transactional_offsets
-from strandline.coordinators.offsets.expiry import Expiry
+from strandline.coordinators.offsets.expiry import OffsetExpiry
 from strandline.coordinators.offsets.offsets import CommittedOffsets
 from strandline.coordinators.offsets.plain_commit import PlainCommit
 from strandline.errors import ErrorCode
@@ -87,7 +87,7 @@ class GroupShard:
         self.topics = FixedTopics() if topics is None else topics
         self.groups: dict[str, Group] = {}
         self.offsets = CommittedOffsets()
-        self._expiry = Expiry()
+        self._expiry = OffsetExpiry()
         self._random = random
         self._pending = 0
         """Member ids handed out and not joined with yet, over all groups."""
@@ -129,48 +129,48 @@ class GroupShard:
             self.offsets.put(key.group, key.topic, key.partition, value)
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        turn = Turn(now_ms, self.config, self.topics, self.history)
+        step = StepContext(now_ms, self.config, self.topics, self.history)
         match event:
             case CommitOffsets():
-                self._commit(event, turn)
+                self._commit(event, step)
             case CommitTransactionalOffsets():
-                self._commit_transactional(event, turn)
+                self._commit_transactional(event, step)
             case TransactionEnded():
                 self._end_transaction(event)
             case FetchOffsets():
-                self._fetch(event, turn)
+                self._fetch(event, step)
             case ConsumerHeartbeat():
-                self._consumer_heartbeat(event, turn)
+                self._consumer_heartbeat(event, step)
             case DescribeConsumerGroup(group_id=group_id):
-                consumer_describe.describe(self.groups.get(group_id), event, turn)
+                consumer_describe.describe(self.groups.get(group_id), event, step)
             case Heartbeat(request=request):
                 group = self.groups.get(request.group_id)
                 if isinstance(group, ConsumerGroup):
-                    consumer_classic_members.heartbeat(group, event, turn)
+                    consumer_classic_members.heartbeat(group, event, step)
                 else:
-                    membership.heartbeat(group, event, turn)
+                    membership.heartbeat(group, event, step)
             case JoinGroup():
-                self._join(event, turn)
+                self._join(event, step)
             case SyncGroup(request=request):
                 group = self.groups.get(request.group_id)
                 if isinstance(group, ConsumerGroup):
-                    consumer_classic_members.sync(group, event, turn)
+                    consumer_classic_members.sync(group, event, step)
                 else:
-                    membership.sync(group, event, turn)
+                    membership.sync(group, event, step)
             case LeaveGroup():
-                self._leave(event, turn)
+                self._leave(event, step)
             case TimerFired(key=key):
-                self._on_timer(key, turn)
+                self._on_timer(key, step)
             case DescribeGroup(group_id=group_id):
-                group_admin.describe(self.groups.get(group_id), event, turn)
+                admin.describe(self.groups.get(group_id), event, step)
             case ListGroups():
-                group_admin.list_groups(self.groups, event, turn)
+                admin.list_groups(self.groups, event, step)
             case DeleteGroup():
-                self._delete(event, turn)
+                self._delete(event, step)
             case DeleteOffsets(request=request):
-                group_admin.delete_offsets(self.groups.get(request.group_id), self.offsets, event, turn)
+                admin.delete_offsets(self.groups.get(request.group_id), self.offsets, event, step)
             case TopicDeleted(topic=topic, topic_id=topic_id):
-                offsets.forget_topic(self.offsets, topic, topic_id, turn)
+                offsets.forget_topic(self.offsets, topic, topic_id, step)
                 self._forget_unused()
             case TopicsChanged(names=names):
                 # The classic protocol leaves it to its members to look at topics.
@@ -178,54 +178,54 @@ class GroupShard:
                     if isinstance(group, ConsumerGroup):
                         consumer_target.on_topics_changed(group, names)
             case Loaded():
-                self._on_loaded(turn)
+                self._on_loaded(step)
             case _:
                 assert_never(event)
-        return turn.effects
+        return step.effects
 
     def _classic(self, group_id: str) -> ClassicGroup | None:
         group = self.groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
-    def _consumer_heartbeat(self, event: ConsumerHeartbeat, turn: Turn) -> None:
+    def _consumer_heartbeat(self, event: ConsumerHeartbeat, step: StepContext) -> None:
         group_id = event.request.group_id
         before = self._classic(group_id)
-        consumer_heartbeat.heartbeat(self.groups, event, turn, self._random)
+        consumer_heartbeat.heartbeat(self.groups, event, step, self._random)
         if before is not None and self.groups.get(group_id) is not before:
             self._pending -= len(before.pending_join)
 
-    def _join(self, event: JoinGroup, turn: Turn) -> None:
+    def _join(self, event: JoinGroup, step: StepContext) -> None:
         request = event.request
-        code = join.request_error(request, turn)
+        code = join.request_error(request, step)
         group = self.groups.get(request.group_id)
         if code is ErrorCode.NONE and isinstance(group, ConsumerGroup) and group.members:
-            consumer_classic_join.join(self.groups, group, event, turn, self._random)
+            consumer_classic_join.join(self.groups, group, event, step, self._random)
             return
         if code is ErrorCode.NONE and not isinstance(group, ClassicGroup):
             if request.member_id == join.UNKNOWN_MEMBER_ID:
-                made = ClassicGroup(request.group_id, now_ms=turn.now_ms)
+                made = ClassicGroup(request.group_id, now_ms=step.now_ms)
                 if group is not None:
                     # Its members are gone for good, so it makes way. Generations go on where its epochs end: what was
                     # said in one of them must not pass for something of today.
                     made.generation_id = group.group_epoch
-                    turn.append(*consumer_records.consumer_group_tombstones(group))
+                    step.append(*consumer_records.consumer_group_tombstones(group))
                 group = self.groups[request.group_id] = made
             else:
                 code = ErrorCode.UNKNOWN_MEMBER_ID
         if not isinstance(group, ClassicGroup) or code is not ErrorCode.NONE:
-            join.refuse(event, code, turn)
+            join.refuse(event, code, step)
             return
         pending_before = len(group.pending_join)
-        join.join(group, event, turn, self._random, may_hand_out_id=self._pending < self.config.pending_members_max)
+        join.join(group, event, step, self._random, may_hand_out_id=self._pending < self.config.pending_members_max)
         self._settle(group, pending_before)
 
-    def _leave(self, event: LeaveGroup, turn: Turn) -> None:
+    def _leave(self, event: LeaveGroup, step: StepContext) -> None:
         group = self.groups.get(event.request.group_id)
         if isinstance(group, ConsumerGroup):
-            consumer_classic_members.leave(self.groups, group, event, turn)
+            consumer_classic_members.leave(self.groups, group, event, step)
             return
         pending_before = 0 if group is None else len(group.pending_join)
-        membership.leave(group, event, turn)
+        membership.leave(group, event, step)
         if group is not None:
             self._settle(group, pending_before)
 
@@ -245,30 +245,30 @@ class GroupShard:
             return record, member.session_timeout_ms
         return record, None
 
-    def _commit(self, event: CommitOffsets, turn: Turn) -> None:
+    def _commit(self, event: CommitOffsets, step: StepContext) -> None:
         request = event.request
         group = self.groups.get(request.group_id)
         code = _commit_error(group, request, event.api_version)
         if code is not ErrorCode.NONE:
-            turn.reply(event.token, offsets.refuse_commit(request, code))
+            step.reply(event.token, offsets.refuse_commit(request, code))
             return
         if group is None:
             # A consumer that manages its partitions itself and only keeps its positions here: a "simple" group.
-            group = self.groups[request.group_id] = ClassicGroup(request.group_id, now_ms=turn.now_ms)
-        offsets.commit(self.offsets, group, event, turn)
+            group = self.groups[request.group_id] = ClassicGroup(request.group_id, now_ms=step.now_ms)
+        offsets.commit(self.offsets, group, event, step)
         if isinstance(group, ClassicGroup):
             self._maybe_forget(group)
 
-    def _commit_transactional(self, event: CommitTransactionalOffsets, turn: Turn) -> None:
+    def _commit_transactional(self, event: CommitTransactionalOffsets, step: StepContext) -> None:
         group_id = event.request.group_id
         group = self.groups.get(group_id)
         code = transactional_offsets.commit_error(group, event.request)
         if code is not ErrorCode.NONE:
-            turn.reply(event.token, offsets.refuse_commit(event.request, code))
+            step.reply(event.token, offsets.refuse_commit(event.request, code))
             return
         if group is None:
-            group = self.groups[group_id] = ClassicGroup(group_id, now_ms=turn.now_ms)
-        transactional_offsets.commit(self.offsets, event, turn)
+            group = self.groups[group_id] = ClassicGroup(group_id, now_ms=step.now_ms)
+        transactional_offsets.commit(self.offsets, event, step)
         if isinstance(group, ClassicGroup):
             self._maybe_forget(group)
 
@@ -278,66 +278,66 @@ class GroupShard:
             if group is not None:
                 self._maybe_forget(group)
 
-    def _fetch(self, event: FetchOffsets, turn: Turn) -> None:
+    def _fetch(self, event: FetchOffsets, step: StepContext) -> None:
         group = self.groups.get(event.request.group_id)
         code = (
             consumer_offsets.fetch_error(group, event.request) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
         )
         if code is ErrorCode.NONE:
-            offsets.fetch(self.offsets, event, turn)
+            offsets.fetch(self.offsets, event, step)
         else:
-            turn.reply(event.token, consumer_offsets.refuse_fetch(event.request, code))
+            step.reply(event.token, consumer_offsets.refuse_fetch(event.request, code))
 
-    def _delete(self, event: DeleteGroup, turn: Turn) -> None:
+    def _delete(self, event: DeleteGroup, step: StepContext) -> None:
         group = self.groups.get(event.group_id)
-        code = group_admin.deletion_error(group)
+        code = admin.deletion_error(group)
         if group is None or code is not ErrorCode.NONE:
-            group_admin.refuse_deletion(event, code, turn)
+            admin.refuse_deletion(event, code, step)
             return
         if isinstance(group, ClassicGroup):
             self._pending -= len(group.pending_join)
-        group_admin.delete(group, self.offsets, event, turn)
+        admin.delete(group, self.offsets, event, step)
         del self.groups[event.group_id]
 
-    def _on_timer(self, key: TimerKey, turn: Turn) -> None:
+    def _on_timer(self, key: TimerKey, step: StepContext) -> None:
         if key.kind is TimerKind.EXPIRY:
-            self._expiry.on_timer(self.groups, self.offsets, turn)
+            self._expiry.on_timer(self.groups, self.offsets, step)
             return
         group = self.groups.get(key.group_id)
         if group is None:
             return
         if isinstance(group, ConsumerGroup):
-            consumer_fencing.on_timer(self.groups, group, key, turn)
+            consumer_fencing.on_timer(self.groups, group, key, step)
             return
         pending_before = len(group.pending_join)
         match key.kind:
             case TimerKind.SESSION:
-                rebalance.on_session_timeout(group, key.member_id, turn)
+                rebalance.on_session_timeout(group, key.member_id, step)
             case TimerKind.JOIN:
-                rebalance.on_join_timeout(group, turn)
+                rebalance.on_join_timeout(group, step)
             case TimerKind.SYNC:
-                rebalance.on_sync_timeout(group, turn)
+                rebalance.on_sync_timeout(group, step)
         self._settle(group, pending_before)
 
-    def _on_loaded(self, turn: Turn) -> None:
-        self._expiry.start(turn)
+    def _on_loaded(self, step: StepContext) -> None:
+        self._expiry.start(step)
         for group_id in (*self.offsets.group_ids(), *self.offsets.pending.group_ids()):
             if group_id not in self.groups:
                 self.groups[group_id] = ClassicGroup(group_id)
         self._forget_unused()
         for group in self.groups.values():
-            self.history.begin_anew(group.group_id)
+            self.history.start_over(group.group_id)
             if isinstance(group, ConsumerGroup):
                 if not is_at_rest(group):
-                    turn.note(group, Happening.ASSIGNED, reason=TAKEN_OVER)
-                consumer_fencing.on_loaded(group, turn)
+                    step.note(group, Happening.ASSIGNED, reason=TAKEN_OVER)
+                consumer_fencing.on_loaded(group, step)
                 continue
             # How long a member was silent before we took over is unknown, so each gets a whole session.
             for member in group.members.values():
-                rebalance.restart_session(group, member, turn)
+                rebalance.restart_session(group, member, step)
             if len(group.members) > self.config.group_size_max or not group.is_agreed:
-                turn.note(group, Happening.ASSIGNED, reason=TAKEN_OVER)
-                rebalance.prepare_rebalance(group, turn)
+                step.note(group, Happening.ASSIGNED, reason=TAKEN_OVER)
+                rebalance.prepare_rebalance(group, step)
 
     def _settle(self, group: ClassicGroup, pending_before: int) -> None:
         self._pending += len(group.pending_join) - pending_before

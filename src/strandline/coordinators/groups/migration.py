@@ -47,7 +47,7 @@ from strandline.coordinators.groups.consumer.records import consumer_group_tombs
 from strandline.coordinators.groups.events import TimerKey, TimerKind
 from strandline.coordinators.groups.group_config import GroupConfig
 from strandline.coordinators.groups.group_records import group_metadata_record
-from strandline.coordinators.groups.step_context import Turn
+from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.topics import Topics, metadata_hash
 from strandline.errors import ErrorCode, MalformedMessage, RequestError
 
@@ -58,16 +58,16 @@ COMMON_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-stic
 # ---- from classic to consumer
 
 
-def upgraded(group: ClassicGroup, turn: Turn) -> ConsumerGroup:
+def upgraded(group: ClassicGroup, step: StepContext) -> ConsumerGroup:
     """The consumer group that goes on where the classic one ends. Nothing is changed; RequestError if it cannot be."""
-    if not turn.config.consumer_migration_policy.allows_upgrade:
+    if not step.config.consumer_migration_policy.allows_upgrade:
         raise _refusal(group, "online upgrade is disabled")
     if group.protocol_type != PROTOCOL_TYPE:
         raise _refusal(group, "the group does not use the consumer embedded protocol")
-    if len(group.members) > turn.config.consumer_group_size_max:
+    if len(group.members) > step.config.consumer_group_size_max:
         raise _refusal(group, "the group size exceeds the consumer group maximum size")
     try:
-        return _as_consumer_group(group, turn.topics)
+        return _as_consumer_group(group, step.topics)
     except MalformedMessage:
         raise _refusal(group, "the embedded consumer protocol is malformed") from None
 
@@ -79,16 +79,16 @@ def _refusal(group: ClassicGroup, reason: str) -> RequestError:
     )
 
 
-def release(group: ClassicGroup, turn: Turn) -> None:
+def release(group: ClassicGroup, step: StepContext) -> None:
     """A classic group makes way. Whoever waits in it is told to come again, and then finds the consumer group."""
-    turn.cancel_timer(join_key(group))
-    turn.cancel_timer(sync_key(group))
+    step.cancel_timer(join_key(group))
+    step.cancel_timer(sync_key(group))
     for member_id in group.pending_join:
         # Whoever was handed this id may come with it all the same: a consumer group takes any id.
-        turn.cancel_timer(session_key(group, member_id))
+        step.cancel_timer(session_key(group, member_id))
     for member in group.members.values():
-        answer_waiting(group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS, turn, told_id=member.member_id)
-        restart_session(group, member, turn)
+        answer_waiting(group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS, step, told_id=member.member_id)
+        restart_session(group, member, step)
 
 
 def _as_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
@@ -190,28 +190,28 @@ def common_protocols(members: Iterable[ConsumerMember]) -> set[str]:
     return set.intersection(*offers) if offers else set()
 
 
-def downgrade(group: ConsumerGroup, turn: Turn, *, without: Collection[str] = ()) -> ClassicGroup | None:
+def downgrade(group: ConsumerGroup, step: StepContext, *, without: Collection[str] = ()) -> ClassicGroup | None:
     """The classic group of the members that stay, stable in the generation that has the number of the group's epoch.
 
     The caller then has it rebalance unless it `is_agreed`. None if the group stays as it is, and nothing has changed.
     """
-    if not may_downgrade(group, turn.config, without=without):
+    if not may_downgrade(group, step.config, without=without):
         return None
-    classic = _as_classic_group(group, turn, without=without)
+    classic = _as_classic_group(group, step, without=without)
     metadata = group_metadata_record(classic, is_agreed=is_agreed(group, without=without))
-    if metadata.size_bytes > turn.config.group_record_bytes_max:
+    if metadata.size_bytes > step.config.group_record_bytes_max:
         # Here each member has records of its own, there all are in one. It could not be written.
         return None
     for member in group.members.values():
-        _cancel_timers(group, member, turn)
+        _cancel_timers(group, member, step)
     for joined in classic.members.values():
-        restart_session(classic, joined, turn)
-    turn.append(*consumer_group_tombstones(group), metadata)
+        restart_session(classic, joined, step)
+    step.append(*consumer_group_tombstones(group), metadata)
     return classic
 
 
-def _as_classic_group(group: ConsumerGroup, turn: Turn, *, without: Collection[str]) -> ClassicGroup:
-    classic = ClassicGroup(group.group_id, now_ms=turn.now_ms)
+def _as_classic_group(group: ConsumerGroup, step: StepContext, *, without: Collection[str]) -> ClassicGroup:
+    classic = ClassicGroup(group.group_id, now_ms=step.now_ms)
     classic.state = GroupState.STABLE
     classic.generation_id = group.group_epoch
     for member in group.members.values():
@@ -223,7 +223,7 @@ def _as_classic_group(group: ConsumerGroup, turn: Turn, *, without: Collection[s
         # What it may own, not what it was to own: should the group change again before it has rebalanced, others must
         # not be given what this one still reads.
         owned = _owned(group.members[joined.member_id])
-        joined.assignment = assignment_of(owned, turn.topics, joined.metadata_of(classic.protocol_name))
+        joined.assignment = assignment_of(owned, step.topics, joined.metadata_of(classic.protocol_name))
     return classic
 
 
@@ -270,6 +270,6 @@ def assignment_of(partitions: Mapping[UUID, Iterable[int]], topics: Topics, meta
     return encode_assignment(assignment, version)
 
 
-def _cancel_timers(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+def _cancel_timers(group: ConsumerGroup, member: ConsumerMember, step: StepContext) -> None:
     for kind in (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.JOIN, TimerKind.SYNC):
-        turn.cancel_timer(TimerKey(kind, group.group_id, member.member_id))
+        step.cancel_timer(TimerKey(kind, group.group_id, member.member_id))

@@ -17,7 +17,7 @@ class Waiting(Protocol):
     def refuse(self, code: ErrorCode) -> None: ...
 
 
-class Call:
+class PendingRequest:
     """The wait of one request. An answer that comes before `collect` is collected, a later one goes to `reply`.
 
     So a handler whose answer is ready returns it like any other handler, and a parked one returns None.

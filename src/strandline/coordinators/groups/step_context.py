@@ -17,13 +17,15 @@ from strandline.coordinators.groups.events import (
     Token,
 )
 from strandline.coordinators.groups.group_config import GroupConfig
-from strandline.coordinators.groups.history.assignment_diff import Group, Who, who_is
+from strandline.coordinators.groups.history.assignment_diff import Group, MemberRef, ref_of
 from strandline.coordinators.groups.history.group_history import GroupHistory, Happening
 from strandline.coordinators.groups.history.sentences import note_told, rebalance_told
 from strandline.coordinators.groups.topics import Topics
 
 
-class Turn:
+class StepContext:
+    """Time, settings and topics of one step of a `GroupShard`, and the effects gathered so far."""
+
     __slots__ = ("config", "effects", "history", "now_ms", "topics")
 
     def __init__(self, now_ms: int, config: GroupConfig, topics: Topics, history: GroupHistory) -> None:
@@ -56,19 +58,19 @@ class Turn:
         self,
         group: Group,
         what: Happening,
-        member: Member | ConsumerMember | Who | None = None,
+        member: Member | ConsumerMember | MemberRef | None = None,
         *,
         reason: str = "",
         opens: bool = True,
     ) -> None:
         """Remember what happens to the group, before it is changed. Unless a rebalance is open, this `opens` one."""
-        who = member if member is None or isinstance(member, Who) else who_is(member)
+        who = member if member is None or isinstance(member, MemberRef) else ref_of(member)
         note = self.history.note(group, what, who, self.now_ms, reason=reason, opens=opens)
         told = note_told(group.group_id, note)
         if told is not None:
             self.effects.append(told)
 
-    def note_fenced(self, group: Group, who: Who) -> None:
+    def note_fenced(self, group: Group, who: MemberRef) -> None:
         """A process speaks for an instance id that another one has taken, and is told so."""
         self.note(group, Happening.FENCED, who, reason="another process has its instance id", opens=False)
 

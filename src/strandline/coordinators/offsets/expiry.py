@@ -22,7 +22,7 @@ from strandline.coordinators.groups.classic.classic_group import ClassicGroup, G
 from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, Group
 from strandline.coordinators.groups.events import Record, TimerKey, TimerKind
 from strandline.coordinators.groups.group_records import offset_tombstone
-from strandline.coordinators.groups.step_context import Turn
+from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.subscribed_topics import subscribed_topics, uses_consumer_protocol
 from strandline.coordinators.offsets.offsets import CommittedOffsets
 
@@ -35,16 +35,16 @@ COMMITTED = -1
 """Stands for the time at which each offset was committed."""
 
 
-class Expiry:
+class OffsetExpiry:
     """How far the present round has got."""
 
     def __init__(self) -> None:
         self._left: deque[str] = deque()
 
-    def start(self, turn: Turn) -> None:
-        turn.start_timer(EXPIRY_KEY, turn.config.offsets_retention_check_interval_ms)
+    def start(self, step: StepContext) -> None:
+        step.start_timer(EXPIRY_KEY, step.config.offsets_retention_check_interval_ms)
 
-    def on_timer(self, groups: MutableMapping[str, Group], offsets: CommittedOffsets, turn: Turn) -> None:
+    def on_timer(self, groups: MutableMapping[str, Group], offsets: CommittedOffsets, step: StepContext) -> None:
         if not self._left:
             self._left.extend(groups)
         records: list[Record] = []
@@ -54,16 +54,16 @@ class Expiry:
             if group is None:
                 continue
             looked_at += 1 + offsets.count(group.group_id)
-            records += expired_offsets(group, offsets, turn)
+            records += expired_offsets(group, offsets, step)
             if is_unused(group, offsets):
                 records += group_tombstones(group)
                 del groups[group.group_id]
         if records:
-            turn.append(*records)
+            step.append(*records)
         if self._left:
-            turn.start_timer(EXPIRY_KEY, 0)
+            step.start_timer(EXPIRY_KEY, 0)
         else:
-            self.start(turn)
+            self.start(step)
 
 
 def is_unused(group: Group, offsets: CommittedOffsets) -> bool:
@@ -72,7 +72,7 @@ def is_unused(group: Group, offsets: CommittedOffsets) -> bool:
     return group.state == GroupState.EMPTY and not is_awaited and not offsets.has_any_or_pending(group.group_id)
 
 
-def expired_offsets(group: Group, offsets: CommittedOffsets, turn: Turn) -> list[Record]:
+def expired_offsets(group: Group, offsets: CommittedOffsets, step: StepContext) -> list[Record]:
     """Forget the expired offsets of a group; their tombstones."""
     if not offsets.has_any(group.group_id) or (since_ms := retained_since(group)) is None:
         return []
@@ -82,7 +82,7 @@ def expired_offsets(group: Group, offsets: CommittedOffsets, turn: Turn) -> list
         for topic, partitions in offsets.of_group(group.group_id)
         if topic not in subscribed
         for partition, value in partitions.items()
-        if is_expired(value, since_ms, turn) and not offsets.pending.has(group.group_id, topic, partition)
+        if is_expired(value, since_ms, step) and not offsets.pending.has(group.group_id, topic, partition)
     ]
     for topic, partition in doomed:
         offsets.discard(group.group_id, topic, partition)
@@ -99,8 +99,8 @@ def retained_since(group: Group) -> int | None:
     return COMMITTED if uses_consumer_protocol(group) and group.state is GroupState.STABLE else None
 
 
-def is_expired(value: OffsetCommitValue, since_ms: int, turn: Turn) -> bool:
+def is_expired(value: OffsetCommitValue, since_ms: int, step: StepContext) -> bool:
     if value.expire_timestamp != -1:
-        return turn.now_ms >= value.expire_timestamp
+        return step.now_ms >= value.expire_timestamp
     began_ms = value.commit_timestamp if since_ms == COMMITTED else since_ms
-    return turn.now_ms - began_ms >= turn.config.offsets_retention_ms
+    return step.now_ms - began_ms >= step.config.offsets_retention_ms

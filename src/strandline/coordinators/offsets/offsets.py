@@ -26,7 +26,7 @@ from strandline.coordinators.groups.classic.rebalance import restart_session
 from strandline.coordinators.groups.consumer.consumer_group import Group
 from strandline.coordinators.groups.events import CommitOffsets, FetchOffsets, Record
 from strandline.coordinators.groups.group_records import offset_commit_record, offset_tombstone
-from strandline.coordinators.groups.step_context import Turn
+from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.topics import is_replaced
 from strandline.coordinators.offsets.pending_offsets import PendingOffsets, Place
 from strandline.errors import ErrorCode
@@ -150,12 +150,12 @@ def commit_error(group: ClassicGroup | None, request: OffsetCommitRequest, api_v
     return ErrorCode.NONE
 
 
-def commit(offsets: CommittedOffsets, group: Group, event: CommitOffsets, turn: Turn) -> None:
+def commit(offsets: CommittedOffsets, group: Group, event: CommitOffsets, step: StepContext) -> None:
     """Commit what `commit_error` let pass."""
     request = event.request
     if isinstance(group, ClassicGroup) and (member := group.members.get(request.member_id)) is not None:
         # A commit is a sign of life, as good as a heartbeat; in the classic protocol only.
-        restart_session(group, member, turn)
+        restart_session(group, member, step)
     records: list[Record] = []
     response = OffsetCommitResponse()
     code = (
@@ -163,18 +163,18 @@ def commit(offsets: CommittedOffsets, group: Group, event: CommitOffsets, turn: 
         if event.api_version >= TOPIC_ID_FROM_VERSION
         else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
-    for topic, partition, value in accepted(request, response, turn, replaced_code=code):
+    for topic, partition, value in accepted(request, response, step, replaced_code=code):
         offsets.put(group.group_id, topic, partition, value)
         records.append(offset_commit_record(group.group_id, topic, partition, value))
     if records:
-        turn.append(*records)
-    turn.reply(event.token, response)
+        step.append(*records)
+    step.reply(event.token, response)
 
 
 def accepted(
     request: OffsetCommitRequest,
     response: OffsetCommitResponse,
-    turn: Turn,
+    step: StepContext,
     *,
     replaced_code: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 ) -> Iterator[tuple[str, int, OffsetCommitValue]]:
@@ -185,22 +185,22 @@ def accepted(
     """
     # A peer may ask for longer than time can tell.
     expire_timestamp = (
-        -1 if request.retention_time_ms == -1 else min(turn.now_ms + request.retention_time_ms, TIMESTAMP_MS_MAX)
+        -1 if request.retention_time_ms == -1 else min(step.now_ms + request.retention_time_ms, TIMESTAMP_MS_MAX)
     )
     for topic in request.topics:
         answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
         response.topics.append(answered)
-        was_replaced = is_replaced(turn.topics, topic.name, topic.topic_id)
+        was_replaced = is_replaced(step.topics, topic.name, topic.topic_id)
         for partition in topic.partitions:
             index = partition.partition_index
-            if was_replaced or is_metadata_too_large(partition, turn.config.offset_metadata_size_max):
+            if was_replaced or is_metadata_too_large(partition, step.config.offset_metadata_size_max):
                 code = replaced_code if was_replaced else ErrorCode.OFFSET_METADATA_TOO_LARGE
                 answered.partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
                 continue
             value = OffsetCommitValue(
                 offset=partition.committed_offset,
                 metadata=partition.committed_metadata or "",
-                commit_timestamp=turn.now_ms,
+                commit_timestamp=step.now_ms,
                 expire_timestamp=expire_timestamp,
                 # The record of an offset with an expiry has no room for it. Kept as long as this coordinator lives, it
                 # tells the position from one of an earlier topic of that name.
@@ -237,11 +237,11 @@ def is_metadata_too_large(partition: OffsetCommitRequestPartition, size_max: int
     return len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > size_max
 
 
-def fetch(offsets: CommittedOffsets, event: FetchOffsets, turn: Turn) -> None:
+def fetch(offsets: CommittedOffsets, event: FetchOffsets, step: StepContext) -> None:
     response = fetched(offsets, event.request)
     if event.require_stable and offsets.pending.has_any(event.request.group_id):
         hide_unstable(offsets.pending, response)
-    turn.reply(event.token, response)
+    step.reply(event.token, response)
 
 
 def hide_unstable(pending: PendingOffsets, response: OffsetFetchResponseGroup) -> None:
@@ -299,7 +299,7 @@ def fetched_partition(index: int, value: OffsetCommitValue | None) -> OffsetFetc
     )
 
 
-def forget_topic(offsets: CommittedOffsets, topic: str, topic_id: UUID, turn: Turn) -> None:
+def forget_topic(offsets: CommittedOffsets, topic: str, topic_id: UUID, step: StepContext) -> None:
     """Forget the positions of a deleted topic, and none of a later topic of the same name.
 
     A tombstone takes everything at its place along. So a place where the later topic has a position stays as it is: the
@@ -313,4 +313,4 @@ def forget_topic(offsets: CommittedOffsets, topic: str, topic_id: UUID, turn: Tu
     for group_id, partition in doomed:
         offsets.discard(group_id, topic, partition)
     if doomed:
-        turn.append(*(offset_tombstone(group_id, topic, partition) for group_id, partition in doomed))
+        step.append(*(offset_tombstone(group_id, topic, partition) for group_id, partition in doomed))

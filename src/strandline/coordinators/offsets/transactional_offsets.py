@@ -18,7 +18,7 @@ from strandline.coordinators.groups.consumer import offset_access as consumer_of
 from strandline.coordinators.groups.consumer.consumer_group import MEMBER_EPOCH_FROM_VERSION, ConsumerGroup, Group
 from strandline.coordinators.groups.events import CommitTransactionalOffsets, Record
 from strandline.coordinators.groups.group_records import offset_commit_record
-from strandline.coordinators.groups.step_context import Turn
+from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.offsets.offsets import CommittedOffsets, accepted
 from strandline.errors import ErrorCode
 
@@ -56,14 +56,14 @@ def classic_error(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCod
     return code
 
 
-def commit(offsets: CommittedOffsets, event: CommitTransactionalOffsets, turn: Turn) -> None:
+def commit(offsets: CommittedOffsets, event: CommitTransactionalOffsets, step: StepContext) -> None:
     """Commit what `commit_error` let pass, once the transaction is. As in Kafka it is no sign of life of a member."""
     group_id = event.request.group_id
     records: list[Record] = []
     response = OffsetCommitResponse()
-    for topic, partition, value in accepted(event.request, response, turn):
+    for topic, partition, value in accepted(event.request, response, step):
         offsets.pending.put(event.producer_id, group_id, topic, partition, value)
         records.append(offset_commit_record(group_id, topic, partition, value))
     if records:
-        turn.append_transactional(event.producer_id, event.producer_epoch, records, verified=event.verified)
-    turn.reply(event.token, response)
+        step.append_transactional(event.producer_id, event.producer_epoch, records, verified=event.verified)
+    step.reply(event.token, response)

@@ -16,7 +16,7 @@ from strandline.coordinators.transactions.events import (
     TransactionTimer,
     TransactionTimerKind,
 )
-from strandline.coordinators.transactions.step_context import Turn
+from strandline.coordinators.transactions.step_context import TransactionStepContext
 from strandline.coordinators.transactions.transaction import Transaction, TransactionStatus
 from strandline.errors import ErrorCode
 
@@ -26,23 +26,23 @@ PARKED_REQUESTS_MAX: Final = 10_000
 """Of one shard; one more is told to come again."""
 
 
-def add_partitions(event: AddPartitions, turn: Turn) -> None:
+def add_partitions(event: AddPartitions, step: TransactionStepContext) -> None:
     if not event.transactional_id:
-        answer(event, ErrorCode.INVALID_REQUEST, turn)
+        answer(event, ErrorCode.INVALID_REQUEST, step)
         return
-    transaction = turn.known.by_id.get(event.transactional_id)
+    transaction = step.known.by_id.get(event.transactional_id)
     if transaction is None:
-        answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, turn)
+        answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, step)
     elif event.verify_only:
-        verify(transaction, event, turn)
+        verify(transaction, event, step)
     elif transaction.is_prepared and transaction.identity_after == (event.producer_id, event.producer_epoch):
-        park(transaction, event, turn)
+        park(transaction, event, step)
     elif (code := refusal(transaction, event)) is not ErrorCode.NONE:
-        answer(event, code, turn)
+        answer(event, code, step)
     elif is_part(transaction, event):
-        answer(event, ErrorCode.NONE, turn)
+        answer(event, ErrorCode.NONE, step)
     else:
-        add(transaction, event, turn)
+        add(transaction, event, step)
 
 
 def refusal(transaction: Transaction, event: AddPartitions) -> ErrorCode:
@@ -59,67 +59,67 @@ def is_part(transaction: Transaction, event: AddPartitions) -> bool:
     )
 
 
-def add(transaction: Transaction, event: AddPartitions, turn: Turn) -> None:
-    added = transaction.with_partitions(event.partitions, now_ms=turn.now_ms)
-    if not turn.maybe_put(added):
+def add(transaction: Transaction, event: AddPartitions, step: TransactionStepContext) -> None:
+    added = transaction.with_partitions(event.partitions, now_ms=step.now_ms)
+    if not step.maybe_put(added):
         # What Kafka says of a record beyond the limit of its topic.
-        answer(event, ErrorCode.UNKNOWN_SERVER_ERROR, turn)
+        answer(event, ErrorCode.UNKNOWN_SERVER_ERROR, step)
         return
     if transaction.status is not TransactionStatus.ONGOING:
         # Started anew with every transaction and never cancelled: that costs the driver next to nothing.
         key = TransactionTimer(TransactionTimerKind.TIMEOUT, added.transactional_id)
-        turn.start_timer(key, added.timeout_ms)
-    answer(event, ErrorCode.NONE, turn)
+        step.start_timer(key, added.timeout_ms)
+    answer(event, ErrorCode.NONE, step)
 
 
-def verify(transaction: Transaction, event: AddPartitions, turn: Turn) -> None:
+def verify(transaction: Transaction, event: AddPartitions, step: TransactionStepContext) -> None:
     """A partition's leader asks before it takes the first records of a transaction (KIP-890)."""
     code = refusal(transaction, event)
     if code is not ErrorCode.NONE:
-        answer(event, code, turn)
+        answer(event, code, step)
         return
     codes: PartitionCodes = {
         partition: ErrorCode.NONE if partition in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
         for partition in event.partitions
     }
-    turn.reply(event.token, codes)
+    step.reply(event.token, codes)
 
 
-def answer(event: AddPartitions, code: ErrorCode, turn: Turn) -> None:
+def answer(event: AddPartitions, code: ErrorCode, step: TransactionStepContext) -> None:
     codes: PartitionCodes = dict.fromkeys(event.partitions, code)
-    turn.reply(event.token, codes)
+    step.reply(event.token, codes)
 
 
 # ---- those who wait for the markers of the transaction before
 
 
-def park(transaction: Transaction, event: AddPartitions, turn: Turn) -> None:
-    known = turn.known
+def park(transaction: Transaction, event: AddPartitions, step: TransactionStepContext) -> None:
+    known = step.known
     # Markers that did not come in this time may take much longer. Each time somebody waits for them, so do all the
     # others that a broker asked for with the same request.
-    is_late = turn.now_ms - transaction.last_update_ms >= PARKED_MS_MAX
+    is_late = step.now_ms - transaction.last_update_ms >= PARKED_MS_MAX
     if is_late or known.parked_count >= PARKED_REQUESTS_MAX:
-        answer(event, ErrorCode.CONCURRENT_TRANSACTIONS, turn)
+        answer(event, ErrorCode.CONCURRENT_TRANSACTIONS, step)
         return
     known.parked_count += 1
     waiting = known.parked.setdefault(event.transactional_id, [])
     waiting.append(event)
     if len(waiting) == 1:
-        turn.start_timer(TransactionTimer(TransactionTimerKind.PARKED, event.transactional_id), PARKED_MS_MAX)
+        step.start_timer(TransactionTimer(TransactionTimerKind.PARKED, event.transactional_id), PARKED_MS_MAX)
 
 
-def unpark(transactional_id: str, turn: Turn) -> list[AddPartitions]:
-    waiting = turn.known.parked.pop(transactional_id, [])
-    turn.known.parked_count -= len(waiting)
+def unpark(transactional_id: str, step: TransactionStepContext) -> list[AddPartitions]:
+    waiting = step.known.parked.pop(transactional_id, [])
+    step.known.parked_count -= len(waiting)
     return waiting
 
 
-def on_completed(transactional_id: str, turn: Turn) -> None:
+def on_completed(transactional_id: str, step: TransactionStepContext) -> None:
     """The markers are written: the next transaction begins with what was parked."""
-    for event in unpark(transactional_id, turn):
-        add_partitions(event, turn)
+    for event in unpark(transactional_id, step):
+        add_partitions(event, step)
 
 
-def on_parked_too_long(transactional_id: str, turn: Turn) -> None:
-    for event in unpark(transactional_id, turn):
-        answer(event, ErrorCode.CONCURRENT_TRANSACTIONS, turn)
+def on_parked_too_long(transactional_id: str, step: TransactionStepContext) -> None:
+    for event in unpark(transactional_id, step):
+        answer(event, ErrorCode.CONCURRENT_TRANSACTIONS, step)

@@ -26,8 +26,16 @@ from strandline.coordinators.transactions.events import (
     TransactionTimerKind,
 )
 from strandline.coordinators.transactions.sink_records import decision_record, sink_tombstone
-from strandline.coordinators.transactions.sinks import ANY_BATCH, NEVER, NO_BATCH, NO_NOTE, Decision, Member, Sink
-from strandline.coordinators.transactions.step_context import Transactions, Turn
+from strandline.coordinators.transactions.sinks import (
+    ANY_BATCH,
+    NEVER,
+    NO_BATCH,
+    NO_NOTE,
+    Decision,
+    Sink,
+    TaskTransaction,
+)
+from strandline.coordinators.transactions.step_context import Transactions, TransactionStepContext
 from strandline.coordinators.transactions.transaction import UNFINISHED, Transaction, TransactionStatus
 from strandline.coordinators.transactions.transaction_records import tombstone
 from strandline.errors import ErrorCode
@@ -50,35 +58,35 @@ ROLL_KEY: Final = TransactionTimer(TransactionTimerKind.ROLL, "")
 # ---- the request
 
 
-def commit_batch(event: CommitBatch, turn: Turn) -> None:
+def commit_batch(event: CommitBatch, step: TransactionStepContext) -> None:
     request = event.request
-    sink = turn.known.sinks.get(request.sink_id)
+    sink = step.known.sinks.get(request.sink_id)
     last_batch_id = NO_BATCH if sink is None else sink.last_batch_id
     if len(request.transactions) > TRANSACTIONS_MAX:
         sentence = f"{len(request.transactions)} transactions are too many, {TRANSACTIONS_MAX} can be decided at once"
-        refuse(event, ErrorCode.MESSAGE_TOO_LARGE, sentence, turn)
+        refuse(event, ErrorCode.MESSAGE_TOO_LARGE, sentence, step)
     elif len(request.note) > NOTE_BYTES_MAX:
         sentence = f"a note of {len(request.note)} bytes is too large, {NOTE_BYTES_MAX} are kept"
-        refuse(event, ErrorCode.MESSAGE_TOO_LARGE, sentence, turn)
+        refuse(event, ErrorCode.MESSAGE_TOO_LARGE, sentence, step)
     elif wrong := what_is_wrong(request):
-        refuse(event, ErrorCode.INVALID_REQUEST, wrong, turn)
+        refuse(event, ErrorCode.INVALID_REQUEST, wrong, step)
     elif request.batch_id < last_batch_id:
         # Not `already_committed`: whoever is behind by more than an answer works from an old state of its own, and what
         # it has written is not what was committed under this number.
         sentence = f"batch {request.batch_id} of sink {request.sink_id} is over: batch {last_batch_id} was committed"
-        refuse(event, ErrorCode.PRODUCER_FENCED, sentence, turn)
+        refuse(event, ErrorCode.PRODUCER_FENCED, sentence, step)
     elif sink is not None and request.batch_id == last_batch_id:
-        abort_listed(request, sink, turn)
-        turn.reply(event.token, CommitBatchResponse(already_committed=True, last_batch_id=last_batch_id))
-    elif is_rolling(sink, turn.known):
-        refuse(event, ErrorCode.CONCURRENT_TRANSACTIONS, "the batch before is being committed", turn)
+        abort_listed(request, sink, step)
+        step.reply(event.token, CommitBatchResponse(already_committed=True, last_batch_id=last_batch_id))
+    elif is_rolling(sink, step.known):
+        refuse(event, ErrorCode.CONCURRENT_TRANSACTIONS, "the batch before is being committed", step)
     elif request.expected_last_batch_id not in (ANY_BATCH, last_batch_id):
         sentence = f"batch {last_batch_id} was the last of sink {request.sink_id}, not {request.expected_last_batch_id}"
-        refuse(event, ErrorCode.PRODUCER_FENCED, sentence, turn)
-    elif not_open := what_is_not_open(request, turn.known):
-        refuse(event, ErrorCode.INVALID_TXN_STATE, not_open, turn)
+        refuse(event, ErrorCode.PRODUCER_FENCED, sentence, step)
+    elif not_open := what_is_not_open(request, step.known):
+        refuse(event, ErrorCode.INVALID_TXN_STATE, not_open, step)
     else:
-        decide(event, turn)
+        decide(event, step)
 
 
 def what_is_wrong(request: CommitBatchRequest) -> str:
@@ -132,38 +140,38 @@ def is_open(transaction: Transaction | None, producer_id: int, producer_epoch: i
     )
 
 
-def refuse(event: CommitBatch, code: ErrorCode, sentence: str, turn: Turn) -> None:
-    sink = turn.known.sinks.get(event.request.sink_id)
+def refuse(event: CommitBatch, code: ErrorCode, sentence: str, step: TransactionStepContext) -> None:
+    sink = step.known.sinks.get(event.request.sink_id)
     last_batch_id = NO_BATCH if sink is None else sink.last_batch_id
-    turn.reply(event.token, CommitBatchResponse(error_code=code, error_message=sentence, last_batch_id=last_batch_id))
+    step.reply(event.token, CommitBatchResponse(error_code=code, error_message=sentence, last_batch_id=last_batch_id))
 
 
 # ---- the decision
 
 
-def decide(event: CommitBatch, turn: Turn) -> None:
+def decide(event: CommitBatch, step: TransactionStepContext) -> None:
     request = event.request
     members = tuple(
-        Member(each.transactional_id, each.producer_id, each.producer_epoch) for each in request.transactions
+        TaskTransaction(each.transactional_id, each.producer_id, each.producer_epoch) for each in request.transactions
     )
     # Out of the frame, which is not kept.
-    decision = Decision(request.sink_id, request.batch_id, turn.now_ms, members, bytes(request.note))
+    decision = Decision(request.sink_id, request.batch_id, step.now_ms, members, bytes(request.note))
     record = decision_record(decision)
-    if record.size_bytes > turn.config.record_bytes_max:
+    if record.size_bytes > step.config.record_bytes_max:
         beside = f" with a note of {len(request.note)} bytes" if request.note else ""
         sentence = f"{len(members)} transactions{beside} are more than one record holds"
-        refuse(event, ErrorCode.MESSAGE_TOO_LARGE, sentence, turn)
+        refuse(event, ErrorCode.MESSAGE_TOO_LARGE, sentence, step)
         return
-    turn.append(record)
-    aborted = apply(decision, turn.known, transaction_version=turn.config.transaction_version)
+    step.append(record)
+    aborted = apply(decision, step.known, transaction_version=step.config.transaction_version)
     # Before the records that follow from it, which may be many. Those of this turn go with it into one batch.
-    turn.reply(event.token, CommitBatchResponse(last_batch_id=decision.batch_id))
+    step.reply(event.token, CommitBatchResponse(last_batch_id=decision.batch_id))
     if aborted:
-        turn.tell(
+        step.tell(
             f"sink {request.sink_id}: batch {request.batch_id} is committed without {aborted} open transactions",
             {"sink_id": request.sink_id, "batch_id": request.batch_id, "aborted": aborted, "committed": len(members)},
         )
-    roll(turn)
+    roll(step)
 
 
 def apply(decision: Decision, known: Transactions, *, transaction_version: int) -> int:
@@ -203,67 +211,67 @@ def prepare(known: Transactions, transaction: Transaction) -> None:
     known.unrolled[transaction.transactional_id] = None
 
 
-def roll(turn: Turn) -> None:
+def roll(step: TransactionStepContext) -> None:
     """Write the next share of the records that follow from decisions, and have the markers written."""
-    unrolled = turn.known.unrolled
+    unrolled = step.known.unrolled
     partitions = 0
     for transactional_id in list(islice(unrolled, ROLLED_PER_STEP_MAX)):
-        transaction = turn.known.by_id[transactional_id]
+        transaction = step.known.by_id[transactional_id]
         if partitions and partitions + len(transaction.partitions) > ROLLED_PARTITIONS_PER_STEP_MAX:
             break
         partitions += len(transaction.partitions)
         del unrolled[transactional_id]
-        turn.put(transaction)
-        spread(transaction, turn)
+        step.put(transaction)
+        spread(transaction, step)
     if unrolled:
-        turn.start_timer(ROLL_KEY, 0)
+        step.start_timer(ROLL_KEY, 0)
 
 
-def abort_listed(request: CommitBatchRequest, sink: Sink, turn: Turn) -> None:
+def abort_listed(request: CommitBatchRequest, sink: Sink, step: TransactionStepContext) -> None:
     """Abort what another attempt wrote for a batch that is committed: it counts for nothing, and holds back readers.
 
     A late copy of the request that was decided names transactions that are committed. If one is open with the same
     epoch, it is of a later batch: producers of version 1 keep their epoch, and each attempt has producers of its own.
     """
-    known = turn.known
+    known = step.known
     for each in request.transactions:
         if sink.committed.get(each.producer_id) == each.producer_epoch:
             continue
         transaction = known.by_id.get(each.transactional_id)
         if transaction is not None and is_open(transaction, each.producer_id, each.producer_epoch):
-            prepare(known, aborted_by_sink(transaction, turn.now_ms, turn.config.transaction_version))
-    roll(turn)
+            prepare(known, aborted_by_sink(transaction, step.now_ms, step.config.transaction_version))
+    roll(step)
 
 
 # ---- the end of a sink
 
 
-def delete_sink(event: DeleteSink, turn: Turn) -> None:
+def delete_sink(event: DeleteSink, step: TransactionStepContext) -> None:
     """Its open transactions are aborted, its ids go as soon as nothing is under way, and what was decided goes."""
-    known = turn.known
+    known = step.known
     sink = known.sinks.get(event.sink_id)
     if sink is None:
-        turn.reply(event.token, DeleteSinkResponse(was_known=False))
+        step.reply(event.token, DeleteSinkResponse(was_known=False))
         return
     if is_rolling(sink, known):
         sentence = "the last batch is being committed"
         code = ErrorCode.CONCURRENT_TRANSACTIONS
-        turn.reply(event.token, DeleteSinkResponse(error_code=code, error_message=sentence, was_known=True))
+        step.reply(event.token, DeleteSinkResponse(error_code=code, error_message=sentence, was_known=True))
         return
     for transactional_id in list(sink.transactional_ids):
         transaction = known.by_id[transactional_id]
         if transaction.status not in UNFINISHED:
-            turn.append(tombstone(transactional_id))
+            step.append(tombstone(transactional_id))
             known.forget(transactional_id)
             continue
         known.leaving[transactional_id] = None
         if transaction.status is TransactionStatus.ONGOING:
-            prepare(known, aborted_by_sink(transaction, turn.now_ms, turn.config.transaction_version))
+            prepare(known, aborted_by_sink(transaction, step.now_ms, step.config.transaction_version))
     if sink.is_decided:
-        turn.append(sink_tombstone(event.sink_id))
+        step.append(sink_tombstone(event.sink_id))
         forget_decision(event.sink_id, known)
-    turn.reply(event.token, DeleteSinkResponse(was_known=True))
-    roll(turn)
+    step.reply(event.token, DeleteSinkResponse(was_known=True))
+    roll(step)
 
 
 def forget_decision(sink_id: str, known: Transactions) -> None:
@@ -273,8 +281,8 @@ def forget_decision(sink_id: str, known: Transactions) -> None:
         known.maybe_forget_sink(sink_id)
 
 
-def on_completed(transactional_id: str, turn: Turn) -> None:
+def on_completed(transactional_id: str, step: TransactionStepContext) -> None:
     """One of a sink that was deleted meanwhile is forgotten."""
-    if transactional_id in turn.known.leaving:
-        turn.append(tombstone(transactional_id))
-        turn.known.forget(transactional_id)
+    if transactional_id in step.known.leaving:
+        step.append(tombstone(transactional_id))
+        step.known.forget(transactional_id)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.coordinators.transactions.events import EndTransaction, MarkersWritten
-from strandline.coordinators.transactions.step_context import Postponed, Turn
+from strandline.coordinators.transactions.step_context import Postponed, TransactionStepContext
 from strandline.coordinators.transactions.transaction import (
     COMPLETED,
     EPOCH_LAST,
@@ -31,7 +31,9 @@ VERSION_WITH_EPOCHS = 2
 # ---- the decision
 
 
-def decide(turn: Turn, transactions: Sequence[Transaction], *, is_commit: bool, transaction_version: int) -> None:
+def decide(
+    step: TransactionStepContext, transactions: Sequence[Transaction], *, is_commit: bool, transaction_version: int
+) -> None:
     """Commit or abort all of these, by one append. The caller has seen to their producer ids (`needs_producer_ids`)."""
     decided = []
     for transaction in transactions:
@@ -40,13 +42,13 @@ def decide(turn: Turn, transactions: Sequence[Transaction], *, is_commit: bool, 
             transaction.prepared(
                 is_commit=is_commit,
                 transaction_version=transaction_version,
-                now_ms=turn.now_ms,
-                next_producer_id=turn.take_producer_id() if rotates else NO_PRODUCER_ID,
+                now_ms=step.now_ms,
+                next_producer_id=step.take_producer_id() if rotates else NO_PRODUCER_ID,
             )
         )
-    turn.put(*decided)
+    step.put(*decided)
     for transaction in decided:
-        spread(transaction, turn)
+        spread(transaction, step)
 
 
 def must_rotate(transaction: Transaction, transaction_version: int) -> bool:
@@ -54,33 +56,33 @@ def must_rotate(transaction: Transaction, transaction_version: int) -> bool:
     return transaction_version >= VERSION_WITH_EPOCHS and is_exhausted(transaction.producer_epoch)
 
 
-def spread(transaction: Transaction, turn: Turn) -> None:
+def spread(transaction: Transaction, step: TransactionStepContext) -> None:
     """Have the markers of a decision written; again, if a coordinator before us may have begun."""
     if transaction.partitions:
-        turn.send_markers(transaction)
+        step.send_markers(transaction)
     else:
-        complete(transaction, turn)
+        complete(transaction, step)
 
 
-def fence(transaction: Transaction, work: Postponed, turn: Turn, *, reason: str) -> bool:
+def fence(transaction: Transaction, work: Postponed, step: TransactionStepContext, *, reason: str) -> bool:
     """Abort an open transaction with an epoch that locks its producer out.
 
     False if that has to wait for a producer id; `work` is begun again then.
     """
-    version = turn.config.transaction_version
+    version = step.config.transaction_version
     if version < VERSION_WITH_EPOCHS:
-        decide(turn, [transaction.fenced()], is_commit=False, transaction_version=0)
-    elif must_rotate(transaction, version) and turn.needs_producer_ids(1, work):
+        decide(step, [transaction.fenced()], is_commit=False, transaction_version=0)
+    elif must_rotate(transaction, version) and step.needs_producer_ids(1, work):
         return False
     else:
-        decide(turn, [transaction], is_commit=False, transaction_version=version)
-    turn.tell(
+        decide(step, [transaction], is_commit=False, transaction_version=version)
+    step.tell(
         f"transaction of {transaction.transactional_id} aborted: {reason}",
         {
             "transactional_id": transaction.transactional_id,
             "producer_id": transaction.producer_id,
             "producer_epoch": transaction.producer_epoch,
-            "open_ms": turn.now_ms - transaction.start_ms,
+            "open_ms": step.now_ms - transaction.start_ms,
             "partitions": len(transaction.partitions),
         },
     )
@@ -90,13 +92,13 @@ def fence(transaction: Transaction, work: Postponed, turn: Turn, *, reason: str)
 # ---- EndTxn
 
 
-def end(event: EndTransaction, turn: Turn) -> None:
-    transaction = turn.known.by_id.get(event.transactional_id)
+def end(event: EndTransaction, step: TransactionStepContext) -> None:
+    transaction = step.known.by_id.get(event.transactional_id)
     if not event.transactional_id:
-        refuse(event, ErrorCode.INVALID_REQUEST, turn)
+        refuse(event, ErrorCode.INVALID_REQUEST, step)
         return
     if transaction is None:
-        refuse(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, turn)
+        refuse(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, step)
         return
     # Whatever the level of the cluster is by now: after each end such a client begins with sequence 0, and in the epoch
     # that it had, partitions would take that for repetitions.
@@ -105,20 +107,20 @@ def end(event: EndTransaction, turn: Turn) -> None:
     verdict = verdict_with_epochs(transaction, event) if has_epochs else verdict_before_epochs(transaction, event)
     if has_epochs and was_committed_by_sink(transaction, event):
         if not event.is_commit:
-            refuse(event, ErrorCode.INVALID_TXN_STATE, turn)
-        elif not (must_rotate(transaction, version) and turn.needs_producer_ids(1, event)):
-            raise_epoch(transaction, event, turn)
+            refuse(event, ErrorCode.INVALID_TXN_STATE, step)
+        elif not (must_rotate(transaction, version) and step.needs_producer_ids(1, event)):
+            raise_epoch(transaction, event, step)
     elif verdict is ErrorCode.NONE:
         # It has happened, and the answer was lost.
-        answer(event, (transaction.producer_id, transaction.producer_epoch), turn)
+        answer(event, (transaction.producer_id, transaction.producer_epoch), step)
     elif verdict is not None:
-        refuse(event, verdict, turn)
+        refuse(event, verdict, step)
     elif event.is_commit and sink_of(event.transactional_id) is not None:
         # Whether it counts is for the driver of its sink to say, who knows which attempts make up a batch.
-        refuse(event, ErrorCode.INVALID_TXN_STATE, turn)
-    elif not (must_rotate(transaction, version) and turn.needs_producer_ids(1, event)):
-        decide(turn, [transaction], is_commit=event.is_commit, transaction_version=version if has_epochs else 0)
-        answer(event, turn.known.by_id[event.transactional_id].identity_after, turn)
+        refuse(event, ErrorCode.INVALID_TXN_STATE, step)
+    elif not (must_rotate(transaction, version) and step.needs_producer_ids(1, event)):
+        decide(step, [transaction], is_commit=event.is_commit, transaction_version=version if has_epochs else 0)
+        answer(event, step.known.by_id[event.transactional_id].identity_after, step)
 
 
 def verdict_before_epochs(transaction: Transaction, event: EndTransaction) -> ErrorCode | None:
@@ -188,34 +190,34 @@ def was_committed_by_sink(transaction: Transaction, event: EndTransaction) -> bo
     )
 
 
-def raise_epoch(transaction: Transaction, event: EndTransaction, turn: Turn) -> None:
+def raise_epoch(transaction: Transaction, event: EndTransaction, step: TransactionStepContext) -> None:
     """What the decision would have done, had it been this EndTxn: such a producer goes on with sequence 0."""
     rotates = must_rotate(transaction, event.transaction_version)
     prepared = transaction.prepared(
         is_commit=True,
         transaction_version=event.transaction_version,
-        now_ms=turn.now_ms,
-        next_producer_id=turn.take_producer_id() if rotates else NO_PRODUCER_ID,
+        now_ms=step.now_ms,
+        next_producer_id=step.take_producer_id() if rotates else NO_PRODUCER_ID,
     )
-    turn.put(prepared.completed(now_ms=turn.now_ms))
-    answer(event, prepared.identity_after, turn)
+    step.put(prepared.completed(now_ms=step.now_ms))
+    answer(event, prepared.identity_after, step)
 
 
-def answer(event: EndTransaction, identity: tuple[int, int], turn: Turn) -> None:
+def answer(event: EndTransaction, identity: tuple[int, int], step: TransactionStepContext) -> None:
     producer_id, producer_epoch = identity
-    turn.reply(event.token, EndTxnResponse(producer_id=producer_id, producer_epoch=producer_epoch))
+    step.reply(event.token, EndTxnResponse(producer_id=producer_id, producer_epoch=producer_epoch))
 
 
-def refuse(event: EndTransaction, code: ErrorCode, turn: Turn) -> None:
-    turn.reply(event.token, EndTxnResponse(error_code=code))
+def refuse(event: EndTransaction, code: ErrorCode, step: TransactionStepContext) -> None:
+    step.reply(event.token, EndTxnResponse(error_code=code))
 
 
 # ---- the markers
 
 
-def markers_written(event: MarkersWritten, turn: Turn) -> Transaction | None:
+def markers_written(event: MarkersWritten, step: TransactionStepContext) -> Transaction | None:
     """Note which partitions have their marker; the transaction, if it is complete with that."""
-    awaited = turn.known.awaited.get(event.transactional_id)
+    awaited = step.known.awaited.get(event.transactional_id)
     # Late news of an earlier decision say nothing about this one.
     if awaited is None or awaited.decision != event.decision:
         return None
@@ -223,11 +225,11 @@ def markers_written(event: MarkersWritten, turn: Turn) -> Transaction | None:
         awaited.partitions.pop(partition, None)
     if awaited.partitions:
         return None
-    transaction = turn.known.by_id[event.transactional_id]
-    complete(transaction, turn)
+    transaction = step.known.by_id[event.transactional_id]
+    complete(transaction, step)
     return transaction
 
 
-def complete(transaction: Transaction, turn: Turn) -> None:
-    turn.known.awaited.pop(transaction.transactional_id, None)
-    turn.put(transaction.completed(now_ms=turn.now_ms))
+def complete(transaction: Transaction, step: TransactionStepContext) -> None:
+    step.known.awaited.pop(transaction.transactional_id, None)
+    step.put(transaction.completed(now_ms=step.now_ms))

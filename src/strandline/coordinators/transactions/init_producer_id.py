@@ -13,7 +13,7 @@ from strandline.codec.messages.init_producer_id_request import InitProducerIdReq
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
 from strandline.coordinators.transactions.ending import fence
 from strandline.coordinators.transactions.events import InitProducerId
-from strandline.coordinators.transactions.step_context import Turn
+from strandline.coordinators.transactions.step_context import TransactionStepContext
 from strandline.coordinators.transactions.transaction import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -24,33 +24,33 @@ from strandline.coordinators.transactions.transaction import (
 from strandline.errors import ErrorCode
 
 
-def init_producer_id(event: InitProducerId, turn: Turn) -> None:
+def init_producer_id(event: InitProducerId, step: TransactionStepContext) -> None:
     request = event.request
     transactional_id = request.transactional_id
     if not transactional_id or (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        refuse(event, ErrorCode.INVALID_REQUEST, turn)
+        refuse(event, ErrorCode.INVALID_REQUEST, step)
         return
-    if not 0 < request.transaction_timeout_ms <= turn.config.timeout_ms_max:
-        refuse(event, ErrorCode.INVALID_TRANSACTION_TIMEOUT, turn)
+    if not 0 < request.transaction_timeout_ms <= step.config.timeout_ms_max:
+        refuse(event, ErrorCode.INVALID_TRANSACTION_TIMEOUT, step)
         return
-    transaction = turn.known.by_id.get(transactional_id)
+    transaction = step.known.by_id.get(transactional_id)
     if transaction is None:
-        if not turn.needs_producer_ids(1, event):
-            begin(first(transactional_id, request, turn), event, turn)
+        if not step.needs_producer_ids(1, event):
+            begin(first(transactional_id, request, step), event, step)
         return
     code = refusal(transaction, request)
     if code is not ErrorCode.NONE:
-        refuse(event, code, turn)
+        refuse(event, code, step)
     elif transaction.status is TransactionStatus.ONGOING:
-        if fence(transaction, event, turn, reason="a producer begins anew with its transactional id"):
-            refuse(event, ErrorCode.CONCURRENT_TRANSACTIONS, turn)
+        if fence(transaction, event, step, reason="a producer begins anew with its transactional id"):
+            refuse(event, ErrorCode.CONCURRENT_TRANSACTIONS, step)
     elif is_repeated(transaction, request):
         # Nobody else has begun since, else the last epoch were not known any more.
-        begin(with_epoch_as_it_is(transaction, request, turn), event, turn)
+        begin(with_epoch_as_it_is(transaction, request, step), event, step)
     elif not is_exhausted(transaction.producer_epoch):
-        begin(with_next_epoch(transaction, request, turn), event, turn)
-    elif not turn.needs_producer_ids(1, event):
-        begin(rotated(transaction, request, turn), event, turn)
+        begin(with_next_epoch(transaction, request, step), event, step)
+    elif not step.needs_producer_ids(1, event):
+        begin(rotated(transaction, request, step), event, step)
 
 
 def refusal(transaction: Transaction, request: InitProducerIdRequest) -> ErrorCode:
@@ -82,55 +82,59 @@ def is_repeated(transaction: Transaction, request: InitProducerIdRequest) -> boo
     return request.producer_id != NO_PRODUCER_ID and asked != (transaction.producer_id, transaction.producer_epoch)
 
 
-def first(transactional_id: str, request: InitProducerIdRequest, turn: Turn) -> Transaction:
+def first(transactional_id: str, request: InitProducerIdRequest, step: TransactionStepContext) -> Transaction:
     return Transaction(
         transactional_id=transactional_id,
-        producer_id=turn.take_producer_id(),
+        producer_id=step.take_producer_id(),
         producer_epoch=0,
         timeout_ms=request.transaction_timeout_ms,
-        last_update_ms=turn.now_ms,
+        last_update_ms=step.now_ms,
     )
 
 
-def with_next_epoch(transaction: Transaction, request: InitProducerIdRequest, turn: Turn) -> Transaction:
+def with_next_epoch(
+    transaction: Transaction, request: InitProducerIdRequest, step: TransactionStepContext
+) -> Transaction:
     return transaction.with_epoch(
         transaction.producer_epoch + 1,
         last_epoch=NO_PRODUCER_EPOCH if request.producer_id == NO_PRODUCER_ID else transaction.producer_epoch,
         timeout_ms=request.transaction_timeout_ms,
-        now_ms=turn.now_ms,
+        now_ms=step.now_ms,
     )
 
 
-def with_epoch_as_it_is(transaction: Transaction, request: InitProducerIdRequest, turn: Turn) -> Transaction:
+def with_epoch_as_it_is(
+    transaction: Transaction, request: InitProducerIdRequest, step: TransactionStepContext
+) -> Transaction:
     return transaction.with_epoch(
         transaction.producer_epoch,
         last_epoch=transaction.last_producer_epoch,
         timeout_ms=request.transaction_timeout_ms,
-        now_ms=turn.now_ms,
+        now_ms=step.now_ms,
     )
 
 
-def rotated(transaction: Transaction, request: InitProducerIdRequest, turn: Turn) -> Transaction:
+def rotated(transaction: Transaction, request: InitProducerIdRequest, step: TransactionStepContext) -> Transaction:
     return transaction.with_epoch(
         0,
-        producer_id=turn.take_producer_id(),
+        producer_id=step.take_producer_id(),
         last_epoch=NO_PRODUCER_EPOCH if request.producer_id == NO_PRODUCER_ID else transaction.producer_epoch,
         timeout_ms=request.transaction_timeout_ms,
-        now_ms=turn.now_ms,
+        now_ms=step.now_ms,
     )
 
 
-def begin(transaction: Transaction, event: InitProducerId, turn: Turn) -> None:
-    turn.put(transaction)
-    turn.known.clients[transaction.transactional_id] = (event.client_id, event.client_host)
-    turn.reply(
+def begin(transaction: Transaction, event: InitProducerId, step: TransactionStepContext) -> None:
+    step.put(transaction)
+    step.known.clients[transaction.transactional_id] = (event.client_id, event.client_host)
+    step.reply(
         event.token,
         InitProducerIdResponse(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch),
     )
 
 
-def refuse(event: InitProducerId, code: ErrorCode, turn: Turn) -> None:
-    turn.reply(
+def refuse(event: InitProducerId, code: ErrorCode, step: TransactionStepContext) -> None:
+    step.reply(
         event.token,
         InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH),
     )

@@ -7,23 +7,23 @@ from strandline.codec.messages.describe_transactions_response import Transaction
 from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
 from strandline.codec.messages.list_transactions_response import TransactionState as ListedTransaction
 from strandline.coordinators.transactions.events import DescribeTransaction, ListTransactions
-from strandline.coordinators.transactions.step_context import Turn
+from strandline.coordinators.transactions.step_context import TransactionStepContext
 from strandline.coordinators.transactions.transaction import STATUS_OF_TITLE, Transaction
 from strandline.coordinators.transactions.transaction_records import by_topic
 from strandline.errors import ErrorCode
 
 
-def describe(event: DescribeTransaction, turn: Turn) -> None:
-    transaction = turn.known.by_id.get(event.transactional_id)
+def describe(event: DescribeTransaction, step: TransactionStepContext) -> None:
+    transaction = step.known.by_id.get(event.transactional_id)
     if transaction is None:
         is_named = bool(event.transactional_id)
         code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if is_named else ErrorCode.INVALID_REQUEST
-        turn.reply(event.token, DescribedTransaction(error_code=code, transactional_id=event.transactional_id))
+        step.reply(event.token, DescribedTransaction(error_code=code, transactional_id=event.transactional_id))
         return
     # Whoever looks for transactions that hang counts on it that a partition with its marker is not named any more.
-    awaited = turn.known.awaited.get(event.transactional_id)
+    awaited = step.known.awaited.get(event.transactional_id)
     partitions = transaction.partitions if awaited is None else awaited.partitions
-    turn.reply(
+    step.reply(
         event.token,
         DescribedTransaction(
             transactional_id=transaction.transactional_id,
@@ -37,8 +37,8 @@ def describe(event: DescribeTransaction, turn: Turn) -> None:
     )
 
 
-def list_transactions(event: ListTransactions, turn: Turn) -> None:
-    known = turn.known.by_id
+def list_transactions(event: ListTransactions, step: TransactionStepContext) -> None:
+    known = step.known.by_id
     asked = [known[transactional_id] for transactional_id in event.transactional_ids if transactional_id in known]
     response = ListTransactionsResponse(
         unknown_state_filters=[title for title in event.states if title not in STATUS_OF_TITLE],
@@ -49,10 +49,10 @@ def list_transactions(event: ListTransactions, turn: Turn) -> None:
                 transaction_state=transaction.status.title,
             )
             for transaction in asked
-            if passes(transaction, event, turn.now_ms)
+            if passes(transaction, event, step.now_ms)
         ],
     )
-    turn.reply(event.token, response)
+    step.reply(event.token, response)
 
 
 def passes(transaction: Transaction, event: ListTransactions, now_ms: int) -> bool:

@@ -17,7 +17,7 @@ from strandline.codec.internal_records import (
 from strandline.codec.messages.sink_decision_key import SinkDecisionKey
 from strandline.codec.messages.sink_decision_value import CommittedTransaction, SinkDecisionValue
 from strandline.coordinators.groups.events import Record
-from strandline.coordinators.transactions.sinks import Decision, Member
+from strandline.coordinators.transactions.sinks import Decision, TaskTransaction
 from strandline.ids import sink_key
 
 _KEY_ID: Final = struct.pack(">h", SinkDecisionKey.API_KEY)
@@ -60,7 +60,7 @@ def decode_decision(key: bytes, value: bytes | None) -> tuple[str, Decision | No
     assert isinstance(value_message, SinkDecisionValue)
     begin = sink_key(sink_id)
     members = tuple(
-        Member(begin + each.name, each.producer_id, each.producer_epoch) for each in value_message.transactions
+        TaskTransaction(begin + each.name, each.producer_id, each.producer_epoch) for each in value_message.transactions
     )
     note = bytes(value_message.note)
     return sink_id, Decision(sink_id, value_message.batch_id, value_message.decided_ms, members, note)

@@ -17,7 +17,7 @@ ANY_BATCH: Final = -2
 NO_NOTE: Final = b""
 
 
-class Member(NamedTuple):
+class TaskTransaction(NamedTuple):
     """A transaction, as the driver of a sink names it."""
 
     transactional_id: str
@@ -31,7 +31,7 @@ class Decision(NamedTuple):
     sink_id: str
     batch_id: int
     decided_ms: int
-    members: tuple[Member, ...]
+    members: tuple[TaskTransaction, ...]
     note: bytes = NO_NOTE
     """What the driver wants to find again, in its own words."""
 

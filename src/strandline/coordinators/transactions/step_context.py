@@ -31,7 +31,7 @@ class Awaited:
 
 
 @dataclass(frozen=True, slots=True)
-class TimedOut:
+class OverdueTransaction:
     """A transaction that was open for too long; its abort waits for a producer id, and by then it may be over."""
 
     transactional_id: str
@@ -39,7 +39,7 @@ class TimedOut:
     producer_epoch: int
 
 
-Postponed = InitProducerId | EndTransaction | TimedOut
+Postponed = InitProducerId | EndTransaction | OverdueTransaction
 """What is begun again when there is a producer id for it."""
 
 
@@ -112,7 +112,7 @@ class Transactions:
             del self.sinks[sink_id]
 
 
-class Turn:
+class TransactionStepContext:
     __slots__ = ("config", "coordinator_epoch", "effects", "known", "now_ms")
 
     def __init__(self, now_ms: int, known: Transactions, config: TransactionConfig, coordinator_epoch: int) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 
 from strandline.coordinators.transactions.ending import fence, spread
 from strandline.coordinators.transactions.events import TransactionTimer, TransactionTimerKind
-from strandline.coordinators.transactions.step_context import TimedOut, Turn
+from strandline.coordinators.transactions.step_context import OverdueTransaction, TransactionStepContext
 from strandline.coordinators.transactions.transaction import UNFINISHED, Transaction, TransactionStatus
 from strandline.coordinators.transactions.transaction_records import tombstone
 
@@ -35,27 +35,27 @@ RESUME_KEY: Final = TransactionTimer(TransactionTimerKind.RESUME, "")
 # ---- transactions
 
 
-def on_timeout(transactional_id: str, turn: Turn) -> None:
-    transaction = turn.known.by_id.get(transactional_id)
+def on_timeout(transactional_id: str, step: TransactionStepContext) -> None:
+    transaction = step.known.by_id.get(transactional_id)
     if transaction is not None and transaction.status is TransactionStatus.ONGOING:
-        work = TimedOut(transactional_id, transaction.producer_id, transaction.producer_epoch)
+        work = OverdueTransaction(transactional_id, transaction.producer_id, transaction.producer_epoch)
         reason = f"it was open for longer than its timeout of {transaction.timeout_ms} ms"
-        fence(transaction, work, turn, reason=reason)
+        fence(transaction, work, step, reason=reason)
 
 
-def on_producer_id(work: TimedOut, turn: Turn) -> None:
-    if is_open(work, turn):
-        on_timeout(work.transactional_id, turn)
+def on_producer_id(work: OverdueTransaction, step: TransactionStepContext) -> None:
+    if is_open(work, step):
+        on_timeout(work.transactional_id, step)
 
 
-def on_no_producer_id(work: TimedOut, turn: Turn) -> None:
-    if is_open(work, turn):
-        turn.start_timer(TransactionTimer(TransactionTimerKind.TIMEOUT, work.transactional_id), NO_ID_RETRY_MS)
+def on_no_producer_id(work: OverdueTransaction, step: TransactionStepContext) -> None:
+    if is_open(work, step):
+        step.start_timer(TransactionTimer(TransactionTimerKind.TIMEOUT, work.transactional_id), NO_ID_RETRY_MS)
 
 
-def is_open(work: TimedOut, turn: Turn) -> bool:
+def is_open(work: OverdueTransaction, step: TransactionStepContext) -> bool:
     """Whether the very transaction still is. If its producer ended it meanwhile, the next one has another epoch."""
-    transaction = turn.known.by_id.get(work.transactional_id)
+    transaction = step.known.by_id.get(work.transactional_id)
     return (
         transaction is not None
         and transaction.status is TransactionStatus.ONGOING
@@ -69,31 +69,31 @@ class Resuming:
     def __init__(self) -> None:
         self._left: deque[str] = deque()
 
-    def start(self, transactions: Iterable[Transaction], turn: Turn) -> None:
+    def start(self, transactions: Iterable[Transaction], step: TransactionStepContext) -> None:
         self._left.extend(each.transactional_id for each in transactions if each.status in UNFINISHED)
-        self.go_on(turn)
+        self.go_on(step)
 
-    def go_on(self, turn: Turn) -> None:
+    def go_on(self, step: TransactionStepContext) -> None:
         for _ in range(min(len(self._left), RESUMED_PER_STEP_MAX)):
-            transaction = turn.known.by_id.get(self._left.popleft())
+            transaction = step.known.by_id.get(self._left.popleft())
             if transaction is None:
                 # Complete by now, and gone with its sink.
                 continue
             if transaction.status is TransactionStatus.ONGOING:
-                remaining_ms = transaction.start_ms + transaction.timeout_ms - turn.now_ms
-                turn.start_timer(
+                remaining_ms = transaction.start_ms + transaction.timeout_ms - step.now_ms
+                step.start_timer(
                     TransactionTimer(TransactionTimerKind.TIMEOUT, transaction.transactional_id),
                     min(max(remaining_ms, 0), transaction.timeout_ms),
                 )
-            elif is_stuck(transaction, turn):
-                spread(transaction, turn)
+            elif is_stuck(transaction, step):
+                spread(transaction, step)
         if self._left:
-            turn.start_timer(RESUME_KEY, 0)
+            step.start_timer(RESUME_KEY, 0)
 
 
-def is_stuck(transaction: Transaction, turn: Turn) -> bool:
+def is_stuck(transaction: Transaction, step: TransactionStepContext) -> bool:
     """Decided, in the log, and nobody has its markers written."""
-    known = turn.known
+    known = step.known
     return (
         transaction.is_prepared
         and transaction.transactional_id not in known.awaited
@@ -104,33 +104,33 @@ def is_stuck(transaction: Transaction, turn: Turn) -> bool:
 # ---- transactional ids
 
 
-class Expiry:
+class TransactionalIdExpiry:
     """How far the present round has got."""
 
     def __init__(self) -> None:
         self._left: deque[str] = deque()
 
-    def start(self, turn: Turn) -> None:
-        turn.start_timer(EXPIRY_KEY, turn.config.id_expiration_check_interval_ms)
+    def start(self, step: TransactionStepContext) -> None:
+        step.start_timer(EXPIRY_KEY, step.config.id_expiration_check_interval_ms)
 
-    def on_timer(self, turn: Turn) -> None:
-        known = turn.known
+    def on_timer(self, step: TransactionStepContext) -> None:
+        known = step.known
         if not self._left:
             self._left.extend(known.by_id)
         for _ in range(min(len(self._left), IDS_PER_STEP_MAX)):
             transaction = known.by_id.get(self._left.popleft())
-            if transaction is not None and is_expired(transaction, turn):
+            if transaction is not None and is_expired(transaction, step):
                 # One by one: together they may be more than a batch holds, and nothing says that all must go at once.
-                turn.append(tombstone(transaction.transactional_id))
+                step.append(tombstone(transaction.transactional_id))
                 known.forget(transaction.transactional_id)
         if self._left:
-            turn.start_timer(EXPIRY_KEY, 0)
+            step.start_timer(EXPIRY_KEY, 0)
         else:
-            self.start(turn)
+            self.start(step)
 
 
-def is_expired(transaction: Transaction, turn: Turn) -> bool:
+def is_expired(transaction: Transaction, step: TransactionStepContext) -> bool:
     return (
         transaction.status not in UNFINISHED
-        and turn.now_ms - transaction.last_update_ms >= turn.config.id_expiration_ms
+        and step.now_ms - transaction.last_update_ms >= step.config.id_expiration_ms
     )

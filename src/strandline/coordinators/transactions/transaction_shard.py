@@ -25,7 +25,12 @@ from strandline.coordinators.transactions.events import (
 )
 from strandline.coordinators.transactions.sink_records import decode_decision, is_of_sink
 from strandline.coordinators.transactions.sinks import Sink
-from strandline.coordinators.transactions.step_context import Postponed, TimedOut, Transactions, Turn
+from strandline.coordinators.transactions.step_context import (
+    OverdueTransaction,
+    Postponed,
+    Transactions,
+    TransactionStepContext,
+)
 from strandline.coordinators.transactions.transaction import Transaction
 from strandline.coordinators.transactions.transaction_config import TransactionConfig
 from strandline.coordinators.transactions.transaction_records import decode_transaction
@@ -45,7 +50,7 @@ class TransactionShard:
         self.coordinator_epoch = coordinator_epoch
         self._known = Transactions()
         self._resuming = timeouts.Resuming()
-        self._expiry = timeouts.Expiry()
+        self._expiry = timeouts.TransactionalIdExpiry()
 
     @property
     def transactions(self) -> dict[str, Transaction]:
@@ -90,78 +95,78 @@ class TransactionShard:
             batches.apply(decision, self._known, transaction_version=self.config.transaction_version)
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        turn = Turn(now_ms, self._known, self.config, self.coordinator_epoch)
+        step = TransactionStepContext(now_ms, self._known, self.config, self.coordinator_epoch)
         match event:
             case AddPartitions():
-                adding.add_partitions(event, turn)
+                adding.add_partitions(event, step)
             case EndTransaction():
-                ending.end(event, turn)
+                ending.end(event, step)
             case MarkersWritten():
-                if ending.markers_written(event, turn):
-                    batches.on_completed(event.transactional_id, turn)
-                    adding.on_completed(event.transactional_id, turn)
+                if ending.markers_written(event, step):
+                    batches.on_completed(event.transactional_id, step)
+                    adding.on_completed(event.transactional_id, step)
             case InitProducerId():
-                init_producer_id.init_producer_id(event, turn)
+                init_producer_id.init_producer_id(event, step)
             case CommitBatch():
-                batches.commit_batch(event, turn)
+                batches.commit_batch(event, step)
             case DeleteSink():
-                batches.delete_sink(event, turn)
+                batches.delete_sink(event, step)
             case ProducerIdAllocated():
-                self._on_producer_id(event, turn)
+                self._on_producer_id(event, step)
             case TimerFired(key=key):
-                self._on_timer(key, turn)
+                self._on_timer(key, step)
             case DescribeTransaction():
-                listing.describe(event, turn)
+                listing.describe(event, step)
             case ListTransactions():
-                listing.list_transactions(event, turn)
+                listing.list_transactions(event, step)
             case Loaded():
-                self._expiry.start(turn)
-                self._resuming.start(self._known.by_id.values(), turn)
-                batches.roll(turn)
+                self._expiry.start(step)
+                self._resuming.start(self._known.by_id.values(), step)
+                batches.roll(step)
             case _:
                 assert_never(event)
-        return turn.effects
+        return step.effects
 
-    def _on_timer(self, key: TransactionTimer, turn: Turn) -> None:
+    def _on_timer(self, key: TransactionTimer, step: TransactionStepContext) -> None:
         match key.kind:
             case TransactionTimerKind.TIMEOUT:
-                timeouts.on_timeout(key.transactional_id, turn)
+                timeouts.on_timeout(key.transactional_id, step)
             case TransactionTimerKind.PARKED:
-                adding.on_parked_too_long(key.transactional_id, turn)
+                adding.on_parked_too_long(key.transactional_id, step)
             case TransactionTimerKind.EXPIRY:
-                self._expiry.on_timer(turn)
+                self._expiry.on_timer(step)
             case TransactionTimerKind.RESUME:
-                self._resuming.go_on(turn)
+                self._resuming.go_on(step)
             case TransactionTimerKind.ROLL:
-                batches.roll(turn)
+                batches.roll(step)
 
-    def _on_producer_id(self, event: ProducerIdAllocated, turn: Turn) -> None:
+    def _on_producer_id(self, event: ProducerIdAllocated, step: TransactionStepContext) -> None:
         work = self._known.postponed.pop(event.token, None)
         if work is None:
             return
         if event.error is ErrorCode.NONE:
             self._known.spare_producer_ids.append(event.producer_id)
-            begin_again(work, turn)
+            begin_again(work, step)
         else:
-            give_up(work, event.error, turn)
+            give_up(work, event.error, step)
 
 
-def begin_again(work: Postponed, turn: Turn) -> None:
+def begin_again(work: Postponed, step: TransactionStepContext) -> None:
     """From the start: while it waited for a producer id, anything may have happened."""
     match work:
         case InitProducerId():
-            init_producer_id.init_producer_id(work, turn)
+            init_producer_id.init_producer_id(work, step)
         case EndTransaction():
-            ending.end(work, turn)
-        case TimedOut():
-            timeouts.on_producer_id(work, turn)
+            ending.end(work, step)
+        case OverdueTransaction():
+            timeouts.on_producer_id(work, step)
 
 
-def give_up(work: Postponed, code: ErrorCode, turn: Turn) -> None:
+def give_up(work: Postponed, code: ErrorCode, step: TransactionStepContext) -> None:
     match work:
         case InitProducerId():
-            init_producer_id.refuse(work, code, turn)
+            init_producer_id.refuse(work, code, step)
         case EndTransaction():
-            ending.refuse(work, code, turn)
-        case TimedOut():
-            timeouts.on_no_producer_id(work, turn)
+            ending.refuse(work, code, step)
+        case OverdueTransaction():
+            timeouts.on_no_producer_id(work, step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.errors import ErrorCode
 
 
@@ -17,7 +17,9 @@ class Gathering:
         self._missing = 0
         self._is_asking = True
 
-    def token(self, *, refusal: Callable[[ErrorCode], Any], shape: Callable[[Any], Any] | None = None) -> Call:
+    def token(
+        self, *, refusal: Callable[[ErrorCode], Any], shape: Callable[[Any], Any] | None = None
+    ) -> PendingRequest:
         """For the next part; what `refusal` and `shape` make of an answer is the part."""
         index = len(self._parts)
         self._parts.append(None)
@@ -29,7 +31,7 @@ class Gathering:
             if not self._is_asking and not self._missing:
                 self._then(self._parts)
 
-        token = Call(put, refusal=refusal, shape=shape)
+        token = PendingRequest(put, refusal=refusal, shape=shape)
         token.collect()
         return token
 

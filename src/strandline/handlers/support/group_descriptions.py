@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from strandline.codec.message import encode
-from strandline.coordinators.groups.pending_request import Call
+from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.gathering import Gathering
@@ -30,7 +30,7 @@ def describe_each(
     response: Any,
     described_class: Any,
     with_operations: bool,
-    ask: Callable[[Call, str], object],
+    ask: Callable[[PendingRequest, str], object],
 ) -> None:
     """Answer with `response` and one `described_class` for each group, which `ask` asks the group's shard for."""
     version = context.api_version

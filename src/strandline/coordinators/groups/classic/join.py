@@ -22,9 +22,9 @@ from strandline.coordinators.groups.classic.rebalance import (
 )
 from strandline.coordinators.groups.events import JoinGroup
 from strandline.coordinators.groups.group_records import group_metadata_record
-from strandline.coordinators.groups.history.assignment_diff import Who, who_is
+from strandline.coordinators.groups.history.assignment_diff import MemberRef, ref_of
 from strandline.coordinators.groups.history.group_history import Happening
-from strandline.coordinators.groups.step_context import Turn
+from strandline.coordinators.groups.step_context import StepContext
 from strandline.errors import ErrorCode, MalformedMessage
 
 if TYPE_CHECKING:
@@ -38,37 +38,37 @@ COMPARED_BYTES_MAX = 65_536
 """Of a subscription; whether a longer one names other topics than before is not looked at."""
 
 
-def request_error(request: JoinGroupRequest, turn: Turn) -> ErrorCode:
+def request_error(request: JoinGroupRequest, step: StepContext) -> ErrorCode:
     """What is wrong with the request whatever the group is like."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
-    if not turn.config.min_session_timeout_ms <= request.session_timeout_ms <= turn.config.max_session_timeout_ms:
+    if not step.config.min_session_timeout_ms <= request.session_timeout_ms <= step.config.max_session_timeout_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
     return ErrorCode.NONE
 
 
-def refuse(event: JoinGroup, code: ErrorCode, turn: Turn, *, member_id: str | None = None) -> None:
+def refuse(event: JoinGroup, code: ErrorCode, step: StepContext, *, member_id: str | None = None) -> None:
     told_id = event.request.member_id if member_id is None else member_id
-    turn.reply(event.token, join_refusal(code, told_id))
+    step.reply(event.token, join_refusal(code, told_id))
 
 
-def join(group: ClassicGroup, event: JoinGroup, turn: Turn, random: Random, *, may_hand_out_id: bool) -> None:
+def join(group: ClassicGroup, event: JoinGroup, step: StepContext, random: Random, *, may_hand_out_id: bool) -> None:
     member_id = event.request.member_id
-    if not has_room_for(group, member_id, turn):
+    if not has_room_for(group, member_id, step):
         if member_id in group.members or member_id in group.pending_join:
-            remove_member(group, member_id, turn, why=Happening.REMOVED, reason="the group is full")
-        refuse(event, ErrorCode.GROUP_MAX_SIZE_REACHED, turn, member_id=UNKNOWN_MEMBER_ID)
-        maybe_complete_join(group, turn)
+            remove_member(group, member_id, step, why=Happening.REMOVED, reason="the group is full")
+        refuse(event, ErrorCode.GROUP_MAX_SIZE_REACHED, step, member_id=UNKNOWN_MEMBER_ID)
+        maybe_complete_join(group, step)
     elif not group.supports(event.request.protocol_type, protocols_of(event.request.protocols)):
-        refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, turn)
+        refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, step)
     elif member_id == UNKNOWN_MEMBER_ID:
-        join_as_new(group, event, turn, random, may_hand_out_id=may_hand_out_id)
+        join_as_new(group, event, step, random, may_hand_out_id=may_hand_out_id)
     else:
-        join_as_known(group, event, turn)
+        join_as_known(group, event, step)
 
 
-def has_room_for(group: ClassicGroup, member_id: str, turn: Turn) -> bool:
-    size_max = turn.config.group_size_max
+def has_room_for(group: ClassicGroup, member_id: str, step: StepContext) -> bool:
+    size_max = step.config.group_size_max
     match group.state:
         case GroupState.PREPARING_REBALANCE:
             # Those who wait are counted, not the members: the limit may have been lowered since they joined, and the
@@ -80,21 +80,23 @@ def has_room_for(group: ClassicGroup, member_id: str, turn: Turn) -> bool:
             return True
 
 
-def join_as_new(group: ClassicGroup, event: JoinGroup, turn: Turn, random: Random, *, may_hand_out_id: bool) -> None:
+def join_as_new(
+    group: ClassicGroup, event: JoinGroup, step: StepContext, random: Random, *, may_hand_out_id: bool
+) -> None:
     instance_id = event.request.group_instance_id
     new_id = new_member_id(event, random)
     if instance_id is not None and instance_id in group.static_members:
-        replace_static_member(group, event, new_id, turn)
+        replace_static_member(group, event, new_id, step)
     elif must_come_with_id(event):
         if not may_hand_out_id:
-            refuse(event, ErrorCode.GROUP_MAX_SIZE_REACHED, turn)
+            refuse(event, ErrorCode.GROUP_MAX_SIZE_REACHED, step)
             return
         # The client must come back with this id. So a JoinGroup whose answer is lost leaves no ghost member behind.
         group.pending_join[new_id] = None
-        turn.start_timer(session_key(group, new_id), event.request.session_timeout_ms)
-        refuse(event, ErrorCode.MEMBER_ID_REQUIRED, turn, member_id=new_id)
+        step.start_timer(session_key(group, new_id), event.request.session_timeout_ms)
+        refuse(event, ErrorCode.MEMBER_ID_REQUIRED, step, member_id=new_id)
     else:
-        add_member(group, event, new_id, turn)
+        add_member(group, event, new_id, step)
 
 
 def new_member_id(event: JoinGroup, random: Random) -> str:
@@ -111,41 +113,41 @@ def must_come_with_id(event: JoinGroup) -> bool:
     )
 
 
-def join_as_known(group: ClassicGroup, event: JoinGroup, turn: Turn) -> None:
+def join_as_known(group: ClassicGroup, event: JoinGroup, step: StepContext) -> None:
     request = event.request
     if request.member_id in group.pending_join:
         if request.group_instance_id is not None:
             # Only dynamic members are handed a pending id, so no sound client can say this. Kafka's answer too.
-            refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR, turn, member_id=UNKNOWN_MEMBER_ID)
+            refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR, step, member_id=UNKNOWN_MEMBER_ID)
         else:
-            add_member(group, event, request.member_id, turn)
+            add_member(group, event, request.member_id, step)
         return
     code = group.member_error(request.member_id, request.group_instance_id)
     if code is not ErrorCode.NONE:
         if code is ErrorCode.FENCED_INSTANCE_ID:
-            turn.note_fenced(
-                group, Who(request.member_id, request.group_instance_id, event.client_id, event.client_host)
+            step.note_fenced(
+                group, MemberRef(request.member_id, request.group_instance_id, event.client_id, event.client_host)
             )
-        refuse(event, code, turn)
+        refuse(event, code, step)
         return
     member = group.members[request.member_id]
     is_leader = member.member_id == group.leader_id
     unchanged = member.protocols == protocols_of(request.protocols)
     match group.state:
         case GroupState.PREPARING_REBALANCE:
-            join_again(group, member, event, turn)
+            join_again(group, member, event, step)
         case GroupState.COMPLETING_REBALANCE if unchanged:
             # The member may have missed the answer to its first JoinGroup; the generation is still the same.
-            turn.reply(event.token, join_response(group, member.member_id, with_members=is_leader))
+            step.reply(event.token, join_response(group, member.member_id, with_members=is_leader))
         case GroupState.STABLE if unchanged and not is_leader:
-            turn.reply(event.token, join_response(group, member.member_id, with_members=False))
+            step.reply(event.token, join_response(group, member.member_id, with_members=False))
         case _:
             # A leader joins a stable group again when it has seen something that only it watches, such as new
             # partitions, so its JoinGroup rebalances although its metadata is the same.
-            join_again(group, member, event, turn)
+            join_again(group, member, event, step)
 
 
-def add_member(group: ClassicGroup, event: JoinGroup, member_id: str, turn: Turn) -> None:
+def add_member(group: ClassicGroup, event: JoinGroup, member_id: str, step: StepContext) -> None:
     request = event.request
     member = Member(
         member_id=member_id,
@@ -159,27 +161,27 @@ def add_member(group: ClassicGroup, event: JoinGroup, member_id: str, turn: Turn
     )
     if group.is_initial_rebalance:
         group.joined_during_initial_delay = True
-    turn.note(group, Happening.JOINED, member, reason=request.reason or "")
+    step.note(group, Happening.JOINED, member, reason=request.reason or "")
     group.add(member, request.protocol_type)
     group.awaiting_join[member_id] = event.token
-    turn.start_timer(session_key(group, member_id), turn.config.new_member_join_timeout_ms)
-    maybe_prepare_or_complete(group, turn)
+    step.start_timer(session_key(group, member_id), step.config.new_member_join_timeout_ms)
+    maybe_prepare_or_complete(group, step)
 
 
-def join_again(group: ClassicGroup, member: Member, event: JoinGroup, turn: Turn) -> None:
+def join_again(group: ClassicGroup, member: Member, event: JoinGroup, step: StepContext) -> None:
     if subscribes_to_others(member, event.request):
-        turn.note(group, Happening.SUBSCRIBED, member, reason=event.request.reason or "")
+        step.note(group, Happening.SUBSCRIBED, member, reason=event.request.reason or "")
     elif group.state is not GroupState.PREPARING_REBALANCE:
         # Whoever joins again while all have to does only that. Now it is this member that makes all join.
         leads = "its leader" if member.member_id == group.leader_id else ""
-        turn.note(group, Happening.ASKED, member, reason=event.request.reason or leads)
-    update_and_wait(group, member, event, turn)
-    maybe_prepare_or_complete(group, turn)
+        step.note(group, Happening.ASKED, member, reason=event.request.reason or leads)
+    update_and_wait(group, member, event, step)
+    maybe_prepare_or_complete(group, step)
 
 
-def update_and_wait(group: ClassicGroup, member: Member, event: JoinGroup, turn: Turn) -> None:
+def update_and_wait(group: ClassicGroup, member: Member, event: JoinGroup, step: StepContext) -> None:
     # A client that repeats its JoinGroup has given up on the first one, whose wait must still end somehow.
-    answer_waiting(group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS, turn, told_id=member.member_id)
+    answer_waiting(group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS, step, told_id=member.member_id)
     group.update(
         member,
         protocols_of(event.request.protocols),
@@ -189,41 +191,41 @@ def update_and_wait(group: ClassicGroup, member: Member, event: JoinGroup, turn:
     group.awaiting_join[member.member_id] = event.token
 
 
-def replace_static_member(group: ClassicGroup, event: JoinGroup, new_id: str, turn: Turn) -> None:
+def replace_static_member(group: ClassicGroup, event: JoinGroup, new_id: str, step: StepContext) -> None:
     assert event.request.group_instance_id is not None
     old_id = group.static_members[event.request.group_instance_id]
     old_leader = group.leader_id
     # Two processes with one instance id: the later one wins, and the earlier one hears it at once if it waits.
     if old_id in group.awaiting_join or old_id in group.awaiting_sync:
-        turn.note_fenced(group, who_is(group.members[old_id]))
-    answer_waiting(group, old_id, ErrorCode.FENCED_INSTANCE_ID, turn, told_id=old_id)
-    turn.cancel_timer(session_key(group, old_id))
+        step.note_fenced(group, ref_of(group.members[old_id]))
+    answer_waiting(group, old_id, ErrorCode.FENCED_INSTANCE_ID, step, told_id=old_id)
+    step.cancel_timer(session_key(group, old_id))
     member = group.replace_static(old_id, new_id)
-    turn.note(group, Happening.RETURNED, member, reason=event.request.reason or "", opens=False)
-    update_and_wait(group, member, event, turn)
-    restart_session(group, member, turn)
+    step.note(group, Happening.RETURNED, member, reason=event.request.reason or "", opens=False)
+    update_and_wait(group, member, event, step)
+    restart_session(group, member, step)
     if group.state is GroupState.STABLE:
         if group.select_protocol() != group.protocol_name:
-            turn.note(group, Happening.ASKED, member, reason="the protocol that all support is another one now")
-            prepare_rebalance(group, turn)
-        elif group_metadata_record(group).size_bytes > turn.config.group_record_bytes_max:
+            step.note(group, Happening.ASKED, member, reason="the protocol that all support is another one now")
+            prepare_rebalance(group, step)
+        elif group_metadata_record(group).size_bytes > step.config.group_record_bytes_max:
             # With its assignment it is told that it says too much.
-            prepare_rebalance(group, turn)
+            prepare_rebalance(group, step)
         else:
-            keep_generation(group, event, member, turn, old_leader=old_leader)
+            keep_generation(group, event, member, step, old_leader=old_leader)
     elif group.state is GroupState.COMPLETING_REBALANCE:
         # The leader may already compute an assignment for the old member id, which nobody answers to any more.
-        prepare_rebalance(group, turn)
+        prepare_rebalance(group, step)
     else:
-        maybe_complete_join(group, turn)
+        maybe_complete_join(group, step)
 
 
 def keep_generation(
-    group: ClassicGroup, event: JoinGroup, member: Member, turn: Turn, *, old_leader: str | None
+    group: ClassicGroup, event: JoinGroup, member: Member, step: StepContext, *, old_leader: str | None
 ) -> None:
     """A static member came back within its session: it takes its seat again and the others notice nothing."""
     del group.awaiting_join[member.member_id]
-    turn.append(group_metadata_record(group))
+    step.append(group_metadata_record(group))
     if event.api_version >= SKIP_ASSIGNMENT_FROM_VERSION:
         is_leader = member.member_id == group.leader_id
         response = join_response(group, member.member_id, with_members=is_leader, skip_assignment=is_leader)
@@ -232,7 +234,7 @@ def keep_generation(
         # leader's former id: it then takes itself for a follower and asks for the assignment that it had.
         response = join_response(group, member.member_id, with_members=False)
         response.leader = old_leader or ""
-    turn.reply(event.token, response)
+    step.reply(event.token, response)
 
 
 def subscribes_to_others(member: Member, request: JoinGroupRequest) -> bool:

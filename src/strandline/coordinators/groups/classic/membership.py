@@ -18,32 +18,32 @@ from strandline.coordinators.groups.classic.rebalance import (
 )
 from strandline.coordinators.groups.events import Heartbeat, LeaveGroup, SyncGroup
 from strandline.coordinators.groups.group_records import group_metadata_record
-from strandline.coordinators.groups.history.assignment_diff import Who
+from strandline.coordinators.groups.history.assignment_diff import MemberRef
 from strandline.coordinators.groups.history.group_history import Happening
-from strandline.coordinators.groups.step_context import Turn
+from strandline.coordinators.groups.step_context import StepContext
 from strandline.errors import ErrorCode
 
 
-def sync(group: ClassicGroup | None, event: SyncGroup, turn: Turn) -> None:
+def sync(group: ClassicGroup | None, event: SyncGroup, step: StepContext) -> None:
     request = event.request
     code = sync_error(group, request)
     if group is None or code is not ErrorCode.NONE:
         if group is not None and code is ErrorCode.FENCED_INSTANCE_ID:
-            turn.note_fenced(group, Who(request.member_id, request.group_instance_id))
-        turn.reply(event.token, SyncGroupResponse(error_code=code))
+            step.note_fenced(group, MemberRef(request.member_id, request.group_instance_id))
+        step.reply(event.token, SyncGroupResponse(error_code=code))
         return
     # A client that repeats its SyncGroup has given up on the first one.
     waiting = group.awaiting_sync.pop(request.member_id, None)
     if waiting is not None:
-        turn.reply(waiting, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        step.reply(waiting, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     group.awaiting_sync[request.member_id] = event.token
     group.pending_sync.pop(request.member_id, None)
     if not group.pending_sync:
-        turn.cancel_timer(sync_key(group))
+        step.cancel_timer(sync_key(group))
     if group.state is GroupState.COMPLETING_REBALANCE and request.member_id == group.leader_id:
-        assign(group, request, turn)
+        assign(group, request, step)
     if group.state is GroupState.STABLE:
-        propagate_assignment(group, turn, error=ErrorCode.NONE)
+        propagate_assignment(group, step, error=ErrorCode.NONE)
 
 
 def sync_error(group: ClassicGroup | None, request: SyncGroupRequest) -> ErrorCode:
@@ -65,30 +65,30 @@ def sync_error(group: ClassicGroup | None, request: SyncGroupRequest) -> ErrorCo
     return ErrorCode.NONE
 
 
-def assign(group: ClassicGroup, request: SyncGroupRequest, turn: Turn) -> None:
+def assign(group: ClassicGroup, request: SyncGroupRequest, step: StepContext) -> None:
     """The leader's word. A member it forgot gets an empty assignment; a stranger it names gets none."""
     assignments = {assignment.member_id: assignment.assignment for assignment in request.assignments}
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
-    group.transition_to(GroupState.STABLE, now_ms=turn.now_ms)
+    group.transition_to(GroupState.STABLE, now_ms=step.now_ms)
     record = group_metadata_record(group)
-    if record.size_bytes > turn.config.group_record_bytes_max:
-        refuse_assignment(group, turn)
+    if record.size_bytes > step.config.group_record_bytes_max:
+        refuse_assignment(group, step)
         return
     # Before the answers: a member must not work on partitions by an assignment that a crash could take back.
-    turn.append(record)
-    turn.settle(group)
+    step.append(record)
+    step.settle(group)
 
 
-def refuse_assignment(group: ClassicGroup, turn: Turn) -> None:
+def refuse_assignment(group: ClassicGroup, step: StepContext) -> None:
     """What the members say of themselves is too much to be kept. It fails again until they say less, as in Kafka."""
     for member in group.members.values():
         member.assignment = b""
-    propagate_assignment(group, turn, error=ErrorCode.UNKNOWN_SERVER_ERROR)
-    prepare_rebalance(group, turn)
+    propagate_assignment(group, step, error=ErrorCode.UNKNOWN_SERVER_ERROR)
+    prepare_rebalance(group, step)
 
 
-def heartbeat(group: ClassicGroup | None, event: Heartbeat, turn: Turn) -> None:
+def heartbeat(group: ClassicGroup | None, event: Heartbeat, step: StepContext) -> None:
     request = event.request
     if not request.group_id:
         code = ErrorCode.INVALID_GROUP_ID
@@ -99,48 +99,48 @@ def heartbeat(group: ClassicGroup | None, event: Heartbeat, turn: Turn) -> None:
         if code is ErrorCode.NONE and request.generation_id != group.generation_id:
             code = ErrorCode.ILLEGAL_GENERATION
         if code is ErrorCode.NONE:
-            restart_session(group, group.members[request.member_id], turn)
+            restart_session(group, group.members[request.member_id], step)
             if group.state is GroupState.PREPARING_REBALANCE:
                 code = ErrorCode.REBALANCE_IN_PROGRESS
         elif code is ErrorCode.FENCED_INSTANCE_ID:
-            turn.note_fenced(group, Who(request.member_id, request.group_instance_id))
-    turn.reply(event.token, HeartbeatResponse(error_code=code))
+            step.note_fenced(group, MemberRef(request.member_id, request.group_instance_id))
+    step.reply(event.token, HeartbeatResponse(error_code=code))
 
 
-def leave(group: ClassicGroup | None, event: LeaveGroup, turn: Turn) -> None:
+def leave(group: ClassicGroup | None, event: LeaveGroup, step: StepContext) -> None:
     request: LeaveGroupRequest = event.request
     if not request.group_id:
-        turn.reply(event.token, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+        step.reply(event.token, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         return
     members_before = 0 if group is None else len(group.members)
     responses = [
         MemberResponse(
             member_id=identity.member_id,
             group_instance_id=identity.group_instance_id,
-            error_code=ErrorCode.UNKNOWN_MEMBER_ID if group is None else leave_one(group, identity, turn),
+            error_code=ErrorCode.UNKNOWN_MEMBER_ID if group is None else leave_one(group, identity, step),
         )
         for identity in request.members
     ]
     if group is not None:
         if group.state is GroupState.PREPARING_REBALANCE:
-            maybe_complete_join(group, turn)
+            maybe_complete_join(group, step)
         elif len(group.members) < members_before:
-            prepare_rebalance(group, turn)
-    turn.reply(event.token, LeaveGroupResponse(members=responses))
+            prepare_rebalance(group, step)
+    step.reply(event.token, LeaveGroupResponse(members=responses))
 
 
-def leave_one(group: ClassicGroup, identity: MemberIdentity, turn: Turn) -> ErrorCode:
+def leave_one(group: ClassicGroup, identity: MemberIdentity, step: StepContext) -> ErrorCode:
     if identity.member_id == "":
         # An administrator removes a static member by its instance id alone.
         member_id = group.static_members.get(identity.group_instance_id or "")
         if identity.group_instance_id is None or member_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        remove_member(group, member_id, turn, why=Happening.REMOVED, reason=identity.reason or "")
+        remove_member(group, member_id, step, why=Happening.REMOVED, reason=identity.reason or "")
         return ErrorCode.NONE
     if identity.member_id in group.pending_join:
-        remove_member(group, identity.member_id, turn, why=Happening.LEFT, reason=identity.reason or "")
+        remove_member(group, identity.member_id, step, why=Happening.LEFT, reason=identity.reason or "")
         return ErrorCode.NONE
     code = group.member_error(identity.member_id, identity.group_instance_id)
     if code is ErrorCode.NONE:
-        remove_member(group, identity.member_id, turn, why=Happening.LEFT, reason=identity.reason or "")
+        remove_member(group, identity.member_id, step, why=Happening.LEFT, reason=identity.reason or "")
     return code

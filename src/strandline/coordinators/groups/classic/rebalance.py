@@ -12,7 +12,7 @@ from strandline.coordinators.groups.classic.classic_group import ClassicGroup, G
 from strandline.coordinators.groups.events import TimerKey, TimerKind
 from strandline.coordinators.groups.group_records import group_metadata_record
 from strandline.coordinators.groups.history.group_history import Happening
-from strandline.coordinators.groups.step_context import Turn
+from strandline.coordinators.groups.step_context import StepContext
 from strandline.errors import ErrorCode
 
 NOT_JOINED = "did not join again within the rebalance timeout"
@@ -31,8 +31,8 @@ def sync_key(group: ClassicGroup) -> TimerKey:
     return TimerKey(TimerKind.SYNC, group.group_id)
 
 
-def restart_session(group: ClassicGroup, member: Member, turn: Turn) -> None:
-    turn.start_timer(session_key(group, member.member_id), member.session_timeout_ms)
+def restart_session(group: ClassicGroup, member: Member, step: StepContext) -> None:
+    step.start_timer(session_key(group, member.member_id), member.session_timeout_ms)
 
 
 def join_response(
@@ -63,69 +63,71 @@ def join_refusal(code: ErrorCode, member_id: str) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
 
 
-def answer_waiting(group: ClassicGroup, member_id: str, code: ErrorCode, turn: Turn, *, told_id: str = "") -> None:
+def answer_waiting(
+    group: ClassicGroup, member_id: str, code: ErrorCode, step: StepContext, *, told_id: str = ""
+) -> None:
     """End every wait of a member with an error, so that no request is left without an answer."""
     token = group.awaiting_join.pop(member_id, None)
     if token is not None:
-        turn.reply(token, join_refusal(code, told_id))
+        step.reply(token, join_refusal(code, told_id))
     token = group.awaiting_sync.pop(member_id, None)
     if token is not None:
-        turn.reply(token, SyncGroupResponse(error_code=code))
+        step.reply(token, SyncGroupResponse(error_code=code))
 
 
-def remove_member(group: ClassicGroup, member_id: str, turn: Turn, *, why: Happening, reason: str = "") -> None:
+def remove_member(group: ClassicGroup, member_id: str, step: StepContext, *, why: Happening, reason: str = "") -> None:
     """Take a member or pending member out. A client that still waits is sent back to join as somebody new."""
     member = group.members.get(member_id)
     if member is not None:
-        turn.note(group, why, member, reason=reason)
-    answer_waiting(group, member_id, ErrorCode.UNKNOWN_MEMBER_ID, turn)
-    turn.cancel_timer(session_key(group, member_id))
+        step.note(group, why, member, reason=reason)
+    answer_waiting(group, member_id, ErrorCode.UNKNOWN_MEMBER_ID, step)
+    step.cancel_timer(session_key(group, member_id))
     group.remove(member_id)
 
 
-def maybe_prepare_or_complete(group: ClassicGroup, turn: Turn) -> None:
+def maybe_prepare_or_complete(group: ClassicGroup, step: StepContext) -> None:
     if group.can_rebalance:
-        prepare_rebalance(group, turn)
+        prepare_rebalance(group, step)
     else:
-        maybe_complete_join(group, turn)
+        maybe_complete_join(group, step)
 
 
-def prepare_rebalance(group: ClassicGroup, turn: Turn) -> None:
+def prepare_rebalance(group: ClassicGroup, step: StepContext) -> None:
     if group.state is GroupState.COMPLETING_REBALANCE:
         # The leader's assignment would be for members that are no longer the group's: all must join again.
         for member in group.members.values():
             member.assignment = b""
-        propagate_assignment(group, turn, error=ErrorCode.REBALANCE_IN_PROGRESS)
+        propagate_assignment(group, step, error=ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
-    turn.cancel_timer(sync_key(group))
+    step.cancel_timer(sync_key(group))
 
     is_initial = group.state is GroupState.EMPTY
-    group.transition_to(GroupState.PREPARING_REBALANCE, now_ms=turn.now_ms)
+    group.transition_to(GroupState.PREPARING_REBALANCE, now_ms=step.now_ms)
     if is_initial:
         # A group that starts gets time for its members to arrive, so that they share one first generation.
-        delay_ms = turn.config.initial_rebalance_delay_ms
+        delay_ms = step.config.initial_rebalance_delay_ms
         group.joined_during_initial_delay = False
         group.initial_delay_ms = delay_ms
         group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-        turn.start_timer(join_key(group), delay_ms)
+        step.start_timer(join_key(group), delay_ms)
     elif group.has_all_joined:
-        complete_join(group, turn)
+        complete_join(group, step)
     else:
-        turn.start_timer(join_key(group), group.rebalance_timeout_ms)
+        step.start_timer(join_key(group), group.rebalance_timeout_ms)
 
 
-def maybe_complete_join(group: ClassicGroup, turn: Turn) -> None:
+def maybe_complete_join(group: ClassicGroup, step: StepContext) -> None:
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and not group.is_initial_rebalance  # Its own delay decides.
         and group.has_all_joined
     ):
-        complete_join(group, turn)
+        complete_join(group, step)
 
 
-def complete_join(group: ClassicGroup, turn: Turn) -> None:
+def complete_join(group: ClassicGroup, step: StepContext) -> None:
     """The waiting is over: who has not joined is out, who has joined gets the next generation."""
-    turn.cancel_timer(join_key(group))
+    step.cancel_timer(join_key(group))
     # A static member keeps its seat until its session ends: it may be restarting.
     absent = [
         member.member_id
@@ -133,36 +135,36 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
         if member.group_instance_id is None and member.member_id not in group.awaiting_join
     ]
     for member_id in absent:
-        remove_member(group, member_id, turn, why=Happening.LATE, reason=NOT_JOINED)
+        remove_member(group, member_id, step, why=Happening.LATE, reason=NOT_JOINED)
 
     if group.members and not group.elect_joined_leader():
         # Only static members are left and none of them is here. Their sessions end the wait, or one returns.
-        turn.start_timer(join_key(group), group.rebalance_timeout_ms)
+        step.start_timer(join_key(group), group.rebalance_timeout_ms)
         return
 
-    group.begin_next_generation(now_ms=turn.now_ms)
+    group.begin_next_generation(now_ms=step.now_ms)
     if group.state is GroupState.EMPTY:
-        turn.append(group_metadata_record(group))
-        turn.settle(group)
+        step.append(group_metadata_record(group))
+        step.settle(group)
         return
     for member in group.members.values():
         token = group.awaiting_join.pop(member.member_id, None)
         if token is not None:
             is_leader = member.member_id == group.leader_id
-            turn.reply(token, join_response(group, member.member_id, with_members=is_leader))
-        restart_session(group, member, turn)
+            step.reply(token, join_response(group, member.member_id, with_members=is_leader))
+        restart_session(group, member, step)
         member.is_new = False
         group.pending_sync[member.member_id] = None
-    turn.start_timer(sync_key(group), group.rebalance_timeout_ms)
+    step.start_timer(sync_key(group), group.rebalance_timeout_ms)
 
 
-def propagate_assignment(group: ClassicGroup, turn: Turn, *, error: ErrorCode) -> None:
+def propagate_assignment(group: ClassicGroup, step: StepContext, *, error: ErrorCode) -> None:
     failed = error is not ErrorCode.NONE
     for member in group.members.values():
         token = group.awaiting_sync.pop(member.member_id, None)
         if token is None:
             continue
-        turn.reply(
+        step.reply(
             token,
             SyncGroupResponse(
                 error_code=error,
@@ -172,17 +174,17 @@ def propagate_assignment(group: ClassicGroup, turn: Turn, *, error: ErrorCode) -
             ),
         )
         # A session that ended while its member waited for this answer was let pass; the clock starts again now.
-        restart_session(group, member, turn)
+        restart_session(group, member, step)
 
 
 # ---- timers
 
 
-def on_session_timeout(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+def on_session_timeout(group: ClassicGroup, member_id: str, step: StepContext) -> None:
     if member_id in group.pending_join:
         group.remove(member_id)
         if group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
-            complete_join(group, turn)
+            complete_join(group, step)
         return
     member = group.members.get(member_id)
     if member is None:
@@ -191,34 +193,34 @@ def on_session_timeout(group: ClassicGroup, member_id: str, turn: Turn) -> None:
     if waits and not member.is_new:
         # Its request is parked with us, so it cannot send heartbeats: waiting is a sign of life.
         return
-    remove_member(group, member_id, turn, why=Happening.TIMED_OUT, reason=silence(member.session_timeout_ms))
+    remove_member(group, member_id, step, why=Happening.TIMED_OUT, reason=silence(member.session_timeout_ms))
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-        prepare_rebalance(group, turn)
+        prepare_rebalance(group, step)
     elif group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
-        complete_join(group, turn)
+        complete_join(group, step)
 
 
 def silence(session_timeout_ms: int) -> str:
     return f"not heard of for its session, {session_timeout_ms} ms"
 
 
-def on_join_timeout(group: ClassicGroup, turn: Turn) -> None:
+def on_join_timeout(group: ClassicGroup, step: StepContext) -> None:
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     if group.is_initial_rebalance and group.joined_during_initial_delay and group.initial_remaining_ms:
         # Somebody arrived during the delay, so more may be on their way: wait again, within the rebalance timeout.
-        delay_ms = min(turn.config.initial_rebalance_delay_ms, group.initial_remaining_ms)
+        delay_ms = min(step.config.initial_rebalance_delay_ms, group.initial_remaining_ms)
         group.joined_during_initial_delay = False
         group.initial_remaining_ms = max(group.initial_remaining_ms - group.initial_delay_ms, 0)
         group.initial_delay_ms = delay_ms
-        turn.start_timer(join_key(group), delay_ms)
+        step.start_timer(join_key(group), delay_ms)
     else:
-        complete_join(group, turn)
+        complete_join(group, step)
 
 
-def on_sync_timeout(group: ClassicGroup, turn: Turn) -> None:
+def on_sync_timeout(group: ClassicGroup, step: StepContext) -> None:
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
         return
     for member_id in list(group.pending_sync):
-        remove_member(group, member_id, turn, why=Happening.LATE, reason=NOT_SYNCED)
-    prepare_rebalance(group, turn)
+        remove_member(group, member_id, step, why=Happening.LATE, reason=NOT_SYNCED)
+    prepare_rebalance(group, step)

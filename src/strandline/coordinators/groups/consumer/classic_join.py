@@ -37,7 +37,7 @@ from strandline.coordinators.groups.consumer.static_members import own_from_now,
 from strandline.coordinators.groups.consumer.target_assignment import maybe_assign, move_epoch
 from strandline.coordinators.groups.events import JoinGroup, Record
 from strandline.coordinators.groups.history.group_history import Happening
-from strandline.coordinators.groups.step_context import Turn
+from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.topics import Topics
 from strandline.errors import ErrorCode, MalformedMessage, RequestError
 
@@ -46,42 +46,44 @@ if TYPE_CHECKING:
 
 
 def join(
-    groups: MutableMapping[str, Group], group: ConsumerGroup, event: JoinGroup, turn: Turn, random: Random
+    groups: MutableMapping[str, Group], group: ConsumerGroup, event: JoinGroup, step: StepContext, random: Random
 ) -> None:
     """Answered at once, unless it makes the group classic: there the JoinGroup may wait for the next generation."""
     try:
-        subscription = joining_subscription(group, event.request, turn)
+        subscription = joining_subscription(group, event.request, step)
     except RequestError as refused:
-        classic_join.refuse(event, refused.code, turn, member_id=classic_join.UNKNOWN_MEMBER_ID)
+        classic_join.refuse(event, refused.code, step, member_id=classic_join.UNKNOWN_MEMBER_ID)
         return
     if classic_join.must_come_with_id(event):
         # Nothing is kept of the id. A consumer group takes any, and who comes with an unknown one is new.
         new_id = classic_join.new_member_id(event, random)
-        classic_join.refuse(event, ErrorCode.MEMBER_ID_REQUIRED, turn, member_id=new_id)
+        classic_join.refuse(event, ErrorCode.MEMBER_ID_REQUIRED, step, member_id=new_id)
         return
     records: list[Record] = []
     expels = expels_consumer(group, event.request)
-    member = seat(group, event, records, turn, random, expels=expels)
-    proceed(group, member, event, subscription, records, turn, expels=expels)
-    classic = migration.downgrade(group, turn)
+    member = seat(group, event, records, step, random, expels=expels)
+    proceed(group, member, event, subscription, records, step, expels=expels)
+    classic = migration.downgrade(group, step)
     if classic is not None:
         groups[group.group_id] = classic
-        go_on_in_classic(group, classic, member, event, turn)
+        go_on_in_classic(group, classic, member, event, step)
         return
-    turn.settle(group)
+    step.settle(group)
     if member.is_to_join:
         member.is_to_join = False
-        turn.cancel_timer(join_key(group, member))
-    restart_session(group, member, turn)
-    turn.start_timer(sync_key(group, member), member.rebalance_timeout_ms)
-    turn.reply(event.token, joined(member))
+        step.cancel_timer(join_key(group, member))
+    restart_session(group, member, step)
+    step.start_timer(sync_key(group, member), member.rebalance_timeout_ms)
+    step.reply(event.token, joined(member))
 
 
-def joining_subscription(group: ConsumerGroup, request: JoinGroupRequest, turn: Turn) -> ConsumerProtocolSubscription:
+def joining_subscription(
+    group: ConsumerGroup, request: JoinGroupRequest, step: StepContext
+) -> ConsumerProtocolSubscription:
     """What the member subscribes to and owns. Raises RequestError for who may not join."""
     member = group.members.get(request.member_id)
     has_seat = request.group_instance_id is not None and request.group_instance_id in group.static_members
-    if member is None and not has_seat and len(group.members) >= turn.config.consumer_group_size_max:
+    if member is None and not has_seat and len(group.members) >= step.config.consumer_group_size_max:
         raise RequestError(ErrorCode.GROUP_MAX_SIZE_REACHED, "The group is full.")
     if not is_supported(group, request):
         raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "No protocol that all members support.")
@@ -122,7 +124,7 @@ def expels_consumer(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
 
 
 def seat(
-    group: ConsumerGroup, event: JoinGroup, records: list[Record], turn: Turn, random: Random, *, expels: bool
+    group: ConsumerGroup, event: JoinGroup, records: list[Record], step: StepContext, random: Random, *, expels: bool
 ) -> ConsumerMember:
     """The member that joins: it was there before, takes over the seat of a static member, or is new."""
     request = event.request
@@ -131,14 +133,14 @@ def seat(
     if seated is not None and seated.member_id != member_id:
         # Two processes with one instance id: the later one wins, as the classic protocol has it.
         reason = "its predecessor spoke the consumer protocol and has not left" if expels else ""
-        turn.note(group, Happening.RETURNED, seated, reason=reason, opens=expels)
-        return replace_static_member(group, seated, member_id, records, turn)
+        step.note(group, Happening.RETURNED, seated, reason=reason, opens=expels)
+        return replace_static_member(group, seated, member_id, records, step)
     member = group.members.get(member_id)
     if member is None:
         member = ConsumerMember(
             member_id, request.group_instance_id, client_id=event.client_id, client_host=event.client_host
         )
-        turn.note(group, Happening.JOINED, member, reason=request.reason or "")
+        step.note(group, Happening.JOINED, member, reason=request.reason or "")
         group.add(member)
     return member
 
@@ -149,12 +151,12 @@ def proceed(
     event: JoinGroup,
     subscription: ConsumerProtocolSubscription,
     records: list[Record],
-    turn: Turn,
+    step: StepContext,
     *,
     expels: bool,
 ) -> None:
     """Take over what the member says of itself, move the group on if that changes it, and the member towards it."""
-    has_changed, subscription_changed = take_over(group, member, event, subscription, turn)
+    has_changed, subscription_changed = take_over(group, member, event, subscription, step)
     if has_changed:
         records.append(member_record(group.group_id, member))
     if expels:
@@ -162,16 +164,16 @@ def proceed(
         group.assignment_timestamp_ms = 0
     must_move = expels or subscription_changed
     if must_move or group.metadata_may_have_changed:
-        records += move_epoch(group, turn, must_move=must_move)
-    records += maybe_assign(group, turn)
+        records += move_epoch(group, step, must_move=must_move)
+    records += maybe_assign(group, step)
     if expels:
         own_from_now(group, member)
-    owned = owned_partitions(subscription, turn.topics)
-    has_moved = reconcile(group, member, turn.topics, owned=owned, subscription_changed=subscription_changed)
+    owned = owned_partitions(subscription, step.topics)
+    has_moved = reconcile(group, member, step.topics, owned=owned, subscription_changed=subscription_changed)
     if has_moved or expels:
         records.append(current_record(group.group_id, member))
     if records:
-        turn.append(*records)
+        step.append(*records)
 
 
 def take_over(
@@ -179,7 +181,7 @@ def take_over(
     member: ConsumerMember,
     event: JoinGroup,
     subscription: ConsumerProtocolSubscription,
-    turn: Turn,
+    step: StepContext,
 ) -> tuple[bool, bool]:
     """Did anything change of what is recorded of the member, and did what it reads?"""
     request = event.request
@@ -188,7 +190,7 @@ def take_over(
     before = recorded(member)
     if subscription_changed:
         if member.classic is not None:
-            turn.note(group, Happening.SUBSCRIBED, member)
+            step.note(group, Happening.SUBSCRIBED, member)
         group.subscribe(member, names, "")
     member.client_id = event.client_id
     member.client_host = event.client_host
@@ -234,14 +236,14 @@ def joined(member: ConsumerMember) -> JoinGroupResponse:
 
 
 def go_on_in_classic(
-    group: ConsumerGroup, classic: ClassicGroup, member: ConsumerMember, event: JoinGroup, turn: Turn
+    group: ConsumerGroup, classic: ClassicGroup, member: ConsumerMember, event: JoinGroup, step: StepContext
 ) -> None:
     """The last member of the consumer protocol was replaced by this one."""
-    turn.note(group, Happening.CONVERTED, reason="only members of the classic protocol are left")
+    step.note(group, Happening.CONVERTED, reason="only members of the classic protocol are left")
     seated = classic.members[member.member_id]
     if migration.is_agreed(group):
         classic.awaiting_join[member.member_id] = event.token
-        classic_join.keep_generation(classic, event, seated, turn, old_leader=None)
-        turn.settle(classic)
+        classic_join.keep_generation(classic, event, seated, step, old_leader=None)
+        step.settle(classic)
     else:
-        classic_join.join_again(classic, seated, event, turn)
+        classic_join.join_again(classic, seated, event, step)

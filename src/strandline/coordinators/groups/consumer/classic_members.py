@@ -36,33 +36,33 @@ from strandline.coordinators.groups.consumer.fencing import remove_members, rest
 from strandline.coordinators.groups.consumer.target_assignment import is_due, move_epoch
 from strandline.coordinators.groups.events import Heartbeat, LeaveGroup, SyncGroup, TimerKey, TimerKind
 from strandline.coordinators.groups.history.group_history import Happening
-from strandline.coordinators.groups.step_context import Turn
+from strandline.coordinators.groups.step_context import StepContext
 from strandline.errors import ErrorCode, RequestError
 
 # ---- SyncGroup and Heartbeat
 
 
-def sync(group: ConsumerGroup, event: SyncGroup, turn: Turn) -> None:
+def sync(group: ConsumerGroup, event: SyncGroup, step: StepContext) -> None:
     request = event.request
     try:
         member = speaking_member(group, request.member_id, request.group_instance_id, request.generation_id)
         assert member.classic is not None
         check_protocol(member.classic, request)
-        if is_outdated(group, member, turn) and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        if is_outdated(group, member, step) and member.state is not MemberState.UNREVOKED_PARTITIONS:
             # It would have to come again at once. But one that has to give up partitions hears of it here.
-            expect_join(group, member, turn)
+            expect_join(group, member, step)
             raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS, "The group rebalances again.")
     except RequestError as refused:
-        turn.reply(event.token, SyncGroupResponse(error_code=refused.code))
+        step.reply(event.token, SyncGroupResponse(error_code=refused.code))
         return
-    turn.cancel_timer(sync_key(group, member))
-    restart_session(group, member, turn)
-    turn.reply(
+    step.cancel_timer(sync_key(group, member))
+    restart_session(group, member, step)
+    step.reply(
         event.token,
         SyncGroupResponse(
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
-            assignment=migration.assignment_of(member.assigned, turn.topics, member.classic.protocols[0].metadata),
+            assignment=migration.assignment_of(member.assigned, step.topics, member.classic.protocols[0].metadata),
         ),
     )
 
@@ -75,22 +75,22 @@ def check_protocol(classic: ClassicMember, request: SyncGroupRequest) -> None:
         raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "Not the protocol that the JoinGroup was told.")
 
 
-def heartbeat(group: ConsumerGroup, event: Heartbeat, turn: Turn) -> None:
+def heartbeat(group: ConsumerGroup, event: Heartbeat, step: StepContext) -> None:
     request = event.request
     code = ErrorCode.NONE
     try:
         member = speaking_member(group, request.member_id, request.group_instance_id, request.generation_id)
         assert member.classic is not None
-        restart_session(group, member, turn)
-        if group.metadata_may_have_changed and (moved := move_epoch(group, turn, must_move=False)):
+        restart_session(group, member, step)
+        if group.metadata_may_have_changed and (moved := move_epoch(group, step, must_move=False)):
             # Members of the consumer protocol look at the topics too, but there may be none.
-            turn.append(*moved)
-        if must_join(group, member, turn):
-            expect_join(group, member, turn)
+            step.append(*moved)
+        if must_join(group, member, step):
+            expect_join(group, member, step)
             code = ErrorCode.REBALANCE_IN_PROGRESS
     except RequestError as refused:
         code = refused.code
-    turn.reply(event.token, HeartbeatResponse(error_code=code))
+    step.reply(event.token, HeartbeatResponse(error_code=code))
 
 
 def speaking_member(
@@ -114,20 +114,20 @@ def known_member(group: ConsumerGroup, member_id: str, instance_id: str | None) 
     return member
 
 
-def must_join(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> bool:
+def must_join(group: ConsumerGroup, member: ConsumerMember, step: StepContext) -> bool:
     return (
-        is_outdated(group, member, turn)
+        is_outdated(group, member, step)
         or member.state is MemberState.UNREVOKED_PARTITIONS
         or (member.state is MemberState.UNRELEASED_PARTITIONS and not waits_for_others(group, member))
     )
 
 
-def is_outdated(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> bool:
+def is_outdated(group: ConsumerGroup, member: ConsumerMember, step: StepContext) -> bool:
     """Whether there is a newer target than the member's, or its JoinGroup would make one.
 
     While the next target has to wait for its time, a JoinGroup brings nothing, and each would be followed by another.
     """
-    return member.member_epoch < group.assignment_epoch or is_due(group, turn)
+    return member.member_epoch < group.assignment_epoch or is_due(group, step)
 
 
 def waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
@@ -140,11 +140,11 @@ def waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
     )
 
 
-def expect_join(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+def expect_join(group: ConsumerGroup, member: ConsumerMember, step: StepContext) -> None:
     """From the first time that it is told to join, it has the rebalance timeout, however often it is told again."""
     if not member.is_to_join:
         member.is_to_join = True
-        turn.start_timer(join_key(group, member), member.rebalance_timeout_ms)
+        step.start_timer(join_key(group, member), member.rebalance_timeout_ms)
 
 
 def join_key(group: ConsumerGroup, member: ConsumerMember) -> TimerKey:
@@ -158,7 +158,7 @@ def sync_key(group: ConsumerGroup, member: ConsumerMember) -> TimerKey:
 # ---- LeaveGroup
 
 
-def leave(groups: MutableMapping[str, Group], group: ConsumerGroup, event: LeaveGroup, turn: Turn) -> None:
+def leave(groups: MutableMapping[str, Group], group: ConsumerGroup, event: LeaveGroup, step: StepContext) -> None:
     """Members of the consumer protocol too: an administrator removes whom it names."""
     leaving: dict[str, ConsumerMember] = {}
     response = LeaveGroupResponse()
@@ -168,7 +168,7 @@ def leave(groups: MutableMapping[str, Group], group: ConsumerGroup, event: Leave
             member = leaving_member(group, identity)
             if member.member_id not in leaving:
                 why = Happening.LEFT if identity.member_id else Happening.REMOVED
-                turn.note(group, why, member, reason=identity.reason or "")
+                step.note(group, why, member, reason=identity.reason or "")
                 leaving[member.member_id] = member
         except RequestError as refused:
             code = refused.code
@@ -176,8 +176,8 @@ def leave(groups: MutableMapping[str, Group], group: ConsumerGroup, event: Leave
             MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code)
         )
     if leaving:
-        remove_members(groups, group, list(leaving.values()), turn)
-    turn.reply(event.token, response)
+        remove_members(groups, group, list(leaving.values()), step)
+    step.reply(event.token, response)
 
 
 def leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:

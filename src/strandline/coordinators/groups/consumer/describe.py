@@ -13,7 +13,7 @@ from strandline.codec.messages.consumer_group_describe_response import (
 )
 from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, ConsumerMember, Group
 from strandline.coordinators.groups.events import DescribeConsumerGroup
-from strandline.coordinators.groups.step_context import Turn
+from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.topics import Topics
 from strandline.errors import ErrorCode
 
@@ -21,18 +21,18 @@ CONSUMER_MEMBER = 1
 CLASSIC_MEMBER = 0
 
 
-def describe(group: Group | None, event: DescribeConsumerGroup, turn: Turn) -> None:
-    if not turn.config.is_consumer_protocol_enabled:
-        turn.reply(event.token, DescribedGroup(group_id=event.group_id, error_code=ErrorCode.UNSUPPORTED_VERSION))
+def describe(group: Group | None, event: DescribeConsumerGroup, step: StepContext) -> None:
+    if not step.config.is_consumer_protocol_enabled:
+        step.reply(event.token, DescribedGroup(group_id=event.group_id, error_code=ErrorCode.UNSUPPORTED_VERSION))
         return
     if isinstance(group, ConsumerGroup):
-        turn.reply(event.token, described(group, turn))
+        step.reply(event.token, described(group, step))
         return
     if not event.group_id:
-        turn.reply(event.token, DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID))
+        step.reply(event.token, DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID))
         return
     what = "not found" if group is None else "is not a consumer group"
-    turn.reply(
+    step.reply(
         event.token,
         DescribedGroup(
             group_id=event.group_id,
@@ -42,14 +42,14 @@ def describe(group: Group | None, event: DescribeConsumerGroup, turn: Turn) -> N
     )
 
 
-def described(group: ConsumerGroup, turn: Turn) -> DescribedGroup:
+def described(group: ConsumerGroup, step: StepContext) -> DescribedGroup:
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state,
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=group.preferred_assignor(turn.config.consumer_assignors),
-        members=[described_member(group, member, turn.topics) for member in group.members.values()],
+        assignor_name=group.preferred_assignor(step.config.consumer_assignors),
+        members=[described_member(group, member, step.topics) for member in group.members.values()],
     )
 
 

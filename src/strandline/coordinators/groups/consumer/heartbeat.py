@@ -43,43 +43,43 @@ from strandline.coordinators.groups.consumer.static_members import keep_seat, re
 from strandline.coordinators.groups.consumer.target_assignment import maybe_assign, move_epoch
 from strandline.coordinators.groups.events import ConsumerHeartbeat, Record
 from strandline.coordinators.groups.group_records import group_tombstone
-from strandline.coordinators.groups.history.assignment_diff import Who
+from strandline.coordinators.groups.history.assignment_diff import MemberRef
 from strandline.coordinators.groups.history.group_history import Happening
-from strandline.coordinators.groups.step_context import Turn
+from strandline.coordinators.groups.step_context import StepContext
 from strandline.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
     from random import Random
 
 
-def heartbeat(groups: MutableMapping[str, Group], event: ConsumerHeartbeat, turn: Turn, random: Random) -> None:
+def heartbeat(groups: MutableMapping[str, Group], event: ConsumerHeartbeat, step: StepContext, random: Random) -> None:
     request = event.request
     try:
-        check_request(request, event.api_version, turn.config)
+        check_request(request, event.api_version, step.config)
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
-            response = leave(groups, request, turn)
+            response = leave(groups, request, step)
         elif request.member_epoch == JOIN_EPOCH:
-            response = join(groups, event, turn, random)
+            response = join(groups, event, step, random)
         else:
-            response = live_on(groups, event, turn)
+            response = live_on(groups, event, step)
     except RequestError as refused:
         if refused.code in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID):
-            who = Who(request.member_id, request.instance_id, event.client_id, event.client_host)
-            turn.note_fenced(groups[request.group_id], who)
+            who = MemberRef(request.member_id, request.instance_id, event.client_id, event.client_host)
+            step.note_fenced(groups[request.group_id], who)
         response = ConsumerGroupHeartbeatResponse(error_code=refused.code, error_message=str(refused) or None)
-    turn.reply(event.token, response)
+    step.reply(event.token, response)
 
 
 # ---- joining
 
 
 def join(
-    groups: MutableMapping[str, Group], event: ConsumerHeartbeat, turn: Turn, random: Random
+    groups: MutableMapping[str, Group], event: ConsumerHeartbeat, step: StepContext, random: Random
 ) -> ConsumerGroupHeartbeatResponse:
     request = event.request
     records: list[Record] = []
     found = groups.get(request.group_id)
-    group = joinable_group(found, request.group_id, records, turn)
+    group = joinable_group(found, request.group_id, records, step)
     # A client makes its own id from version 1 on; so a join that is repeated because its answer was lost is the same.
     member_id = request.member_id or new_member_id(random)
     member = group.members.get(member_id)
@@ -89,26 +89,26 @@ def join(
     else:
         # A member that was fenced comes again under its own id, with nothing, and is let go on from where it is.
         seated = None
-        check_room(group, member_id, turn.config)
+        check_room(group, member_id, step.config)
     # From here on nothing can be refused any more.
     groups[request.group_id] = group
     if isinstance(found, ClassicGroup):
         if found.members:
-            turn.note(found, Happening.CONVERTED, reason="a member of the consumer protocol joins")
-        migration.release(found, turn)
+            step.note(found, Happening.CONVERTED, reason="a member of the consumer protocol joins")
+        migration.release(found, step)
     if seated is not None:
-        turn.note(group, Happening.RETURNED, seated, opens=False)
-        member = replace_static_member(group, seated, member_id, records, turn)
+        step.note(group, Happening.RETURNED, seated, opens=False)
+        member = replace_static_member(group, seated, member_id, records, step)
     elif member is None:
         member = ConsumerMember(
             member_id, request.instance_id, client_id=event.client_id, client_host=event.client_host
         )
-        turn.note(group, Happening.JOINED, member)
+        step.note(group, Happening.JOINED, member)
         group.add(member)
-    return proceed(group, member, event, records, turn)
+    return proceed(group, member, event, records, step)
 
 
-def joinable_group(found: Group | None, group_id: str, records: list[Record], turn: Turn) -> ConsumerGroup:
+def joinable_group(found: Group | None, group_id: str, records: list[Record], step: StepContext) -> ConsumerGroup:
     if isinstance(found, ConsumerGroup):
         return found
     if found is None:
@@ -120,7 +120,7 @@ def joinable_group(found: Group | None, group_id: str, records: list[Record], tu
         # not pass for one of an epoch that has come once more.
         group.group_epoch = found.generation_id
     else:
-        group = migration.upgraded(found, turn)
+        group = migration.upgraded(found, step)
     records.append(group_tombstone(group_id))
     if group.members:
         records += consumer_group_records(group)
@@ -135,11 +135,13 @@ def new_member_id(random: Random) -> str:
 # ---- living
 
 
-def live_on(groups: MutableMapping[str, Group], event: ConsumerHeartbeat, turn: Turn) -> ConsumerGroupHeartbeatResponse:
+def live_on(
+    groups: MutableMapping[str, Group], event: ConsumerHeartbeat, step: StepContext
+) -> ConsumerGroupHeartbeatResponse:
     group = consumer_group(groups, event.request)
     member = check_is_known(group, event.request)
     check_epoch(member, event.request)
-    return proceed(group, member, event, [], turn)
+    return proceed(group, member, event, [], step)
 
 
 def consumer_group(groups: MutableMapping[str, Group], request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
@@ -152,39 +154,41 @@ def consumer_group(groups: MutableMapping[str, Group], request: ConsumerGroupHea
 
 
 def proceed(
-    group: ConsumerGroup, member: ConsumerMember, event: ConsumerHeartbeat, records: list[Record], turn: Turn
+    group: ConsumerGroup, member: ConsumerMember, event: ConsumerHeartbeat, records: list[Record], step: StepContext
 ) -> ConsumerGroupHeartbeatResponse:
     """Take over what the member says of itself, move the group on if that changes it, and the member towards it."""
     request = event.request
     assigned_before = member.assigned
-    has_changed, subscription_changed = take_over(group, member, event, turn)
+    has_changed, subscription_changed = take_over(group, member, event, step)
     if has_changed:
         records.append(member_record(group.group_id, member))
     must_move = subscription_changed or group.group_epoch == 0
     if must_move or group.metadata_may_have_changed:
-        records += move_epoch(group, turn, must_move=must_move)
-    records += maybe_assign(group, turn)
-    if reconcile(group, member, turn.topics, owned=request.topic_partitions, subscription_changed=subscription_changed):
+        records += move_epoch(group, step, must_move=must_move)
+    records += maybe_assign(group, step)
+    if reconcile(group, member, step.topics, owned=request.topic_partitions, subscription_changed=subscription_changed):
         records.append(current_record(group.group_id, member))
         if member.state is MemberState.UNREVOKED_PARTITIONS:
-            turn.start_timer(rebalance_key(group, member.member_id), max(member.rebalance_timeout_ms, 0))
+            step.start_timer(rebalance_key(group, member.member_id), max(member.rebalance_timeout_ms, 0))
         else:
-            turn.cancel_timer(rebalance_key(group, member.member_id))
+            step.cancel_timer(rebalance_key(group, member.member_id))
     if records:
-        turn.append(*records)
-        turn.settle(group)
-    restart_session(group, member, turn)
+        step.append(*records)
+        step.settle(group)
+    restart_session(group, member, step)
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.member_epoch,
-        heartbeat_interval_ms=turn.config.consumer_settings(group.group_id).heartbeat_interval_ms,
+        heartbeat_interval_ms=step.config.consumer_settings(group.group_id).heartbeat_interval_ms,
     )
     if is_full(request) or not same_partitions(assigned_before, member.assigned):
         response.assignment = assignment_of(member.assigned)
     return response
 
 
-def take_over(group: ConsumerGroup, member: ConsumerMember, event: ConsumerHeartbeat, turn: Turn) -> tuple[bool, bool]:
+def take_over(
+    group: ConsumerGroup, member: ConsumerMember, event: ConsumerHeartbeat, step: StepContext
+) -> tuple[bool, bool]:
     """What the member says of itself; what it leaves out is as before. Did anything change, and did what it reads?"""
     request = event.request
     names = member.subscribed_topic_names
@@ -196,7 +200,7 @@ def take_over(group: ConsumerGroup, member: ConsumerMember, event: ConsumerHeart
     subscription_changed = names != member.subscribed_topic_names or pattern != member.subscribed_topic_regex
     if subscription_changed:
         if member.member_epoch != JOIN_EPOCH:
-            turn.note(group, Happening.SUBSCRIBED, member)
+            step.note(group, Happening.SUBSCRIBED, member)
         group.subscribe(member, names, pattern)
     facts = (
         event.client_id,
@@ -258,13 +262,13 @@ def assignment_of(partitions: Partitions) -> Assignment:
 
 
 def leave(
-    groups: MutableMapping[str, Group], request: ConsumerGroupHeartbeatRequest, turn: Turn
+    groups: MutableMapping[str, Group], request: ConsumerGroupHeartbeatRequest, step: StepContext
 ) -> ConsumerGroupHeartbeatResponse:
     group = consumer_group(groups, request)
     member = check_is_known(group, request)
     if request.member_epoch == STATIC_LEAVE_EPOCH:
-        keep_seat(group, member, turn)
+        keep_seat(group, member, step)
     else:
-        turn.note(group, Happening.LEFT, member)
-        remove_member(groups, group, member, turn)
+        step.note(group, Happening.LEFT, member)
+        remove_member(groups, group, member, step)
     return ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)

@@ -33,7 +33,7 @@ Owned = Iterable[TopicPartitions] | None
 NOTHING: Assignment = {}
 
 
-class Outcome(NamedTuple):
+class Reconciled(NamedTuple):
     state: MemberState
     member_epoch: int
     assigned: Partitions
@@ -75,7 +75,7 @@ def _next(
     owned: Owned,
     *,
     subscription_changed: bool,
-) -> Outcome | None:
+) -> Reconciled | None:
     subscribed = SubscribedIds(group.topics_of(member), topics)
     match member.state:
         case MemberState.STABLE if member.member_epoch == target_epoch:
@@ -109,7 +109,7 @@ def _towards_target(
     owned: Owned,
     *,
     member_epoch: int,
-) -> Outcome:
+) -> Reconciled:
     target = group.target.get(member.member_id, NOTHING)
     keeps: Partitions = {}
     gives_up: Partitions = {}
@@ -132,14 +132,14 @@ def _towards_target(
         if free:
             gets[topic_id] = free
     if gives_up and owns_any(owned, gives_up):
-        return Outcome(MemberState.UNREVOKED_PARTITIONS, member_epoch, keeps, gives_up)
+        return Reconciled(MemberState.UNREVOKED_PARTITIONS, member_epoch, keeps, gives_up)
     for topic_id, partitions in gets.items():
         both = keeps.get(topic_id, {}) | dict.fromkeys(partitions, target_epoch)
         keeps[topic_id] = dict(sorted(both.items()))
-    return Outcome(MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE, target_epoch, keeps, {})
+    return Reconciled(MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE, target_epoch, keeps, {})
 
 
-def _unsubscribed(member: ConsumerMember, subscribed: SubscribedIds, owned: Owned) -> Outcome | None:
+def _unsubscribed(member: ConsumerMember, subscribed: SubscribedIds, owned: Owned) -> Reconciled | None:
     """Take away the topics that it does not subscribe to any more, although no new target is there yet."""
     keeps = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id in subscribed}
     if len(keeps) == len(member.assigned):
@@ -149,8 +149,8 @@ def _unsubscribed(member: ConsumerMember, subscribed: SubscribedIds, owned: Owne
         if topic_id not in keeps:
             gives_up[topic_id] = gives_up.get(topic_id, {}) | partitions
     if owns_any(owned, gives_up):
-        return Outcome(MemberState.UNREVOKED_PARTITIONS, member.member_epoch, keeps, gives_up)
-    return Outcome(member.state, member.member_epoch, keeps, member.pending_revocation)
+        return Reconciled(MemberState.UNREVOKED_PARTITIONS, member.member_epoch, keeps, gives_up)
+    return Reconciled(member.state, member.member_epoch, keeps, member.pending_revocation)
 
 
 def owns_any(owned: Owned, partitions: Partitions) -> bool:

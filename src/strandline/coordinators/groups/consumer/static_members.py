@@ -18,18 +18,18 @@ from strandline.coordinators.groups.consumer.records import (
 )
 from strandline.coordinators.groups.events import Record
 from strandline.coordinators.groups.history.group_history import Happening
-from strandline.coordinators.groups.step_context import Turn
+from strandline.coordinators.groups.step_context import StepContext
 
 
-def keep_seat(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+def keep_seat(group: ConsumerGroup, member: ConsumerMember, step: StepContext) -> None:
     """A static member goes and means to be back. Its session goes on, and with it its hold on what it owns."""
-    turn.note(group, Happening.AWAY, member, opens=False)
-    turn.cancel_timer(rebalance_key(group, member.member_id))
+    step.note(group, Happening.AWAY, member, opens=False)
+    step.cancel_timer(rebalance_key(group, member.member_id))
     member.member_epoch = STATIC_LEAVE_EPOCH
     # What it was giving up it has given up now: it has stopped. What it keeps is its successor's from the first epoch
     # that this one will have.
     group.set_partitions(member, assigned=since(member.assigned, JOIN_EPOCH), pending_revocation={})
-    turn.append(current_record(group.group_id, member))
+    step.append(current_record(group.group_id, member))
 
 
 def own_from_now(group: ConsumerGroup, member: ConsumerMember) -> None:
@@ -44,10 +44,10 @@ def since(owned: Partitions, epoch: int) -> Partitions:
 
 
 def replace_static_member(
-    group: ConsumerGroup, seated: ConsumerMember, member_id: str, records: list[Record], turn: Turn
+    group: ConsumerGroup, seated: ConsumerMember, member_id: str, records: list[Record], step: StepContext
 ) -> ConsumerMember:
     """A new process takes the seat that its predecessor left: what that owned, and was to own, is its own now."""
-    cancel_timers(group, seated.member_id, turn)
+    cancel_timers(group, seated.member_id, step)
     target = group.target.get(seated.member_id, {})
     group.remove(seated.member_id)
     member = ConsumerMember(

@@ -21,7 +21,7 @@ from strandline.coordinators.groups.consumer.records import (
 )
 from strandline.coordinators.groups.events import Record
 from strandline.coordinators.groups.history.group_history import Happening
-from strandline.coordinators.groups.step_context import Turn
+from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.topics import metadata_hash
 
 
@@ -33,16 +33,16 @@ def on_topics_changed(group: ConsumerGroup, names: frozenset[str]) -> None:
         group.changed_topics |= concerned
 
 
-def move_epoch(group: ConsumerGroup, turn: Turn, *, must_move: bool) -> list[Record]:
+def move_epoch(group: ConsumerGroup, step: StepContext, *, must_move: bool) -> list[Record]:
     """Look at the topics of the group; a new group epoch if they are not the same, or if it must be."""
-    records = resolve_patterns(group, turn)
+    records = resolve_patterns(group, step)
     group.metadata_may_have_changed = False
     changed_topics, group.changed_topics = group.changed_topics, frozenset()
-    new_hash = metadata_hash(turn.topics, group.subscribed_topic_names)
+    new_hash = metadata_hash(step.topics, group.subscribed_topic_names)
     if not must_move:
         if new_hash == group.metadata_hash:
             return records
-        turn.note(group, Happening.TOPICS, reason=", ".join(sorted(changed_topics)))
+        step.note(group, Happening.TOPICS, reason=", ".join(sorted(changed_topics)))
     group.metadata_hash = new_hash
     # Epoch 1 is taken by the empty assignment that a new group has.
     group.group_epoch = max(group.group_epoch + 1, INITIAL_GROUP_EPOCH)
@@ -53,7 +53,7 @@ def move_epoch(group: ConsumerGroup, turn: Turn, *, must_move: bool) -> list[Rec
     return records
 
 
-def resolve_patterns(group: ConsumerGroup, turn: Turn) -> list[Record]:
+def resolve_patterns(group: ConsumerGroup, step: StepContext) -> list[Record]:
     """Match the patterns of the members against the topics, and forget those that nobody uses any more."""
     if not group.uses_patterns and not group.regexes:
         return []
@@ -65,7 +65,7 @@ def resolve_patterns(group: ConsumerGroup, turn: Turn) -> list[Record]:
         del group.regexes[pattern]
     # Only a pattern that is new has to be held against every topic, and all of them when the group was just loaded.
     looked_at = group.changed_topics if group.patterns_are_resolved else None
-    changed = regex_subscriptions.resolve(used, turn.topics, group.regexes, now_ms=turn.now_ms, changed=looked_at)
+    changed = regex_subscriptions.resolve(used, step.topics, group.regexes, now_ms=step.now_ms, changed=looked_at)
     group.patterns_are_resolved = True
     group.regexes.update(changed)
     if unused or changed:
@@ -76,27 +76,27 @@ def resolve_patterns(group: ConsumerGroup, turn: Turn) -> list[Record]:
     ]
 
 
-def maybe_assign(group: ConsumerGroup, turn: Turn) -> list[Record]:
+def maybe_assign(group: ConsumerGroup, step: StepContext) -> list[Record]:
     """Compute the target assignment if the group has a newer epoch and the time has come."""
-    if not is_due(group, turn):
+    if not is_due(group, step):
         return []
-    target = assign(group.preferred_assignor(turn.config.consumer_assignors), spec_of(group, turn))
+    target = assign(group.preferred_assignor(step.config.consumer_assignors), spec_of(group, step))
     records = changed_targets(group, target)
-    group.set_target(target, epoch=group.group_epoch, now_ms=turn.now_ms)
+    group.set_target(target, epoch=group.group_epoch, now_ms=step.now_ms)
     records.append(target_epoch_record(group))
     return records
 
 
-def is_due(group: ConsumerGroup, turn: Turn) -> bool:
+def is_due(group: ConsumerGroup, step: StepContext) -> bool:
     if group.group_epoch <= group.assignment_epoch:
         return False
-    interval_ms = turn.config.consumer_settings(group.group_id).assignment_interval_ms
+    interval_ms = step.config.consumer_settings(group.group_id).assignment_interval_ms
     # A clock that was set back must not hold up a group for longer than the interval either.
-    return not 0 <= turn.now_ms - group.assignment_timestamp_ms < interval_ms
+    return not 0 <= step.now_ms - group.assignment_timestamp_ms < interval_ms
 
 
-def spec_of(group: ConsumerGroup, turn: Turn) -> GroupSpec:
-    facts = [found for name in sorted(group.subscribed_topic_names) if (found := turn.topics.named(name)) is not None]
+def spec_of(group: ConsumerGroup, step: StepContext) -> GroupSpec:
+    facts = [found for name in sorted(group.subscribed_topic_names) if (found := step.topics.named(name)) is not None]
     id_of = {topic.name: topic.id for topic in facts}
     # Most members of a group subscribe to the same, and so share one set.
     ids_of: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}

@@ -1,7 +1,7 @@
 """What each member of a group owns, as the group has it, and what a rebalance took from one member and gave another.
 
 A rebalance is noted while a group is busy and read by a person later, if ever. So what members own is kept as it
-comes, as references: the bytes of a classic assignment, or partitions by topic id. Only `moved` opens them.
+comes, as references: the bytes of a classic assignment, or partitions by topic id. Only `assignment_diff` opens them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Partitions = dict[str, frozenset[int]]
 Group = ClassicGroup | ConsumerGroup
 
 
-class Who(NamedTuple):
+class MemberRef(NamedTuple):
     """A member, as much of it as a person can recognise when it is gone."""
 
     member_id: str
@@ -35,32 +35,32 @@ class Who(NamedTuple):
     client_host: str = ""
 
 
-class Holding(NamedTuple):
-    who: Who
+class MemberAssignment(NamedTuple):
+    who: MemberRef
     held: Held
 
 
-class Moved(NamedTuple):
+class AssignmentDiff(NamedTuple):
     lost: Partitions
     gained: Partitions
     kept: int
 
 
-def who_is(member: Member | ConsumerMember) -> Who:
+def ref_of(member: Member | ConsumerMember) -> MemberRef:
     instance_id = member.group_instance_id if isinstance(member, Member) else member.instance_id
-    return Who(member.member_id, instance_id, member.client_id, member.client_host)
+    return MemberRef(member.member_id, instance_id, member.client_id, member.client_host)
 
 
-def holdings(group: Group) -> dict[str, Holding]:
+def assignments_of(group: Group) -> dict[str, MemberAssignment]:
     """What each member owns now, by member id."""
     if isinstance(group, ClassicGroup):
         return {
-            member.member_id: Holding(
-                who_is(member), member.assignment if len(member.assignment) <= HELD_BYTES_MAX else None
+            member.member_id: MemberAssignment(
+                ref_of(member), member.assignment if len(member.assignment) <= HELD_BYTES_MAX else None
             )
             for member in group.members.values()
         }
-    return {each.member_id: Holding(who_is(each), each.assigned) for each in group.members.values()}
+    return {each.member_id: MemberAssignment(ref_of(each), each.assigned) for each in group.members.values()}
 
 
 def is_same(before: Held, after: Held) -> bool:
@@ -80,12 +80,12 @@ def size_bytes(held: Held) -> int:
     return sum(100 + 40 * len(partitions) for partitions in held.values())
 
 
-def moved(before: Held, after: Held, name_of: Callable[[UUID], str]) -> Moved | None:
+def assignment_diff(before: Held, after: Held, name_of: Callable[[UUID], str]) -> AssignmentDiff | None:
     """What went and what came; None if what a member owned cannot be read, as for clients that are no consumers."""
     had, has = partitions_of(before, name_of), partitions_of(after, name_of)
     if had is None or has is None:
         return None
-    return Moved(
+    return AssignmentDiff(
         _without(had, has), _without(has, had), sum(len(had[topic] & has.get(topic, frozenset())) for topic in had)
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from strandline.coordinators.groups.history.assignment_diff import Who
+from strandline.coordinators.groups.history.assignment_diff import MemberRef
 
 FLAP_WINDOW_MS = 600_000
 SHORT_LIFE_MS = 300_000
@@ -16,7 +16,7 @@ LIVES_MAX = 100
 """Short lives of one client that are counted."""
 
 
-class Lives:
+class FlappingMembers:
     """When the members of one group joined, and how soon they went, as far as we looked."""
 
     __slots__ = ("_joined_ms", "_short")
@@ -30,12 +30,12 @@ class Lives:
     def __bool__(self) -> bool:
         return bool(self._joined_ms)
 
-    def begin(self, who: Who, now_ms: int) -> None:
+    def begin(self, who: MemberRef, now_ms: int) -> None:
         # Of a static member nobody hears that it died, only that another process took its seat.
         self.end(who, now_ms)
         self._joined_ms[_seat(who)] = now_ms
 
-    def end(self, who: Who, now_ms: int) -> None:
+    def end(self, who: MemberRef, now_ms: int) -> None:
         joined_ms = self._joined_ms.pop(_seat(who), None)
         if joined_ms is None or now_ms - joined_ms >= SHORT_LIFE_MS:
             return
@@ -46,11 +46,11 @@ class Lives:
         ends_ms.append(now_ms)
         del ends_ms[:-LIVES_MAX]
 
-    def leave(self, who: Who) -> None:
+    def leave(self, who: MemberRef) -> None:
         """As a member does that has done its work: however short, this is no life to count."""
         self._joined_ms.pop(_seat(who), None)
 
-    def flaps(self, who: Who, now_ms: int) -> int:
+    def flaps(self, who: MemberRef, now_ms: int) -> int:
         """How often the client came and was soon gone lately; 0 while that is nothing to speak of."""
         client = _client(who)
         lately = [at_ms for at_ms in self._short.get(client, ()) if at_ms > now_ms - FLAP_WINDOW_MS]
@@ -66,15 +66,15 @@ class Lives:
             seat: at_ms for seat, at_ms in self._joined_ms.items() if any(seat in known for known in seats)
         }
 
-    def begin_anew(self) -> None:
+    def forget_joins(self) -> None:
         """How long those live who are there is not known any more."""
         self._joined_ms.clear()
 
 
-def _seat(who: Who) -> str:
+def _seat(who: MemberRef) -> str:
     return who.instance_id or who.member_id
 
 
-def _client(who: Who) -> tuple[str, str]:
+def _client(who: MemberRef) -> tuple[str, str]:
     # Clients of one service often share a client id, and each restart gives a new member id: so the host counts too.
     return ("", who.instance_id) if who.instance_id is not None else (who.client_id, who.client_host)

@@ -20,13 +20,13 @@ from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup
 from strandline.coordinators.groups.history.assignment_diff import (
     Group,
     Held,
-    Holding,
-    Who,
-    holdings,
+    MemberAssignment,
+    MemberRef,
+    assignments_of,
     is_same,
     size_bytes,
 )
-from strandline.coordinators.groups.history.flapping_members import Lives
+from strandline.coordinators.groups.history.flapping_members import FlappingMembers
 
 REBALANCES_PER_GROUP_MAX = 100
 HISTORY_BYTES_MAX = 16 * 1024 * 1024
@@ -76,16 +76,16 @@ ENDINGS = frozenset({Happening.LEFT, Happening.REMOVED, Happening.TIMED_OUT, Hap
 class Note(NamedTuple):
     at_ms: int
     what: Happening
-    who: Who | None
+    who: MemberRef | None
     reason: str = ""
     flaps: int = 0
     """How often this client came and was soon gone within the last minutes, if that is often."""
 
 
-class Change(NamedTuple):
+class AssignmentChange(NamedTuple):
     """What one member had and has. Who left has nothing, who joined had nothing."""
 
-    who: Who
+    who: MemberRef
     before: Held
     after: Held
 
@@ -103,10 +103,10 @@ class Rebalance:
     members: int = 0
     notes: list[Note] = field(default_factory=list)
     notes_left_out: int = 0
-    changes: tuple[Change, ...] = ()
+    changes: tuple[AssignmentChange, ...] = ()
     changes_left_out: int = 0
     size_bytes: int = ENTRY_BYTES
-    before: dict[str, Holding] | None = None
+    before: dict[str, MemberAssignment] | None = None
     """What members owned when it began; None once it has ended."""
 
     def add(self, note: Note) -> None:
@@ -119,13 +119,13 @@ class Rebalance:
 class _Observed:
     """What is remembered of one group."""
 
-    __slots__ = ("lives", "open", "past")
+    __slots__ = ("flapping", "open", "past")
 
     def __init__(self) -> None:
         self.open: Rebalance | None = None
         # A list, although the first goes first: it is short, and thousands of groups have one.
         self.past: list[Rebalance] = []
-        self.lives = Lives()
+        self.flapping = FlappingMembers()
 
 
 class GroupHistory:
@@ -139,13 +139,20 @@ class GroupHistory:
     # ---- what is seen
 
     def note(
-        self, group: Group, what: Happening, who: Who | None, now_ms: int, *, reason: str = "", opens: bool = True
+        self,
+        group: Group,
+        what: Happening,
+        who: MemberRef | None,
+        now_ms: int,
+        *,
+        reason: str = "",
+        opens: bool = True,
     ) -> Note:
         """To be called before the group changes, so that what a member owned is still seen."""
         observed = self._groups.get(group.group_id)
         if observed is None:
             observed = self._groups[group.group_id] = _Observed()
-        flaps = 0 if who is None else _flaps(observed.lives, group, what, who, now_ms)
+        flaps = 0 if who is None else _flaps(observed.flapping, group, what, who, now_ms)
         note = Note(now_ms, what, who, reason[:REASON_CHARACTERS_MAX], flaps)
         if observed.open is not None:
             observed.open.add(note)
@@ -183,8 +190,8 @@ class GroupHistory:
         rebalance.epoch = _epoch_of(group)
         rebalance.group_type = _type_of(group)
         rebalance.members = len(group.members)
-        observed.lives.forget_all_but(group.members, group.static_members)
-        changes = _changes(rebalance.before or {}, holdings(group))
+        observed.flapping.forget_all_but(group.members, group.static_members)
+        changes = _changes(rebalance.before or {}, assignments_of(group))
         rebalance.before = None
         rebalance.changes = tuple(changes[:CHANGES_MAX])
         rebalance.changes_left_out = len(changes) - len(rebalance.changes)
@@ -204,12 +211,12 @@ class GroupHistory:
             rebalance.before = None
             self._keep(observed, rebalance)
 
-    def begin_anew(self, group_id: str) -> None:
+    def start_over(self, group_id: str) -> None:
         """The group was loaded from its records: what was seen half before does not count, and who lives is new."""
         observed = self._groups.get(group_id)
         if observed is not None:
             observed.open = None
-            observed.lives.begin_anew()
+            observed.flapping.forget_joins()
             self._maybe_forget(group_id, observed)
 
     # ---- what is told
@@ -246,15 +253,15 @@ class GroupHistory:
         self._size_bytes -= oldest.size_bytes
 
     def _maybe_forget(self, group_id: str, observed: _Observed) -> None:
-        if not observed.past and observed.open is None and not observed.lives:
+        if not observed.past and observed.open is None and not observed.flapping:
             del self._groups[group_id]
 
 
 def _opened(group: Group, now_ms: int) -> Rebalance:
-    return Rebalance(group.group_id, _type_of(group), now_ms, before=holdings(group))
+    return Rebalance(group.group_id, _type_of(group), now_ms, before=assignments_of(group))
 
 
-def _changes(before: dict[str, Holding], after: dict[str, Holding]) -> list[Change]:
+def _changes(before: dict[str, MemberAssignment], after: dict[str, MemberAssignment]) -> list[AssignmentChange]:
     # A static member that came back has another member id and is the same member to everybody.
     came_back = {holding.who.instance_id: holding for member_id, holding in after.items() if member_id not in before}
     came_back.pop(None, None)
@@ -262,26 +269,26 @@ def _changes(before: dict[str, Holding], after: dict[str, Holding]) -> list[Chan
     for member_id, (who, held) in before.items():
         now = after.get(member_id) or (came_back.pop(who.instance_id, None) if who.instance_id is not None else None)
         if now is None:
-            changes.append(Change(who, held, b""))
+            changes.append(AssignmentChange(who, held, b""))
         elif not is_same(held, now.held):
-            changes.append(Change(now.who, held, now.held))
+            changes.append(AssignmentChange(now.who, held, now.held))
     changes.extend(
-        Change(who, b"", held)
+        AssignmentChange(who, b"", held)
         for member_id, (who, held) in after.items()
         if member_id not in before and (who.instance_id is None or who.instance_id in came_back)
     )
     return changes
 
 
-def _flaps(lives: Lives, group: Group, what: Happening, who: Who, now_ms: int) -> int:
+def _flaps(flapping: FlappingMembers, group: Group, what: Happening, who: MemberRef, now_ms: int) -> int:
     if what in BEGINNINGS:
-        lives.begin(who, now_ms)
+        flapping.begin(who, now_ms)
     elif what is Happening.LEFT and len(group.members) <= 1:
         # A command that read what was there and left, and disturbed no other member.
-        lives.leave(who)
+        flapping.leave(who)
     elif what in ENDINGS:
-        lives.end(who, now_ms)
-    return lives.flaps(who, now_ms)
+        flapping.end(who, now_ms)
+    return flapping.flaps(who, now_ms)
 
 
 def is_at_rest(group: Group) -> bool:
@@ -307,5 +314,5 @@ def _size_of(rebalance: Rebalance) -> int:
     return ENTRY_BYTES + notes + changes
 
 
-def _name_bytes(who: Who | None) -> int:
+def _name_bytes(who: MemberRef | None) -> int:
     return 0 if who is None else len(who.member_id) + len(who.instance_id or "") + len(who.client_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strandline.coordinators.groups.events import Tell
-from strandline.coordinators.groups.history.assignment_diff import Who
+from strandline.coordinators.groups.history.assignment_diff import MemberRef
 from strandline.coordinators.groups.history.group_history import Happening, Note, Rebalance
 
 NOTES_TOLD_MAX = 10
@@ -37,7 +37,7 @@ def note_words(note: Note) -> str:
     return words
 
 
-def short_name(who: Who) -> str:
+def short_name(who: MemberRef) -> str:
     """The name that somebody chose; the member id, if nobody did."""
     return who.instance_id or who.client_id or who.member_id
 
