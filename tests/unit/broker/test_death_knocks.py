@@ -9,19 +9,19 @@ from typing import Any
 
 from strandline.broker.kraft.liveness_probe import Knock
 from strandline.broker.network.network import SocketNetwork, SocketOptions
-from strandline.quorum.controller.broker_liveness import Knocked
+from strandline.quorum.controller.broker_liveness import ProbeOutcome
 from strandline.runtime.runtime import LoopRuntime
 
 WITHIN_S = 30.0
 
 
-def knocked(host: str, port: int) -> Knocked:
+def knocked(host: str, port: int) -> ProbeOutcome:
     loop = asyncio.new_event_loop()
     runtime = LoopRuntime(loop)
     node: Any = SimpleNamespace(runtime=runtime, network=SocketNetwork(runtime, SocketOptions(10, -1, -1)))
-    told: asyncio.Future[Knocked] = loop.create_future()
+    told: asyncio.Future[ProbeOutcome] = loop.create_future()
 
-    async def knock() -> Knocked:
+    async def knock() -> ProbeOutcome:
         Knock(node, (host, port), told.set_result)
         return await asyncio.wait_for(told, WITHIN_S)
 
@@ -35,13 +35,13 @@ def knocked(host: str, port: int) -> Knocked:
 def test_who_listens_answers_though_it_accepts_nobody() -> None:
     """A process that stands still: its kernel answers for it."""
     with socket.create_server(("127.0.0.1", 0)) as hung:
-        assert knocked("127.0.0.1", hung.getsockname()[1]) is Knocked.ANSWERED
+        assert knocked("127.0.0.1", hung.getsockname()[1]) is ProbeOutcome.ANSWERED
 
 
 def test_an_address_that_nobody_listens_at_refuses() -> None:
     with socket.create_server(("127.0.0.1", 0)) as ended:
         port = ended.getsockname()[1]
-    assert knocked("127.0.0.1", port) is Knocked.REFUSED
+    assert knocked("127.0.0.1", port) is ProbeOutcome.REFUSED
 
 
 def test_the_next_life_of_a_broker_refuses_until_it_opens_its_door() -> None:
@@ -49,11 +49,11 @@ def test_the_next_life_of_a_broker_refuses_until_it_opens_its_door() -> None:
     life is gone."""
     with socket.socket() as starting:
         starting.bind(("127.0.0.1", 0))
-        assert knocked("127.0.0.1", starting.getsockname()[1]) is Knocked.REFUSED
+        assert knocked("127.0.0.1", starting.getsockname()[1]) is ProbeOutcome.REFUSED
 
 
 def test_what_is_no_address_says_nothing() -> None:
-    assert knocked("no-such-name.invalid", 9) is Knocked.UNKNOWN
+    assert knocked("no-such-name.invalid", 9) is ProbeOutcome.UNKNOWN
 
 
 def test_a_refusal_by_some_addresses_of_a_name_is_none() -> None:

@@ -190,10 +190,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(monkeypatch: py
 
 
 def members(count: int) -> tuple[TaskTransaction, ...]:
-    return tuple(
-        TaskTransaction(f"{sink_key('0123456789abcdef' * 2)}{number:032x}", 10**6 + number, 3)
-        for number in range(count)
-    )
+    sink = sink_key("0123456789abcdef" * 2)
+    return tuple(TaskTransaction(f"{sink}{number:032x}", 10**6 + number, 3) for number in range(count))
 
 
 # ---- the producers

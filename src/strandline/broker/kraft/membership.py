@@ -205,7 +205,7 @@ class Membership:
             metadata.write(self._node.controller.bootstrap(metadata.bootstrap_records), lambda error: None)
 
     def _knock_at_the_silent(self, now: float) -> None:
-        for watched in self._node.controller.knocks_due(now):
+        for watched in self._node.controller.probes_due(now):
             self.knocks.knock(watched)
 
     @cached_property

@@ -1,17 +1,17 @@
-"""Whether brokers are still there: those whose heartbeats stop are knocked at, long before their session ends.
+"""Probes of brokers whose heartbeats stopped, long before their session ends.
 
-    heartbeats come by a connection --it closes--> silent --knocked at: somebody answers--> silent, knocked at again
-                                                   silent --refused, and refused again--> dead
-    any --a heartbeat--> heartbeats come by a connection
+    connected --the connection closes--> silent --a probe is accepted--> silent, probed again
+                                         silent --two probes are refused--> dead
+    any --a heartbeat--> connected
 
-A kernel refuses a connection when no process listens: a broker that died is told apart from one that is slow, stopped
-or cut off, whose kernel answers or whose answer never comes. Those are left to their session. An active controller that
-is new has no connections yet: for it all brokers are silent, save that most of them are given a moment first.
+A kernel refuses a connection when no process listens. So a dead broker differs from one that is slow, stopped or cut
+off: there the kernel accepts, or no answer comes. These keep their session. A new active controller has no connections
+yet: all brokers are silent, and most of them get a grace period first.
 
-A refusal may be a firewall's. Brokers fetch from each other, so who is a broker itself can reach all of them, or the
-cluster would not work. A controller that is none believes refusals only of an address where somebody has answered it.
+A refusal may come from a firewall. Brokers fetch from each other, so a node that is a broker can reach all of them. A
+controller that is not a broker believes a refusal only from an address that accepted it once.
 
-Pure: `due` says whom to knock at, `on_knocked` takes what came of it. See docs/decisions/0019.
+Pure: `due` returns the brokers to probe, `on_probed` takes the outcome. See docs/decisions/0019.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from enum import Enum, auto
 from typing import Final, Protocol
 
 SETTLE_S: Final = 0.05
-"""A process that dies loses one socket after the other: the one it listened at may be the last."""
+"""The sockets of a dying process close one after the other; the listening one may be the last."""
 CONFIRM_S: Final = 0.2
-"""Between a refusal and the one that confirms it."""
+"""Between a refusal and the probe that confirms it."""
 AGAIN_S: Final = 0.5
-"""Between knocks that did not settle it."""
+"""Between probes without a result."""
 GRACE_S: Final = 1.0
-"""How long brokers have to find a new active controller."""
+"""Time for brokers to find a new active controller."""
 PROVE_AGAIN_S: Final = 30.0
-"""Between attempts to reach a broker that lives and whose address refuses us."""
+"""Between probes of a broker that sends heartbeats and whose address refuses connections."""
 REFUSALS_OF_THE_DEAD: Final = 2
-KNOCKS_MAX: Final = 100
-"""Under way at one time."""
+PROBES_MAX: Final = 100
+"""Probes in flight at one time."""
 
 
 class Link(Protocol):
-    """What heartbeats come by."""
+    """The connection that heartbeats arrive on."""
 
     @property
     def closed(self) -> bool: ...
 
 
 class OwnLink:
-    """Between a broker and the controller of the same process."""
+    """The link between a broker and the controller of the same process."""
 
     closed: Final = False
 
@@ -51,85 +51,87 @@ class OwnLink:
 OWN_LINK: Final = OwnLink()
 
 
-class Knocked(Enum):
+class ProbeOutcome(Enum):
     ANSWERED = auto()
     REFUSED = auto()
     UNKNOWN = auto()
-    """No answer in time, or nobody could be asked."""
+    """No answer in time, or no address to connect to."""
 
 
-class Watched:
-    """A broker since it was last heard by another connection, or since this controller became active."""
+class ProbedBroker:
+    """A broker since its heartbeats changed connection, or since this controller became active."""
 
-    __slots__ = ("broker_id", "is_knocked_at", "is_proven", "knock_at", "link", "refusals")
+    __slots__ = ("broker_id", "is_probed", "is_proven", "link", "probe_at", "refusals")
 
-    def __init__(self, broker_id: int, link: Link | None, knock_at: float, *, is_proven: bool) -> None:
+    def __init__(self, broker_id: int, link: Link | None, probe_at: float, *, is_proven: bool) -> None:
         self.broker_id = broker_id
         self.link = link
-        self.knock_at = knock_at
+        self.probe_at = probe_at
         self.is_proven = is_proven
-        """Whether a refusal of its address means something."""
-        self.is_knocked_at = False
+        """Whether a refusal from its address counts."""
+        self.is_probed = False
         self.refusals = 0
 
 
-class BrokerPresence:
+class BrokerLiveness:
+    """Which brokers to probe, and which of them are dead."""
+
     def __init__(self, *, is_proven: bool) -> None:
         """`is_proven`: this node is a broker itself."""
         self._is_proven = is_proven
-        self._watched: dict[int, Watched] = {}
+        self._watched: dict[int, ProbedBroker] = {}
 
     def reset(self, broker_ids: Iterable[int], now: float, *, suspect: int | None = None) -> None:
-        """This controller is active from now on; the `suspect` is a broker that gave cause to elect it."""
+        """Start over as the active controller; the `suspect` is the broker whose silence led to its election."""
         self._watched = {
-            broker_id: Watched(
+            broker_id: ProbedBroker(
                 broker_id, None, now if broker_id == suspect else now + GRACE_S, is_proven=self._is_proven
             )
             for broker_id in sorted(broker_ids)
         }
 
     def heard(self, broker_id: int, link: Link) -> None:
-        """A heartbeat of the registered incarnation came."""
+        """Note a heartbeat of the registered incarnation."""
         watched = self._watched.get(broker_id)
         if watched is None or watched.link is not link:
-            # A new one: whatever is under way about the old one no longer counts.
+            # A new connection: the outcome of a probe in flight no longer counts.
             is_proven = self._is_proven or (watched is not None and watched.is_proven)
-            self._watched[broker_id] = Watched(broker_id, link, 0.0, is_proven=is_proven)
+            self._watched[broker_id] = ProbedBroker(broker_id, link, 0.0, is_proven=is_proven)
 
     def forget(self, broker_id: int) -> None:
         self._watched.pop(broker_id, None)
 
-    def due(self, now: float, counts: Callable[[int], bool]) -> list[Watched]:
-        """Whom to knock at, of those that `counts` is true for. Each is to be told by `on_knocked`, however late."""
-        room = KNOCKS_MAX - sum(watched.is_knocked_at for watched in self._watched.values())
-        due: list[Watched] = []
+    def due(self, now: float, counts: Callable[[int], bool]) -> list[ProbedBroker]:
+        """Return the brokers to probe among those that `counts`. Each needs its `on_probed`, however late."""
+        room = PROBES_MAX - sum(watched.is_probed for watched in self._watched.values())
+        due: list[ProbedBroker] = []
         for watched in self._watched.values():
             if watched.link is not None and watched.link.closed:
                 watched.link = None
-                watched.knock_at = now + SETTLE_S
-            if watched.is_knocked_at or now < watched.knock_at or (watched.link is not None and watched.is_proven):
+                watched.probe_at = now + SETTLE_S
+            if watched.is_probed or now < watched.probe_at or (watched.link is not None and watched.is_proven):
                 continue
             if len(due) < room and counts(watched.broker_id):
-                watched.is_knocked_at = True
+                watched.is_probed = True
                 due.append(watched)
         return due
 
-    def on_knocked(self, watched: Watched, outcome: Knocked, now: float) -> bool:
-        """Whether the broker is dead."""
-        watched.is_knocked_at = False
+    def on_probed(self, watched: ProbedBroker, outcome: ProbeOutcome, now: float) -> bool:
+        """Return whether the broker is dead."""
+        watched.is_probed = False
         if self._watched.get(watched.broker_id) is not watched:
             return False
-        watched.knock_at = now + AGAIN_S
-        if outcome is not Knocked.REFUSED:
-            watched.is_proven = watched.is_proven or outcome is Knocked.ANSWERED
+        watched.probe_at = now + AGAIN_S
+        if outcome is not ProbeOutcome.REFUSED:
+            watched.is_proven = watched.is_proven or outcome is ProbeOutcome.ANSWERED
             watched.refusals = 0
             return False
         if watched.link is not None:
-            # It lives, and we cannot reach it: its refusals mean nothing.
-            watched.knock_at = now + PROVE_AGAIN_S
+            # It sends heartbeats and cannot be reached, so its refusals do not count.
+            watched.probe_at = now + PROVE_AGAIN_S
             return False
         watched.refusals += 1
         if watched.refusals < REFUSALS_OF_THE_DEAD:
-            watched.knock_at = now + CONFIRM_S
+            watched.probe_at = now + CONFIRM_S
             return False
         return watched.is_proven

@@ -168,7 +168,7 @@ class BrokerRegistry:
             if self._state.image.brokers.get(broker_id) is not broker:
                 return []
             self._state.sessions.end(broker_id)
-            self._state.presence.forget(broker_id)
+            self._state.liveness.forget(broker_id)
             return self._state.decided([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)])
 
         yield from self._elections.lose(broker_id, then)

@@ -13,7 +13,7 @@ Only the active controller decides. Wiring (`broker/node.py`):
     metadata.on_failed       controller.revert(image, pending)
     by time                  records = controller.tick(now), written when there are any; again in the next turn of the
                              loop while `controller.is_busy`, else at `controller.deadline` (None: nothing to wait for);
-                             `controller.knocks_due(now)` are brokers that may be dead, see `broker_liveness`
+                             `controller.probes_due(now)` are brokers that may be dead, see `broker_liveness`
 
 A command that may concern thousands of partitions is a generator, which `submission` runs in slices of a turn.
 
@@ -41,7 +41,7 @@ from strandline.codec.messages.controller_registration_request import Controller
 from strandline.codec.messages.producer_ids_record import ProducerIdsRecord
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.controller.broker_liveness import BrokerPresence, Knocked, Watched
+from strandline.quorum.controller.broker_liveness import BrokerLiveness, ProbedBroker, ProbeOutcome
 from strandline.quorum.controller.broker_registry import BrokerRegistry
 from strandline.quorum.controller.config_changes import ConfigAlteration, config_records
 from strandline.quorum.controller.elections import Elections
@@ -160,7 +160,7 @@ class Controller(TopicCommands):
         """
         self._take(image.copy())
         self._state.sessions.reset(image.brokers, now, heard=heard_leader)
-        self._state.presence.reset(image.brokers, now, suspect=None if heard_leader is None else heard_leader[0])
+        self._state.liveness.reset(image.brokers, now, suspect=None if heard_leader is None else heard_leader[0])
         self._balance_at = now + self._state.config.leader_imbalance_check_interval_seconds
         self._leaderless_at = now
 
@@ -263,18 +263,18 @@ class Controller(TopicCommands):
         return self._heartbeats.heartbeat(request, now=now, next_offset=next_offset)
 
     @property
-    def presence(self) -> BrokerPresence:
-        return self._state.presence
+    def liveness(self) -> BrokerLiveness:
+        return self._state.liveness
 
-    def knocks_due(self, now: float) -> list[Watched]:
-        """Brokers to knock at, because nothing is heard of them; each is told by `on_knocked` what came of it."""
+    def probes_due(self, now: float) -> list[ProbedBroker]:
+        """Return silent brokers to probe; report the outcome of each to `on_probed`."""
         if not self.is_active or not self._state.config.broker_death_detection_enable:
             return []
-        return self._state.presence.due(now, self._heartbeats.counts)
+        return self._state.liveness.due(now, self._heartbeats.counts)
 
-    def on_knocked(self, watched: Watched, broker_epoch: int, outcome: Knocked, *, now: float) -> bool:
-        """Whether the broker of this epoch is dead, and nobody knew; then `tick` fences it."""
-        is_dead = self._state.presence.on_knocked(watched, outcome, now)
+    def on_probed(self, watched: ProbedBroker, broker_epoch: int, outcome: ProbeOutcome, *, now: float) -> bool:
+        """Return whether the broker of this epoch is newly found dead; then `tick` fences it."""
+        is_dead = self._state.liveness.on_probed(watched, outcome, now)
         return is_dead and self._heartbeats.end_session(watched.broker_id, broker_epoch)
 
     def is_known_dead(self, broker_id: int) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.controller.broker_liveness import BrokerPresence
+from strandline.quorum.controller.broker_liveness import BrokerLiveness
 from strandline.quorum.controller.broker_sessions import BrokerSessions
 from strandline.quorum.controller.new_topics import IN_SYNC_MIN
 from strandline.quorum.controller.partition_changes import Election, PartitionChange
@@ -57,7 +57,7 @@ class ControllerState:
         self.config = config
         self.rng = rng
         self.sessions = BrokerSessions()
-        self.presence = BrokerPresence(is_proven=config.is_broker)
+        self.liveness = BrokerLiveness(is_proven=config.is_broker)
         self.leaving: dict[int, int] = {}
         """Brokers that are taken out of in-sync sets step by step, by how many: nobody may put them back meanwhile."""
         self.topic_by_collision_key: dict[str, str] = {}

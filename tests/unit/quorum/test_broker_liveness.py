@@ -14,15 +14,15 @@ from strandline.quorum.controller.broker_liveness import (
     AGAIN_S,
     CONFIRM_S,
     GRACE_S,
-    KNOCKS_MAX,
+    PROBES_MAX,
     PROVE_AGAIN_S,
     SETTLE_S,
-    BrokerPresence,
-    Knocked,
+    BrokerLiveness,
+    ProbeOutcome,
 )
 from strandline.quorum.controller.features import SUPPORTED_FEATURES
 
-ANSWERED, REFUSED, UNKNOWN = Knocked.ANSWERED, Knocked.REFUSED, Knocked.UNKNOWN
+ANSWERED, REFUSED, UNKNOWN = ProbeOutcome.ANSWERED, ProbeOutcome.REFUSED, ProbeOutcome.UNKNOWN
 
 
 class Wire:
@@ -33,25 +33,25 @@ class Wire:
 class Watching:
     def __init__(self, *brokers: int, is_proven: bool = True, suspect: int | None = None) -> None:
         self.now = 100.0
-        self.presence = BrokerPresence(is_proven=is_proven)
-        self.presence.reset(brokers, self.now, suspect=suspect)
+        self.liveness = BrokerLiveness(is_proven=is_proven)
+        self.liveness.reset(brokers, self.now, suspect=suspect)
         self.not_counted: set[int] = set()
 
     def due(self, after_s: float = 0.0) -> list[int]:
         self.now += after_s
-        self.asked = {each.broker_id: each for each in self.presence.due(self.now, self._counts)}
+        self.asked = {each.broker_id: each for each in self.liveness.due(self.now, self._counts)}
         return list(self.asked)
 
     def _counts(self, broker_id: int) -> bool:
         return broker_id not in self.not_counted
 
-    def told(self, broker_id: int, outcome: Knocked) -> bool:
-        return self.presence.on_knocked(self.asked[broker_id], outcome, self.now)
+    def told(self, broker_id: int, outcome: ProbeOutcome) -> bool:
+        return self.liveness.on_probed(self.asked[broker_id], outcome, self.now)
 
 
 def connected(**how: bool) -> tuple[Watching, Wire]:
     watching, wire = Watching(1, **how), Wire()
-    watching.presence.heard(1, wire)
+    watching.liveness.heard(1, wire)
     return watching, wire
 
 
@@ -74,7 +74,7 @@ def test_a_broker_that_refuses_twice_is_dead() -> None:
     assert watching.due(SETTLE_S) == [1]
     assert watching.due(10.0) == [], "one knock at a time"
     watching.due()
-    watching.asked = {1: watching.presence._watched[1]}
+    watching.asked = {1: watching.liveness._watched[1]}
     assert not watching.told(1, REFUSED)
     assert watching.due(CONFIRM_S / 2) == []
     assert watching.due(CONFIRM_S) == [1]
@@ -82,7 +82,7 @@ def test_a_broker_that_refuses_twice_is_dead() -> None:
 
 
 @pytest.mark.parametrize("outcome", [ANSWERED, UNKNOWN])
-def test_who_answers_or_cannot_be_reached_is_left_to_its_session_and_asked_again(outcome: Knocked) -> None:
+def test_who_answers_or_cannot_be_reached_is_left_to_its_session_and_asked_again(outcome: ProbeOutcome) -> None:
     watching = hung_up()
     watching.due(SETTLE_S)
     for _ in range(20):
@@ -103,14 +103,14 @@ def test_a_heartbeat_by_another_connection_ends_all_doubts() -> None:
     watching.due(SETTLE_S)
     watching.told(1, REFUSED)
     assert watching.due(CONFIRM_S) == [1]
-    watching.presence.heard(1, Wire())
+    watching.liveness.heard(1, Wire())
     assert not watching.told(1, REFUSED), "that was about the time before"
     assert watching.due(100.0) == []
 
 
 def test_an_old_connection_that_closes_late_means_nothing() -> None:
     watching, old = connected()
-    watching.presence.heard(1, Wire())
+    watching.liveness.heard(1, Wire())
     old.closed = True
     assert watching.due(100.0) == []
     assert watching.due(100.0) == []
@@ -119,7 +119,7 @@ def test_an_old_connection_that_closes_late_means_nothing() -> None:
 def test_a_new_controller_asks_its_predecessor_at_once_and_others_after_a_while() -> None:
     watching = Watching(1, 2, 3, suspect=2)
     assert watching.due() == [2]
-    watching.presence.heard(3, Wire())
+    watching.liveness.heard(3, Wire())
     assert not watching.told(2, REFUSED)
     assert watching.due(CONFIRM_S) == [2]
     assert watching.told(2, REFUSED)
@@ -133,10 +133,10 @@ def test_who_is_fenced_already_is_not_asked_after() -> None:
 
 
 def test_no_more_knocks_at_a_time_than_are_allowed() -> None:
-    watching = Watching(*range(KNOCKS_MAX + 30))
-    assert len(watching.due(GRACE_S)) == KNOCKS_MAX
+    watching = Watching(*range(PROBES_MAX + 30))
+    assert len(watching.due(GRACE_S)) == PROBES_MAX
     watching.told(0, ANSWERED)
-    assert watching.due() == [KNOCKS_MAX]
+    assert watching.due() == [PROBES_MAX]
 
 
 def test_a_controller_that_is_no_broker_believes_refusals_only_where_it_was_answered_before() -> None:
@@ -151,7 +151,7 @@ def test_a_controller_that_is_no_broker_believes_refusals_only_where_it_was_answ
         assert watching.due(AGAIN_S) == [1]
         assert not watching.told(1, REFUSED)
     again = Wire()
-    watching.presence.heard(1, again)
+    watching.liveness.heard(1, again)
     assert watching.due() == [1]
     assert not watching.told(1, ANSWERED)
     assert watching.due(100.0) == [], "once is enough"
@@ -173,13 +173,13 @@ def taken_over(brokers: int, **settings: str) -> Cluster:
     return cluster
 
 
-def knock(cluster: Cluster, now: float, outcome: Knocked) -> list[int]:
+def knock(cluster: Cluster, now: float, outcome: ProbeOutcome) -> list[int]:
     """Knock at whoever is due; who is dead now."""
     controller = cluster.controller
     return [
         each.broker_id
-        for each in controller.knocks_due(now)
-        if controller.on_knocked(each, cluster.image.brokers[each.broker_id].epoch, outcome, now=now)
+        for each in controller.probes_due(now)
+        if controller.on_probed(each, cluster.image.brokers[each.broker_id].epoch, outcome, now=now)
     ]
 
 
@@ -236,19 +236,19 @@ def test_a_verdict_on_an_earlier_life_concerns_nobody() -> None:
     cluster = taken_over(brokers=1)
     controller, epoch = cluster.controller, cluster.image.brokers[1].epoch
     for now in (GRACE_S, GRACE_S + CONFIRM_S):
-        (watched,) = controller.knocks_due(now)
-        assert not controller.on_knocked(watched, epoch - 1, REFUSED, now=now)
+        (watched,) = controller.probes_due(now)
+        assert not controller.on_probed(watched, epoch - 1, REFUSED, now=now)
     assert not controller.is_known_dead(1)
 
 
 def test_nobody_knocks_where_it_is_switched_off() -> None:
     cluster = taken_over(brokers=2, broker_death_detection_enable="false")
-    assert cluster.controller.knocks_due(1000.0) == []
+    assert cluster.controller.probes_due(1000.0) == []
 
 
 def test_who_no_longer_decides_asks_nobody() -> None:
     cluster = taken_over(brokers=2)
-    (first, _) = cluster.controller.knocks_due(GRACE_S)
+    (first, _) = cluster.controller.probes_due(GRACE_S)
     cluster.controller.deactivate()
-    assert cluster.controller.knocks_due(1000.0) == []
-    assert not cluster.controller.on_knocked(first, 1, REFUSED, now=1000.0)
+    assert cluster.controller.probes_due(1000.0) == []
+    assert not cluster.controller.on_probed(first, 1, REFUSED, now=1000.0)
