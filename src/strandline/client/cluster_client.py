@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 from uuid import UUID
 
+from strandline.client.addresses import parse_address
 from strandline.client.connection import BrokerConnection
 from strandline.client.failures import ClientFailed, ClusterFailed, TopicMissing
 from strandline.codec.message import Message
@@ -278,11 +279,10 @@ class ClusterClient:
 
 
 def host_and_port(server: str) -> tuple[str, int]:
-    """`host:port`, with brackets around an IPv6 address; a protocol in front, as Kafka allows, is left out."""
-    host, separator, port = server.strip().rpartition("://")[2].rpartition(":")
-    if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+    address = parse_address(server)
+    if address is None:
         raise ClientFailed(f"{server.strip()!r} in kafka.bootstrap.servers is no broker: say host:port")
-    return host.strip("[]"), int(port)
+    return address
 
 
 def _may_be(one: UUID, other: UUID) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from strandline.cli.common.failures import UsageFailed, cannot_reach, kafka_errors
 from strandline.cli.common.options import key_values
+from strandline.client.addresses import parse_address
 
 TIMEOUT_S_DEFAULT = 10.0
 
@@ -69,8 +70,7 @@ def servers_of(bootstrap: str) -> list[tuple[str, int]]:
 
 
 def host_and_port(server: str) -> tuple[str, int]:
-    # A server may carry a scheme, as in PLAINTEXT://host:9092, and an IPv6 address stands in brackets.
-    host, _, port = server.rpartition("://")[2].rpartition(":")
-    if not host or not port.isdigit():
+    address = parse_address(server)
+    if address is None:
         raise UsageFailed(f"{server!r} is not HOST:PORT")
-    return host.strip("[]"), int(port)
+    return address
