@@ -28,6 +28,7 @@ from tests.pipelines.test_rebuild_faults import ready
 from tests.spark_fixtures import BROKER_PROPERTIES
 
 from strandline.coordinators.partitioning import TRANSACTION_STATE_TOPIC, partition_of_transactional_id
+from strandline.ids import sink_key
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.local.embedded_cluster import EmbeddedCluster
 from strandline.pipelines.language.loading import load
@@ -36,7 +37,7 @@ from strandline.pipelines.rebuild.phases import Wish
 from strandline.pipelines.run import multi_topic_commit as one_commit
 from strandline.pipelines.run.running import Runner, RunOptions
 from strandline.pipelines.versions.version_log import TOPIC as REGISTRY_TOPIC
-from strandline.spark.sink.cluster import SinkCluster, coordinator_key
+from strandline.spark.sink.cluster import SinkCluster
 from strandline.spark.sink.failures import SinkRefused
 from strandline.spark.sink.options import SinkOptions
 from strandline.testing import embedded
@@ -112,7 +113,7 @@ def coordinator_of_switch(cluster: EmbeddedCluster, shop: Shop) -> int:
     assert state is not None
     assert state.rebuild is not None
     count = len(cluster.partitions(TRANSACTION_STATE_TOPIC))
-    partition = partition_of_transactional_id(coordinator_key(state.rebuild.sink_id), partition_count=count)
+    partition = partition_of_transactional_id(sink_key(state.rebuild.sink_id), partition_count=count)
     return cluster.leader_of(TRANSACTION_STATE_TOPIC, partition)
 
 

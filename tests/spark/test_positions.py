@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
 from tests.interop.kafka_tools import Tools
 
+from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.client.failures import ClusterFailed
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
 from strandline.local.embedded_broker import EmbeddedBroker
@@ -30,8 +31,6 @@ from strandline.spark.positions import (
     settle,
     watch_positions,
 )
-from strandline.spark.sink.cluster import SinkCluster
-from strandline.spark.sink.options import SinkOptions
 from strandline.testing import embedded
 
 if TYPE_CHECKING:
@@ -121,12 +120,12 @@ def test_a_cluster_that_is_silent_is_asked_now_and_then_and_at_the_end_if_it_is_
 ) -> None:
     asked: list[str] = []
 
-    def commit(group: GroupPositions, cluster: object) -> None:
+    def commit(group: GroupPositions, client: object) -> None:
         asked.append(group.group_id)
         raise ClusterFailed("nobody answers")
 
     monkeypatch.setattr(GroupPositions, "commit", commit)
-    monkeypatch.setattr(PositionsListener, "_cluster", lambda *_: None)
+    monkeypatch.setattr(PositionsListener, "_client", lambda *_: None)
     listener = PositionsListener(cast("SparkSession", None))
     with socket.create_server(("127.0.0.1", 0)) as there:
         bootstrap = f"127.0.0.1:{there.getsockname()[1]}"
@@ -163,14 +162,14 @@ def test_only_what_moved_is_committed_and_a_group_with_members_is_left_alone(
     broker: EmbeddedBroker, topic: str
 ) -> None:
     broker.create_topic(topic, 2)
-    cluster = SinkCluster(SinkOptions(broker.bootstrap))
+    client = ClusterClient(ClientSettings(broker.bootstrap))
     group = GroupPositions(broker.bootstrap, f"spark.{topic}")
     group.reach({(topic, 0): 4, (topic, 1): 2, ("deleted", 0): 9})
-    group.commit(cluster)
+    group.commit(client)
     assert group.wanted == group.committed == {(topic, 0): 4, (topic, 1): 2}
     assert committed(broker, group.group_id) == {(topic, 0): 4, (topic, 1): 2}
     group.reach({(topic, 1): 3})
-    group.commit(cluster)
+    group.commit(client)
     assert committed(broker, group.group_id) == {(topic, 0): 4, (topic, 1): 3}
 
     busy = GroupPositions(broker.bootstrap, f"busy.{topic}")
@@ -181,10 +180,10 @@ def test_only_what_moved_is_committed_and_a_group_with_members_is_left_alone(
         consumer.poll(0.1)
     busy.reach({(topic, 0): 4})
     with pytest.raises(Refused, match=re.escape(f"group '{busy.group_id}' has members of its own")):
-        busy.commit(cluster)
+        busy.commit(client)
     assert committed(broker, busy.group_id) == {}
     consumer.close()
-    cluster.close()
+    client.close()
 
 
 def test_after_available_now_nothing_lags(

@@ -1,9 +1,10 @@
-"""A blocking client for any cluster that speaks the Kafka protocol: who leads what, where logs begin and end.
+"""A blocking client for any cluster that speaks the Kafka protocol: leaders of partitions, where logs begin and end.
 
-librdkafka makes an object of every record; this client hands out whole batches, for the project's one decoder. It is
-made for readers in Spark's workers: no threads, one connection to each broker, and whatever a cluster does meanwhile
-(leaders move, brokers restart, topics appear) is tried again until a deadline, after which a sentence says what was
-last heard. Known gap: listeners that want TLS or a password cannot be reached; options that ask for them are refused.
+librdkafka makes an object of every record; this client hands out whole batches, for the project's one decoder. It has
+no threads and one connection to each broker. Leaders move, brokers restart, topics appear: each request is tried again
+until a deadline, and then a sentence says what the last attempt met. `coordinators` does the same for coordinators.
+
+Known gap: listeners that want TLS or a password cannot be reached; options that ask for them are refused.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from uuid import UUID
 
 from strandline.client.addresses import parse_address
 from strandline.client.connection import BrokerConnection
-from strandline.client.failures import ClientFailed, ClusterFailed, TopicMissing
+from strandline.client.failures import ClientFailed, ClusterFailed, DeadlinePassed, TopicMissing
 from strandline.codec.message import Message
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
@@ -67,6 +68,11 @@ class ClientSettings:
     api_timeout_s: float = 60.0
     """For one question, all attempts together."""
 
+    @classmethod
+    def within(cls, bootstrap: str, client_id: str, timeout_s: float) -> ClientSettings:
+        """Return settings for questions that have so much time each. One attempt has half of it."""
+        return cls(bootstrap, client_id, request_timeout_s=timeout_s / 2, api_timeout_s=timeout_s)
+
 
 @dataclass(frozen=True)
 class Topic:
@@ -86,6 +92,8 @@ class ClusterClient:
         self._addresses: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[str, int], BrokerConnection] = {}
         self._topics: dict[str, Topic] = {}
+        self.coordinators: dict[tuple[int, str], tuple[int, tuple[str, int]]] = {}
+        """Node id and address by kind and key, as `client/coordinators` last found them."""
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -94,13 +102,15 @@ class ClusterClient:
 
     # Requests
 
-    def ask_any(self, request: Message, response_class: type[ResponseT]) -> ResponseT:
+    def ask_any(
+        self, request: Message, response_class: type[ResponseT], *, version_max: int | None = None
+    ) -> ResponseT:
         """The answer of the first broker that gives one: those that are known, then the bootstrap servers."""
         failure: Disconnected | TimedOut | None = None
         known = [*self._connections, *self._addresses.values(), *self._bootstrap]
         for address in dict.fromkeys(known):
             try:
-                return self.ask_at(address, request, response_class)
+                return self.ask_at(address, request, response_class, version_max=version_max)
             except (Disconnected, TimedOut) as error:
                 failure = error
         assert failure is not None, "there is a bootstrap server"
@@ -109,9 +119,16 @@ class ClusterClient:
     def ask_broker(self, node_id: int, request: Message, response_class: type[ResponseT]) -> ResponseT:
         return self.ask_at(self.address_of(node_id), request, response_class)
 
-    def ask_at(self, address: tuple[str, int], request: Message, response_class: type[ResponseT]) -> ResponseT:
+    def ask_at(
+        self,
+        address: tuple[str, int],
+        request: Message,
+        response_class: type[ResponseT],
+        *,
+        version_max: int | None = None,
+    ) -> ResponseT:
         try:
-            return self.connection(address).ask(request, response_class)
+            return self.connection(address).ask(request, response_class, version_max=version_max)
         except BaseException as error:
             if not isinstance(error, UnsupportedVersion):
                 self.drop(address)
@@ -158,9 +175,10 @@ class ClusterClient:
             except UnsupportedVersion as error:
                 raise ClusterFailed(f"cannot {what}: {error}") from error
             if time.monotonic() + pause_s > deadline:
-                raise ClusterFailed(
+                raise DeadlinePassed(
                     f"cannot {what} within {self.settings.api_timeout_s:g} s: {heard} "
-                    f"(kafka.bootstrap.servers is {self.settings.bootstrap})"
+                    f"(kafka.bootstrap.servers is {self.settings.bootstrap})",
+                    heard,
                 )
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)

@@ -5,9 +5,6 @@ shows lag. A listener commits the end offsets of each batch once Spark has commi
 `spark.<query name, or its id>`; the source's option `kafka.group.id` names another. `strandline.spark.session` installs
 it; `watch_positions(spark)` does for a session made in another way. The checkpoint alone decides where a query goes on.
 
-They are committed by the client that sources and sinks have. librdkafka's is not up to it: if a coordinator dies with a
-request under way, the process ends by an assertion (`eonce->refcnt > 0`), or hangs when the client is given up.
-
 Why a listener: the Python process in which Spark plans a source is told neither the query's id nor its name, and the
 source's own `commit` comes only when the next batch is planned, so never for the last one.
 Known gap: a session of Spark Connect has no Java side here that knows a source's options; it is refused.
@@ -27,7 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from strandline.client.cluster_client import host_and_port
+from strandline.client.cluster_client import ClientSettings, ClusterClient, host_and_port
+from strandline.client.coordinators import GROUP, ask_coordinator
 from strandline.client.failures import ClientFailed
 from strandline.codec.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -39,7 +37,6 @@ from strandline.errors import ErrorCode, named
 from strandline.spark import shared_environment
 from strandline.spark.error_translation import SparkFailed, explain_failure
 from strandline.spark.lost_java import is_java_gone
-from strandline.spark.sink.cluster import GROUP, SinkCluster
 from strandline.spark.source.offset_json import from_json
 
 if TYPE_CHECKING:
@@ -103,7 +100,7 @@ class GroupPositions:
     def reach(self, positions: Mapping[Place, int]) -> None:
         self.wanted.update(positions)
 
-    def commit(self, cluster: SinkCluster) -> None:
+    def commit(self, client: ClusterClient) -> None:
         """Commit what is not committed yet, as a consumer without a membership does. What is refused stays wanted."""
         ahead = {place: offset for place, offset in self.wanted.items() if self.committed.get(place) != offset}
         if not ahead:
@@ -112,7 +109,8 @@ class GroupPositions:
         for (topic, partition), offset in sorted(ahead.items()):
             at = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
             topics.setdefault(topic, OffsetCommitRequestTopic(name=topic)).partitions.append(at)
-        answer = cluster.ask_coordinator(
+        answer = ask_coordinator(
+            client,
             "commit positions",
             self.group_id,
             OffsetCommitRequest(group_id=self.group_id, topics=list(topics.values())),
@@ -167,7 +165,7 @@ class PositionsListener(StreamingQueryListener):
         # Spark tells a start from the query's own thread and all else from the listener bus.
         self._lock = threading.Lock()
         self._running: dict[str, Watched] = {}
-        self._clusters: dict[str, SinkCluster] = {}
+        self._clients: dict[str, ClusterClient] = {}
         self._rests_until_s: dict[str, float] = {}
         """By cluster: one that did not answer is left alone for a while."""
         self.refusals: dict[str, str] = {}
@@ -201,9 +199,9 @@ class PositionsListener(StreamingQueryListener):
                 self.close()
 
     def close(self) -> None:
-        """Let go of connections; who commits next makes them anew."""
-        while self._clusters:
-            self._clusters.popitem()[1].close()
+        """Close the connections. The next commit opens new ones."""
+        while self._clients:
+            self._clients.popitem()[1].close()
 
     def _take(self, watched: Watched, progress: StreamingQueryProgress) -> None:
         if watched.sources is None:
@@ -235,7 +233,7 @@ class PositionsListener(StreamingQueryListener):
             if is_resting and not (is_last and _is_reachable(group.bootstrap)):
                 continue
             try:
-                group.commit(self._cluster(group.bootstrap))
+                group.commit(self._client(group.bootstrap))
             except Refused as refusal:
                 # Asked once: who has members now will have them again, and a query is not to say so with every batch.
                 watched.refusal = self.refusals[watched.query_id] = str(refusal)
@@ -244,10 +242,11 @@ class PositionsListener(StreamingQueryListener):
                 self._rests_until_s[group.bootstrap] = time.monotonic() + REST_S
                 logger.warning("positions of group %s are not committed: %s", group.group_id, error)
 
-    def _cluster(self, bootstrap: str) -> SinkCluster:
-        if bootstrap not in self._clusters:
-            self._clusters[bootstrap] = SinkCluster.within(bootstrap, "strandline-spark-positions", COMMIT_TIMEOUT_S)
-        return self._clusters[bootstrap]
+    def _client(self, bootstrap: str) -> ClusterClient:
+        if bootstrap not in self._clients:
+            settings = ClientSettings.within(bootstrap, "strandline-spark-positions", COMMIT_TIMEOUT_S)
+            self._clients[bootstrap] = ClusterClient(settings)
+        return self._clients[bootstrap]
 
 
 def sources_of(query: Any) -> dict[str, dict[str, str]]:

@@ -14,8 +14,8 @@ from strandline.codec.messages.find_coordinator_request import FindCoordinatorRe
 from strandline.codec.messages.find_coordinator_response import FindCoordinatorResponse
 from strandline.codec.messages.list_transactions_request import ListTransactionsRequest
 from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
+from strandline.ids import sink_key
 from strandline.local.embedded_cluster import EmbeddedCluster
-from strandline.spark.sink.pool import coordinator_key
 
 TRANSACTION = 1
 TIMEOUT_S = 60.0
@@ -26,7 +26,7 @@ def coordinator_of(bootstrap: str, sink_id: str) -> int:
     client = ClusterClient(ClientSettings(bootstrap, api_timeout_s=TIMEOUT_S))
 
     def attempt() -> int | None:
-        request = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=[coordinator_key(sink_id)])
+        request = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=[sink_key(sink_id)])
         (found,) = client.ask_any(request, FindCoordinatorResponse).coordinators
         return found.node_id if found.error_code == 0 else None
 
@@ -50,7 +50,7 @@ def transactional_ids(bootstrap: str, sink_id: str) -> set[str]:
         found = client.retried("list transactions", attempt)
     finally:
         client.close()
-    return {each for each in found if each.startswith(coordinator_key(sink_id))}
+    return {each for each in found if each.startswith(sink_key(sink_id))}
 
 
 def end_offsets(bootstrap: str, topic: str, *, committed: bool) -> dict[int, int]:

@@ -18,13 +18,15 @@ from typing import Final
 
 import pyarrow as pa
 
+from strandline.client.coordinators import ask_coordinator
 from strandline.client.failures import ClientFailed, ClusterFailed
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest, SinkTransaction
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.errors import ErrorCode, named
+from strandline.ids import sink_key
 from strandline.runtime.fault_points import fault_point
 from strandline.spark.sink import driver
-from strandline.spark.sink.cluster import SinkCluster, coordinator_key
+from strandline.spark.sink.cluster import SinkCluster
 from strandline.spark.sink.failures import SinkRefused
 from strandline.spark.sink.options import SinkOptions
 from strandline.spark.sink.producer import TransactionalProducer
@@ -68,7 +70,7 @@ class OneCommit:
         """
         if self.is_decided(batch_id):
             return False
-        key = coordinator_key(self.sink_id)
+        key = sink_key(self.sink_id)
         producer = TransactionalProducer(self._cluster, f"{key}{uuid.uuid4()}", key)
         producer.initialize()
         try:
@@ -127,9 +129,10 @@ class OneCommit:
             timeout_ms=self._options.request_timeout_ms // 2,
             note=note,
         )
-        answer = self._cluster.ask_coordinator(
+        answer = ask_coordinator(
+            self._cluster.client,
             "commit the differences",
-            coordinator_key(self.sink_id),
+            sink_key(self.sink_id),
             request,
             CommitBatchResponse,
             lambda told: told.error_code,
@@ -148,7 +151,7 @@ def silence(bootstrap: str, sink_ids: Iterable[str]) -> None:
     cluster = SinkCluster(SinkOptions(bootstrap, client_id="strandline-rebuild"))
     try:
         for sink_id in sink_ids:
-            key = coordinator_key(sink_id)
+            key = sink_key(sink_id)
             for transactional_id in transactions_in(cluster, key, OPEN):
                 # To take an id ends what was open under it, and returns when that is done.
                 TransactionalProducer(cluster, transactional_id, key).initialize()
@@ -174,7 +177,7 @@ def _last_batch(cluster: SinkCluster, sink_id: str) -> int:
 
 
 def _await_markers(cluster: SinkCluster, sink_id: str, *more_states: str) -> None:
-    key = coordinator_key(sink_id)
+    key = sink_key(sink_id)
     if not await_readable(cluster, key, patience_s=SETTLE_TIMEOUT_S, states=(*ENDING, *more_states)):
         raise ClusterFailed(
             f"the cluster has not made visible what was committed within {SETTLE_TIMEOUT_S:g} s: look at "

@@ -1,8 +1,4 @@
-"""The consumer groups that show how far queries have read: what they are at, and their end.
-
-Asked with the client that committed them: librdkafka's admin client ends the process when the coordinator of a group
-dies with a request under way, and a cluster that loses a node is when recoveries and switches happen.
-"""
+"""The consumer groups that show how far queries have read: their positions, and their removal."""
 
 from __future__ import annotations
 
@@ -10,43 +6,44 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import Final
 
+from strandline.client.cluster_client import ClientSettings, ClusterClient
+from strandline.client.coordinators import GROUP, ask_coordinator
 from strandline.client.failures import ClusterFailed
+from strandline.client.group_positions import read_positions
 from strandline.codec.messages.delete_groups_request import DeleteGroupsRequest
 from strandline.codec.messages.delete_groups_response import DeleteGroupsResponse
 from strandline.errors import ErrorCode
 from strandline.pipelines.failures import refused
 from strandline.pipelines.run.checkpoint_files import Offsets
-from strandline.spark.sink.cluster import GROUP, SinkCluster
-from strandline.spark.sink.group_positions import read_positions
 
-_CLIENT: Final = "strandline-pipelines"
 READ_S_MAX: Final = 30.0
 REMOVE_S_MAX: Final = 5.0
-"""Groups only show something, and expire by themselves: nobody waits long for their end."""
+"""Short, because groups only show positions, and expire by themselves."""
 
 
 def committed_positions(bootstrap: str, group_id: str) -> Offsets:
-    """Where a group is in each partition that it has a position in; a group that is not there has none."""
+    """Return the committed offset of each partition; none for a group that does not exist."""
     try:
-        with closing(SinkCluster.within(bootstrap, _CLIENT, READ_S_MAX)) as cluster:
-            code, positions = read_positions(cluster, "read positions", group_id)
+        with closing(_client(bootstrap, READ_S_MAX)) as client:
+            code, positions = read_positions(client, "read positions", group_id)
     except ClusterFailed as error:
         raise refused(f"the positions of the group {group_id} cannot be read, try again: {error}") from error
     if code != ErrorCode.NONE:
         raise refused(f"the positions of the group {group_id} cannot be read: {code.name}")
     found: Offsets = {}
-    for (topic, partition), offset in positions.items():
-        found.setdefault(topic, {})[str(partition)] = offset
+    for (topic, partition), committed in positions.items():
+        found.setdefault(topic, {})[str(partition)] = committed.offset
     return found
 
 
 def remove_groups(bootstrap: str, group_ids: Iterable[str]) -> list[str]:
-    """Those that are removed; one that is not there, or not empty, or has no coordinator now, is left alone."""
+    """Remove the groups that are empty, and return them. One that has no coordinator now is left alone."""
     removed = []
     try:
-        with closing(SinkCluster.within(bootstrap, _CLIENT, REMOVE_S_MAX)) as cluster:
+        with closing(_client(bootstrap, REMOVE_S_MAX)) as client:
             for group_id in group_ids:
-                (told,) = cluster.ask_coordinator(
+                (told,) = ask_coordinator(
+                    client,
                     "remove a group",
                     group_id,
                     DeleteGroupsRequest(groups_names=[group_id]),
@@ -57,5 +54,9 @@ def remove_groups(bootstrap: str, group_ids: Iterable[str]) -> list[str]:
                 if told.error_code == ErrorCode.NONE:
                     removed.append(group_id)
     except ClusterFailed:
-        pass  # Who is waited for once in vain would be again: the rest expires.
+        pass  # The next group would wait as long, and the rest expires.
     return removed
+
+
+def _client(bootstrap: str, timeout_s: float) -> ClusterClient:
+    return ClusterClient(ClientSettings.within(bootstrap, "strandline-pipelines", timeout_s))

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
+from strandline.client.coordinators import ask_coordinator
 from strandline.client.failures import ClusterFailed
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.errors import ErrorCode, named
+from strandline.ids import sink_key
 from strandline.pipelines.run.checkpoint_files import Note
-from strandline.spark.sink.cluster import SinkCluster, coordinator_key
+from strandline.spark.sink.cluster import SinkCluster
 from strandline.spark.sink.driver import ask_about
 from strandline.spark.sink.options import SinkOptions
 
@@ -84,9 +86,10 @@ class SinkNotes:
 
     def _decide(self, sink_id: str, batch_id: int, note: Note, *, expected: int) -> bool:
         """Whether it is decided; else somebody was there first."""
-        answer = self._cluster.ask_coordinator(
+        answer = ask_coordinator(
+            self._cluster.client,
             "take the sink over",
-            coordinator_key(sink_id),
+            sink_key(sink_id),
             CommitBatchRequest(
                 sink_id=sink_id,
                 batch_id=batch_id,

@@ -1,53 +1,27 @@
-"""What a worker or the driver knows of the cluster it writes to: what the brokers can do, and who coordinates whom."""
+"""What a worker or the driver knows of the cluster it writes to: what the brokers can do, and how to reach them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 from strandline._version import __version__
 from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.client.connection import BrokerConnection
 from strandline.client.failures import ClusterFailed
-from strandline.codec.message import Message
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest
-from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
-from strandline.codec.messages.find_coordinator_response import FindCoordinatorResponse
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.codec.messages.produce_request import ProduceRequest
-from strandline.errors import Disconnected, ErrorCode, TimedOut, named
+from strandline.errors import ErrorCode, named
 from strandline.spark.sink.failures import SinkRefused
 from strandline.spark.sink.options import SinkOptions
 
-PREFIX: Final = "__strandline.sink."
-TRANSACTION: Final = 1
-GROUP: Final = 0
 ADDING_PRODUCE_VERSION: Final = 12
 """The first version of Produce that makes its partitions part of the transaction (KIP-890)."""
 TOPIC_WAIT_S: Final = 5.0
 """How long a topic that the broker creates when it is asked for may take."""
-
-_COORDINATOR_MOVED: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-_COORDINATOR_BUSY: Final = (
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.CONCURRENT_TRANSACTIONS,
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.NETWORK_EXCEPTION,
-    ErrorCode.UNSTABLE_OFFSET_COMMIT,
-)
-
-ResponseT = TypeVar("ResponseT", bound=Message)
-
-
-def coordinator_key(sink_id: str) -> str:
-    """What all transactional ids of a sink begin with, and what finds their common coordinator."""
-    return f"{PREFIX}{sink_id}#"
 
 
 class SinkCluster:
@@ -63,7 +37,6 @@ class SinkCluster:
                 api_timeout_s=options.delivery_timeout_ms / 1000,
             )
         )
-        self._coordinators: dict[tuple[int, str], tuple[str, int]] = {}
         self._produce_connections: dict[tuple[str, int], BrokerConnection] = {}
         request = ApiVersionsRequest("strandline-spark", __version__)
         told = self.client.retried("reach the cluster", lambda: self.client.ask_any(request, ApiVersionsResponse))
@@ -76,55 +49,11 @@ class SinkCluster:
         )
         """Whether each transaction has an epoch of its own, and partitions are added by Produce (KIP-890)."""
 
-    @classmethod
-    def within(cls, bootstrap: str, client_id: str, timeout_s: float) -> SinkCluster:
-        """One for questions that all have so much time, of which one attempt has half."""
-        timeout_ms = int(timeout_s * 1000)
-        return cls(
-            SinkOptions(
-                bootstrap, client_id=client_id, request_timeout_ms=timeout_ms // 2, delivery_timeout_ms=timeout_ms
-            )
-        )
-
     def close(self) -> None:
         self.client.close()
         for connection in self._produce_connections.values():
             connection.close()
         self._produce_connections.clear()
-
-    def ask_coordinator(
-        self,
-        what: str,
-        key: str,
-        request: Message,
-        response_class: type[ResponseT],
-        code_of: Callable[[ResponseT], int],
-        *,
-        key_type: int = TRANSACTION,
-        version_max: int | None = None,
-        on_sent: Callable[[], None] | None = None,
-    ) -> ResponseT:
-        """The answer of the coordinator of `key`, whoever that is by then, as soon as it is more than "not now"."""
-
-        def attempt() -> ResponseT | None:
-            address = self._coordinator(key_type, key)
-            try:
-                connection = self.client.connection(address)
-                connection.send(request, connection.version_for(type(request), version_max=version_max))
-                if on_sent is not None:
-                    on_sent()
-                answer = connection.receive_message(response_class)
-            except (Disconnected, TimedOut):
-                self.client.drop(address)
-                self._coordinators.pop((key_type, key), None)
-                raise
-            code = named(code_of(answer))
-            if code in _COORDINATOR_MOVED:
-                self._coordinators.pop((key_type, key), None)
-                return None
-            return None if code in _COORDINATOR_BUSY else answer
-
-        return self.client.retried(what, attempt)
 
     def partition_count(self, topic: str) -> int:
         """Asked once for a task. A topic that is missing is created if the broker does so when a producer asks."""
@@ -176,21 +105,6 @@ class SinkCluster:
             patience.retried("create the topic", attempt)
         except ClusterFailed:
             raise _missing(topic) from None
-
-    def _coordinator(self, key_type: int, key: str) -> tuple[str, int]:
-        known = self._coordinators.get((key_type, key))
-        if known is not None:
-            return known
-        request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-        answer = self.client.ask_any(request, FindCoordinatorResponse)
-        (found,) = answer.coordinators
-        code = named(found.error_code)
-        if code in (*_COORDINATOR_MOVED, *_COORDINATOR_BUSY):
-            raise Disconnected(f"the coordinator of {key} is not there: {code.name}")
-        if code != ErrorCode.NONE:
-            raise ClusterFailed(f"The coordinator of {key} cannot be found: {code.name}.")
-        address = self._coordinators[(key_type, key)] = (found.host, found.port)
-        return address
 
 
 def _missing(topic: str) -> SinkRefused:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from strandline.client.coordinators import ask_coordinator
 from strandline.client.failures import ClientFailed
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest, SinkTransaction
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
@@ -25,10 +26,11 @@ from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.codec.messages.list_sinks_request import ListSinksRequest
 from strandline.codec.messages.list_sinks_response import ListSinksResponse
 from strandline.errors import ErrorCode, named
+from strandline.ids import sink_key
 from strandline.runtime.fault_points import fault_point
 from strandline.spark.error_translation import SparkFailed
 from strandline.spark.sink.checkpoint import is_noted_plan, note_of, planned_at_ms
-from strandline.spark.sink.cluster import SinkCluster, coordinator_key
+from strandline.spark.sink.cluster import SinkCluster
 from strandline.spark.sink.commit_message import TaskWritten
 from strandline.spark.sink.failures import SinkFailed, SinkRefused
 from strandline.spark.sink.options import SinkOptions
@@ -89,9 +91,10 @@ def commit(cluster: SinkCluster, messages: Sequence[TaskWritten], batch_id: int)
         note=_note(cluster.options.checkpoint, batch_id),
     )
     fault_point("before-commit")
-    answer = cluster.ask_coordinator(
+    answer = ask_coordinator(
+        cluster.client,
         f"commit batch {batch_id}",
-        coordinator_key(sink_id),
+        sink_key(sink_id),
         request,
         CommitBatchResponse,
         lambda told: told.error_code,
@@ -104,7 +107,7 @@ def commit(cluster: SinkCluster, messages: Sequence[TaskWritten], batch_id: int)
     if answer.already_committed:
         _check_plan(cluster, sink_id, batch_id)
     # Who is told of the batch goes and looks. If a partition has no leader now, it is read when it has one.
-    await_readable(cluster, coordinator_key(sink_id), patience_s=READABLE_S_MAX)
+    await_readable(cluster, sink_key(sink_id), patience_s=READABLE_S_MAX)
 
 
 def _note(checkpoint: str | None, batch_id: int) -> bytes:
@@ -130,9 +133,10 @@ def abort(cluster: SinkCluster, messages: Sequence[TaskWritten]) -> None:
         transaction = message.transaction
         if transaction is None:
             continue
-        cluster.ask_coordinator(
+        ask_coordinator(
+            cluster.client,
             "abort a transaction",
-            coordinator_key(message.sink_id),
+            sink_key(message.sink_id),
             EndTxnRequest(transaction.transactional_id, transaction.producer_id, transaction.producer_epoch, False),
             EndTxnResponse,
             lambda told: told.error_code,
@@ -146,9 +150,10 @@ def delete(cluster: SinkCluster, sink_id: str) -> None:
     if not cluster.commits_batches:
         return
     try:
-        answer = cluster.ask_coordinator(
+        answer = ask_coordinator(
+            cluster.client,
             "remove the sink",
-            coordinator_key(sink_id),
+            sink_key(sink_id),
             DeleteSinkRequest(sink_id=sink_id),
             DeleteSinkResponse,
             lambda told: told.error_code,
@@ -167,9 +172,10 @@ def delete(cluster: SinkCluster, sink_id: str) -> None:
 
 def ask_about(cluster: SinkCluster, sink_id: str, *, include_notes: bool = False) -> ListSinksResponse:
     """What the coordinator knows of a sink: none in the answer if nothing was ever decided for it."""
-    return cluster.ask_coordinator(
+    return ask_coordinator(
+        cluster.client,
         "read what was committed",
-        coordinator_key(sink_id),
+        sink_key(sink_id),
         ListSinksRequest(sink_ids=[sink_id], include_notes=include_notes),
         ListSinksResponse,
         lambda told: told.error_code,

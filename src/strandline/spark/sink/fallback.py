@@ -17,6 +17,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from strandline.client.coordinators import GROUP, ask_coordinator
+from strandline.client.group_positions import read_positions
 from strandline.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from strandline.codec.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
 from strandline.codec.messages.txn_offset_commit_request import (
@@ -29,7 +31,6 @@ from strandline.errors import ErrorCode, named
 from strandline.runtime.fault_points import fault_point
 from strandline.spark.sink.cluster import GROUP, SinkCluster
 from strandline.spark.sink.failures import TransactionLost
-from strandline.spark.sink.group_positions import read_positions
 from strandline.spark.sink.options import SinkOptions
 from strandline.spark.sink.producer import TransactionalProducer
 from strandline.spark.sink.row_writer import RowWriter
@@ -70,16 +71,17 @@ def write_rows(
 
 def read_marker(cluster: SinkCluster, name: str) -> int:
     """The batch that the task comes to next; it is read after the id was taken, so nobody else can move it."""
-    code, positions = read_positions(cluster, "read which batches are written", name)
+    code, positions = read_positions(cluster.client, "read which batches are written", name)
     if code != ErrorCode.NONE:
         raise TransactionLost(f"Which batches are written cannot be read: {code.name}.")
-    return max(positions.values(), default=-1)
+    return max((each.offset for each in positions.values()), default=-1)
 
 
 def write_marker(producer: TransactionalProducer, name: str, batch_id: int, topic: str) -> None:
     """In the open transaction. Which topic carries it means nothing, but the broker wants one that exists."""
     cluster = producer.cluster
-    added = cluster.ask_coordinator(
+    added = ask_coordinator(
+        cluster.client,
         "commit which batch is written",
         name,
         AddOffsetsToTxnRequest(producer.transactional_id, producer.producer_id, producer.producer_epoch, name),
@@ -87,7 +89,8 @@ def write_marker(producer: TransactionalProducer, name: str, batch_id: int, topi
         lambda told: told.error_code,
     )
     partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=batch_id + 1)
-    answer = cluster.ask_coordinator(
+    answer = ask_coordinator(
+        cluster.client,
         "commit which batch is written",
         name,
         TxnOffsetCommitRequest(

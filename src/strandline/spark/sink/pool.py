@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from strandline.client.failures import ClientFailed
-from strandline.spark.sink.cluster import SinkCluster, coordinator_key
+from strandline.ids import sink_key
+from strandline.spark.sink.cluster import SinkCluster
 from strandline.spark.sink.failures import TransactionLost
 from strandline.spark.sink.options import SinkOptions
 from strandline.spark.sink.producer import TransactionalProducer
@@ -75,7 +76,7 @@ class Pool:
             self._settle(producers)
         if producers.free:
             return producers.free.pop()
-        key = coordinator_key(sink_id)
+        key = sink_key(sink_id)
         producer = TransactionalProducer(cluster, f"{key}{uuid.uuid4()}", key)
         producer.initialize()
         return producer

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from strandline.client.coordinators import ask_coordinator
 from strandline.codec.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from strandline.codec.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
 from strandline.codec.messages.describe_transactions_request import DescribeTransactionsRequest
@@ -49,7 +50,8 @@ class TransactionalProducer:
             transactional_id=self.transactional_id,
             transaction_timeout_ms=self.cluster.options.transaction_timeout_ms,
         )
-        answer = self.cluster.ask_coordinator(
+        answer = ask_coordinator(
+            self.cluster.client,
             "begin a transaction",
             self._coordinator_key,
             request,
@@ -87,7 +89,8 @@ class TransactionalProducer:
 
     def end(self, *, committed: bool) -> None:
         """Ask for the end of the transaction; TransactionLost if it had another."""
-        answer = self.cluster.ask_coordinator(
+        answer = ask_coordinator(
+            self.cluster.client,
             "end a transaction",
             self._coordinator_key,
             EndTxnRequest(self.transactional_id, self.producer_id, self.producer_epoch, committed),
@@ -108,7 +111,8 @@ class TransactionalProducer:
 
     def is_undecided(self) -> bool:
         """Whether the coordinator has the transaction of this producer open."""
-        answer = self.cluster.ask_coordinator(
+        answer = ask_coordinator(
+            self.cluster.client,
             "look at a transaction",
             self._coordinator_key,
             DescribeTransactionsRequest(transactional_ids=[self.transactional_id]),
@@ -148,7 +152,8 @@ class TransactionalProducer:
             v3_and_below_producer_epoch=self.producer_epoch,
             v3_and_below_topics=list(topics.values()),
         )
-        answer = self.cluster.ask_coordinator(
+        answer = ask_coordinator(
+            self.cluster.client,
             "add partitions to a transaction",
             self._coordinator_key,
             request,

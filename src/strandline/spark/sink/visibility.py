@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from strandline.client.coordinators import ask_coordinator
 from strandline.codec.messages.list_transactions_request import ListTransactionsRequest
 from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
 from strandline.spark.sink.cluster import SinkCluster
@@ -24,7 +25,8 @@ _LOOK_S_MAX: Final = 0.05
 
 def transactions_in(cluster: SinkCluster, key: str, *states: str) -> list[str]:
     """Transactional ids that begin with `key`, and belong to its coordinator, in one of these states."""
-    answer = cluster.ask_coordinator(
+    answer = ask_coordinator(
+        cluster.client,
         "look at the transactions",
         key,
         ListTransactionsRequest(state_filters=list(states)),

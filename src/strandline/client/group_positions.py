@@ -1,32 +1,46 @@
-"""What a consumer group is at, asked in a way that every broker since Kafka 2.5 knows."""
+"""The committed positions of a consumer group, by requests that every broker since Kafka 2.5 knows."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
+from strandline.client.cluster_client import ClusterClient
+from strandline.client.coordinators import GROUP, ask_coordinator
 from strandline.codec.messages.offset_fetch_request import OffsetFetchRequest
 from strandline.codec.messages.offset_fetch_response import OffsetFetchResponse
 from strandline.errors import ErrorCode, named
 from strandline.ids import TopicPartition
-from strandline.spark.sink.cluster import GROUP, SinkCluster
 
 _ONE_GROUP_VERSION_MAX: Final = 7
 """The last version of OffsetFetch that asks about one group."""
 
 
-def read_positions(cluster: SinkCluster, what: str, group_id: str) -> tuple[ErrorCode, dict[TopicPartition, int]]:
-    """Every position that the group has, when no transaction can change it any more; or why they cannot be read."""
-    answer = cluster.ask_coordinator(
+@dataclass(frozen=True)
+class Committed:
+    offset: int
+    metadata: str = ""
+
+
+def read_positions(
+    client: ClusterClient, what: str, group_id: str, *, require_stable: bool = True
+) -> tuple[ErrorCode, dict[TopicPartition, Committed]]:
+    """Return every position of the group, or why they cannot be read.
+
+    With `require_stable` the coordinator is asked again until no open transaction can change a position.
+    """
+    answer = ask_coordinator(
+        client,
         what,
         group_id,
-        OffsetFetchRequest(group_id=group_id, topics=None, require_stable=True),
+        OffsetFetchRequest(group_id=group_id, topics=None, require_stable=require_stable),
         OffsetFetchResponse,
         _code_of,
         key_type=GROUP,
         version_max=_ONE_GROUP_VERSION_MAX,
     )
     positions = {
-        TopicPartition(topic.name, each.partition_index): each.committed_offset
+        TopicPartition(topic.name, each.partition_index): Committed(each.committed_offset, each.metadata or "")
         for topic in answer.topics
         for each in topic.partitions
         if each.committed_offset >= 0
