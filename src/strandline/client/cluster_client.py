@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from strandline.client.addresses import parse_address
-from strandline.client.connection import BrokerConnection
+from strandline.client.connection import BrokerConnection, NotKafka
 from strandline.client.failures import ClientFailed, ClusterFailed, DeadlinePassed, TopicMissing
 from strandline.codec.message import Message
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -170,10 +170,10 @@ class ClusterClient:
                 if answer is not None:
                     return answer
                 heard = "the cluster is not ready"
+            except (NotKafka, UnsupportedVersion) as error:
+                raise ClusterFailed(f"cannot {what}: {error}") from error
             except (Disconnected, TimedOut) as error:
                 heard = str(error)
-            except UnsupportedVersion as error:
-                raise ClusterFailed(f"cannot {what}: {error}") from error
             if time.monotonic() + pause_s > deadline:
                 raise DeadlinePassed(
                     f"cannot {what} within {self.settings.api_timeout_s:g} s: {heard} "

@@ -42,6 +42,10 @@ class Offered:
     features: dict[str, tuple[int | None, int, int]]
 
 
+class NotKafka(Disconnected):
+    """The answer of a port behind which something else listens, or TLS."""
+
+
 class BrokerConnection:
     def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
         self.address = f"{host}:{port}"
@@ -134,7 +138,7 @@ class BrokerConnection:
         deadline = time.monotonic() + timeout_s
         size_bytes = struct.Struct(">i").unpack(self._read(4, deadline))[0]
         if not 4 <= size_bytes <= ANSWER_BYTES_MAX:
-            raise Disconnected(
+            raise NotKafka(
                 f"{self.address} does not speak the Kafka protocol without TLS: is this the port of another service?"
             )
         return self._read(size_bytes, deadline)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.cli.common.client import Cluster
-from strandline.cli.common.conversation import Conversation, error_name, is_plain
+from strandline.cli.common.conversation import BrokerApis, ask_coordinator, check, error_name, is_plain
 from strandline.cli.common.failures import CommandFailed, UsageFailed
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.common.plans import confirm
 from strandline.cli.group.offsets import committed_offsets
-from strandline.cli.group.reading import ask_coordinator, check
 from strandline.cli.group.reset_plan import parse_selection
 from strandline.cli.group.state import Place, partitions_words
 from strandline.codec.messages.offset_delete_request import (
@@ -77,8 +76,8 @@ def _forget(cluster: Cluster, output: Output, group_id: str, places: list[Place]
         ],
     )
 
-    def ask(conversation: Conversation, node_id: int) -> OffsetDeleteResponse:
-        answer = conversation.ask(request, OffsetDeleteResponse)
+    def ask(coordinator: BrokerApis, node_id: int) -> OffsetDeleteResponse:
+        answer = coordinator.ask(request, OffsetDeleteResponse)
         if answer is None:
             raise CommandFailed("this cluster does not offer OffsetDelete")
         check(answer.error_code, doing)

@@ -6,42 +6,32 @@ assigning or reconciling. Everything else is the same on both ways, and both wor
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from strandline.cli.common.client import Cluster, kafka_api
-from strandline.cli.common.conversation import Conversation, converse, error_name, is_plain
+from strandline.cli.common.conversation import (
+    BrokerApis,
+    Conversation,
+    ask_coordinator,
+    ask_until_settled,
+    check,
+    is_plain,
+)
 from strandline.cli.common.failures import CommandFailed, NotFound, Unreachable, did_you_mean
 from strandline.cli.group.state import GroupMember, GroupState, Place
 from strandline.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from strandline.codec.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
 from strandline.codec.messages.describe_groups_request import DescribeGroupsRequest
 from strandline.codec.messages.describe_groups_response import DescribeGroupsResponse
-from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
-from strandline.codec.messages.find_coordinator_response import FindCoordinatorResponse
 from strandline.codec.messages.list_groups_request import ListGroupsRequest
 from strandline.codec.messages.list_groups_response import ListGroupsResponse
 from strandline.coordinators.groups.classic.consumer_protocol import decode_assignment, decode_subscription
 from strandline.errors import ErrorCode, MalformedMessage
 
 GROUPS_PER_REQUEST = 200
-LOOK_AGAIN_S = 0.1
-COORDINATOR_KEYS_FROM_VERSION = 4
-FIND_COORDINATOR = 10
 DEAD = "Dead"
-GROUP, TRANSACTION = 0, 1
-"""What a coordinator is looked for."""
-
-_MOVING = (
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.NOT_COORDINATOR,
-)
-"""What a cluster says while a coordinator moves or starts: asked again, it soon says more."""
-
-T = TypeVar("T")
 
 
 def read_groups(
@@ -79,26 +69,12 @@ def find_group(cluster: Cluster, group_id: str) -> GroupState | None:
     if not is_plain(cluster):
         return _described_by_librdkafka(cluster, [group_id]).get(group_id)
 
-    def ask(conversation: Conversation, node_id: int) -> GroupState | None:
+    def ask(coordinator: BrokerApis, node_id: int) -> GroupState | None:
         # Its type is not known yet: it is asked for as either.
-        (group,) = _described(conversation, [GroupState(group_id, "", DEAD, node_id)])
+        (group,) = _described(coordinator, [GroupState(group_id, "", DEAD, node_id)])
         return None if group.state == DEAD else group
 
     return ask_coordinator(cluster, group_id, ask, doing=f"cannot describe group {group_id!r}")
-
-
-def ask_coordinator(
-    cluster: Cluster, key: str, ask: Callable[[Conversation, int], T], *, doing: str, key_type: int = GROUP
-) -> T:
-    """What the coordinator of a group, or of a transactional id, answers over a plain listener; asked again while it
-    moves."""
-
-    def find_and_ask() -> T:
-        node_id, host, port = _coordinator(cluster, key, key_type)
-        with Conversation(host, port, cluster.timeout_s) as conversation:
-            return ask(conversation, node_id)
-
-    return asked_again(find_and_ask, cluster.timeout_s, doing)
 
 
 def group_not_found(cluster: Cluster, group_id: str) -> NotFound:
@@ -111,57 +87,10 @@ def group_not_found(cluster: Cluster, group_id: str) -> NotFound:
 # ---- over a plain socket
 
 
-class _Moving(Exception):
-    """The coordinator is on its way from one node to another."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(error_name(code))
-
-
-def asked_again(ask: Callable[[], T], timeout_s: float, doing: str) -> T:
-    until = time.monotonic() + timeout_s
-    while True:
-        try:
-            return ask()
-        except _Moving as moving:
-            if time.monotonic() > until:
-                raise Unreachable(
-                    f"{doing}: no coordinator within {timeout_s:g} s ({moving})", hint="`strandline cluster health`"
-                ) from None
-        time.sleep(LOOK_AGAIN_S)
-
-
-def check(code: int, doing: str) -> None:
-    """Raise what an error code means; while the coordinator moves, that it shall be asked again."""
-    if code in _MOVING:
-        raise _Moving(code)
-    if code:
-        raise CommandFailed(f"{doing}: {error_name(code)}")
-
-
 def brokers_of(cluster: Cluster) -> list[Any]:
     with cluster.errors("cannot read the metadata of the cluster"):
         metadata = cluster.admin().list_topics(timeout=cluster.timeout_s)
     return [broker for _, broker in sorted(metadata.brokers.items())]
-
-
-def _coordinator(cluster: Cluster, key: str, key_type: int) -> tuple[int, str, int]:
-    conversation = converse(cluster)
-    assert conversation is not None, "the listener is plain"
-    with conversation:
-        _, version = conversation.offered.versions.get(FIND_COORDINATOR, (0, 0))
-        keyed = version >= COORDINATOR_KEYS_FROM_VERSION
-        request = FindCoordinatorRequest(key_type=key_type)
-        if keyed:
-            request.coordinator_keys = [key]
-        else:
-            request.key = key
-        answer = conversation.ask(request, FindCoordinatorResponse)
-    if answer is None:
-        raise CommandFailed("this cluster does not offer FindCoordinator, so it has no groups and no transactions")
-    found = answer.coordinators[0] if keyed else answer
-    check(found.error_code, f"cannot find the coordinator of {'group' if key_type == GROUP else 'id'} {key!r}")
-    return found.node_id, found.host, found.port
 
 
 def _list(conversation: Conversation, broker_id: int, timeout_s: float) -> list[GroupState]:
@@ -182,10 +111,10 @@ def _list(conversation: Conversation, broker_id: int, timeout_s: float) -> list[
             for each in answer.groups
         ]
 
-    return asked_again(ask, timeout_s, f"cannot list the groups of broker {broker_id}")
+    return ask_until_settled(ask, timeout_s, f"cannot list the groups of broker {broker_id}")
 
 
-def _described(conversation: Conversation, groups: Sequence[GroupState]) -> list[GroupState]:
+def _described(conversation: BrokerApis, groups: Sequence[GroupState]) -> list[GroupState]:
     """The same groups with their members. A group that went or moved meanwhile stays as it was listed."""
     told: dict[str, GroupState] = {}
     for part in _parts([group for group in groups if group.group_type in ("consumer", "")]):

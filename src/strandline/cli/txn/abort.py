@@ -18,16 +18,23 @@ import typer
 
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, connect
 from strandline.cli.common.completion import transactional_ids
-from strandline.cli.common.conversation import Conversation, error_name
+from strandline.cli.common.conversation import (
+    LOOK_AGAIN_S,
+    BrokerApis,
+    Conversation,
+    ask_coordinator,
+    check,
+    error_name,
+)
 from strandline.cli.common.failures import CommandFailed, NotFound, Unreachable, UsageFailed
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout, Yes
 from strandline.cli.common.output import Output
 from strandline.cli.common.plans import confirm
-from strandline.cli.group.reading import LOOK_AGAIN_S, TRANSACTION, ask_coordinator, check
 from strandline.cli.group.state import Place, partitions_words
 from strandline.cli.txn.holds import PartitionsOfCluster, read_holders
 from strandline.cli.txn.reading import find_transaction, read_transaction, read_transactions, require_plain
 from strandline.cli.txn.state import ONGOING, PREPARED, Holder, TransactionState, Verdict
+from strandline.client.coordinators import TRANSACTION
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
 from strandline.codec.messages.write_txn_markers_request import (
@@ -182,8 +189,8 @@ def _fence(cluster: Cluster, transaction: TransactionState) -> int:
         producer_epoch=-1,
     )
 
-    def ask(conversation: Conversation, node_id: int) -> InitProducerIdResponse:
-        answer = conversation.ask(request, InitProducerIdResponse)
+    def ask(coordinator: BrokerApis, node_id: int) -> InitProducerIdResponse:
+        answer = coordinator.ask(request, InitProducerIdResponse)
         if answer is None:
             raise CommandFailed("this cluster does not offer InitProducerId")
         if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:

@@ -10,11 +10,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from strandline.cli.common.client import Cluster
-from strandline.cli.common.conversation import Conversation, error_name, is_plain
+from strandline.cli.common.conversation import (
+    BrokerApis,
+    Conversation,
+    ask_coordinator,
+    ask_until_settled,
+    check,
+    error_name,
+    is_plain,
+)
 from strandline.cli.common.failures import CommandFailed, NotFound, Unreachable, did_you_mean
-from strandline.cli.group.reading import TRANSACTION, ask_coordinator, asked_again, brokers_of, check
+from strandline.cli.group.reading import brokers_of
 from strandline.cli.group.state import Place
 from strandline.cli.txn.state import SinkState, TransactionState, WaitingMarker
+from strandline.client.coordinators import TRANSACTION
 from strandline.codec.messages.describe_transactions_request import DescribeTransactionsRequest
 from strandline.codec.messages.describe_transactions_response import DescribeTransactionsResponse
 from strandline.codec.messages.list_sinks_request import ListSinksRequest
@@ -85,9 +94,9 @@ def find_transaction(cluster: Cluster, transactional_id: str) -> TransactionStat
         raise NotFound("a transactional id is not empty")
     doing = f"cannot describe {transactional_id!r}"
 
-    def ask(conversation: Conversation, node_id: int) -> TransactionState | None:
+    def ask(coordinator: BrokerApis, node_id: int) -> TransactionState | None:
         asked = TransactionState(transactional_id, "", -1, coordinator=node_id)
-        return next(iter(_described(conversation, [asked], doing=doing)), None)
+        return next(iter(_described(coordinator, [asked], doing=doing)), None)
 
     return ask_coordinator(cluster, transactional_id, ask, doing=doing, key_type=TRANSACTION)
 
@@ -130,7 +139,7 @@ def _listed_sinks(conversation: Conversation, broker_id: int, timeout_s: float) 
             for each in answer.sinks
         ]
 
-    return asked_again(ask, timeout_s, doing)
+    return ask_until_settled(ask, timeout_s, doing)
 
 
 def _listed(
@@ -148,11 +157,11 @@ def _listed(
             for each in answer.transaction_states
         ]
 
-    return asked_again(ask, timeout_s, doing)
+    return ask_until_settled(ask, timeout_s, doing)
 
 
 def _described(
-    conversation: Conversation, transactions: Sequence[TransactionState], *, doing: str = ""
+    conversation: BrokerApis, transactions: Sequence[TransactionState], *, doing: str = ""
 ) -> list[TransactionState]:
     """The same with all that is told of them. One that went meanwhile is left out; one that moved stays as it was
     listed, unless `doing` says that it is the one that was asked about."""
@@ -192,7 +201,7 @@ def _places(topics: Iterable[object]) -> Iterable[Place]:
             yield each.topic, partition  # type: ignore[attr-defined]
 
 
-def _with_progress(conversation: Conversation, known: dict[str, TransactionState]) -> list[TransactionState]:
+def _with_progress(conversation: BrokerApis, known: dict[str, TransactionState]) -> list[TransactionState]:
     """What only Strandline tells: the clock, the client, and where markers are missing."""
     answer = conversation.ask(TransactionProgressRequest(transactional_ids=list(known)), TransactionProgressResponse)
     if answer is None:

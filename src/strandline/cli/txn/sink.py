@@ -8,16 +8,16 @@ from typing import Annotated
 import typer
 
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, connect
-from strandline.cli.common.conversation import Conversation
+from strandline.cli.common.conversation import LOOK_AGAIN_S, BrokerApis, ask_coordinator, check
 from strandline.cli.common.failures import CommandFailed, NotFound, Unreachable, did_you_mean
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout, Yes
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.common.plans import confirm
-from strandline.cli.group.reading import LOOK_AGAIN_S, TRANSACTION, ask_coordinator, check
 from strandline.cli.topic.listing import matcher
 from strandline.cli.txn.reading import read_sinks, require_plain
 from strandline.cli.txn.state import SinkState
+from strandline.client.coordinators import TRANSACTION
 from strandline.codec.messages.delete_sink_request import DeleteSinkRequest
 from strandline.codec.messages.delete_sink_response import DeleteSinkResponse
 from strandline.errors import ErrorCode
@@ -119,8 +119,8 @@ def _plan_line(sink: SinkState) -> str:
 def _delete(cluster: Cluster, sink_id: str) -> None:
     doing = f"cannot delete sink {sink_id!r}"
 
-    def ask(conversation: Conversation, node_id: int) -> int:
-        answer = conversation.ask(DeleteSinkRequest(sink_id=sink_id), DeleteSinkResponse)
+    def ask(coordinator: BrokerApis, node_id: int) -> int:
+        answer = coordinator.ask(DeleteSinkRequest(sink_id=sink_id), DeleteSinkResponse)
         if answer is None:
             raise CommandFailed("this cluster has no sinks: it is no Strandline, or an older one")
         if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
