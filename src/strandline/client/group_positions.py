@@ -10,22 +10,21 @@ from strandline.client.coordinators import GROUP, ask_coordinator
 from strandline.codec.messages.offset_fetch_request import OffsetFetchRequest
 from strandline.codec.messages.offset_fetch_response import OffsetFetchResponse
 from strandline.errors import ErrorCode, named
-from strandline.ids import TopicPartition
 
 _ONE_GROUP_VERSION_MAX: Final = 7
 """The last version of OffsetFetch that asks about one group."""
 
 
 @dataclass(frozen=True)
-class Committed:
+class CommittedPosition:
     offset: int
     metadata: str = ""
 
 
 def read_positions(
     client: ClusterClient, what: str, group_id: str, *, require_stable: bool = True
-) -> tuple[ErrorCode, dict[TopicPartition, Committed]]:
-    """Return every position of the group, or why they cannot be read.
+) -> tuple[ErrorCode, dict[tuple[str, int], CommittedPosition]]:
+    """Return every position of the group by topic and partition, or why they cannot be read.
 
     With `require_stable` the coordinator is asked again until no open transaction can change a position.
     """
@@ -40,7 +39,7 @@ def read_positions(
         version_max=_ONE_GROUP_VERSION_MAX,
     )
     positions = {
-        TopicPartition(topic.name, each.partition_index): Committed(each.committed_offset, each.metadata or "")
+        (topic.name, each.partition_index): CommittedPosition(each.committed_offset, each.metadata or "")
         for topic in answer.topics
         for each in topic.partitions
         if each.committed_offset >= 0

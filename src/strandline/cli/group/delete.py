@@ -56,11 +56,11 @@ def delete(
     # All are looked at before anything is deleted: a typing mistake must not leave half of the work done.
     groups = [read_group(cluster, name) for name in dict.fromkeys(names)]
     if topics:
-        forget_positions(cluster, admin, output, [group.group_id for group in groups], topics, yes=yes)
+        forget_positions(cluster, output, [group.group_id for group in groups], topics, yes=yes)
         return
     for group in groups:
         refuse_if_live(group, "deleted")
-    plan = [_plan_line(cluster, admin, group) for group in groups]
+    plan = [_plan_line(cluster, group) for group in groups]
     confirm(output, plan, yes=yes, question="Delete?", undone="nothing was deleted")
     _delete(cluster, admin, output, [group.group_id for group in groups])
 
@@ -76,8 +76,8 @@ def refuse_if_live(group: GroupState, done: str) -> None:
     )
 
 
-def _plan_line(cluster: Cluster, admin: Any, group: GroupState) -> str:
-    committed = committed_offsets(cluster, admin, group.group_id)
+def _plan_line(cluster: Cluster, group: GroupState) -> str:
+    committed = committed_offsets(cluster, group.group_id)
     topics = len({topic for topic, _ in committed})
     held = f"{count(len(committed), 'position')} in {count(topics, 'topic')}" if committed else "no positions"
     return f"delete group {group.group_id} ({group.state}): {held}, for good; no record is touched"

@@ -41,7 +41,7 @@ def describe(
     output = Output(as_json=as_json)
     group = read_group(cluster, name)
     if as_csv:
-        for (topic, partition), committed in sorted(committed_offsets(cluster, cluster.admin(), name).items()):
+        for (topic, partition), committed in sorted(committed_offsets(cluster, name).items()):
             output.line(f"{topic},{partition},{committed.offset}")
         return
     positions = _positions(cluster, group)
@@ -85,7 +85,7 @@ def members(
 def _positions(cluster: Cluster, group: GroupState) -> list[dict[str, Any]]:
     """Of each partition that the group has committed or somebody owns."""
     admin = cluster.admin()
-    committed = committed_offsets(cluster, admin, group.group_id)
+    committed = committed_offsets(cluster, group.group_id)
     owned = {place: member for member in group.members or () for place in member.owned or ()}
     leaders = partition_leaders(cluster, admin)
     places = sorted(committed.keys() | owned.keys())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from strandline.cli.common.client import Cluster
 from strandline.cli.common.conversation import BrokerApis, ask_coordinator, check, error_name, is_plain
 from strandline.cli.common.failures import CommandFailed, UsageFailed
@@ -23,12 +21,12 @@ from strandline.errors import ErrorCode
 
 
 def forget_positions(
-    cluster: Cluster, admin: Any, output: Output, group_ids: list[str], selections: list[str], *, yes: bool
+    cluster: Cluster, output: Output, group_ids: list[str], selections: list[str], *, yes: bool
 ) -> None:
     if not is_plain(cluster):
         # librdkafka's Python client has no call for it.
         raise CommandFailed("positions are deleted without TLS only, for now", hint="name a plain listener")
-    wanted = {group_id: _chosen(cluster, admin, group_id, selections) for group_id in group_ids}
+    wanted = {group_id: _chosen(cluster, group_id, selections) for group_id in group_ids}
     for group_id, places in wanted.items():
         if not places:
             raise CommandFailed(f"group {group_id!r} has no position there", hint="see `strandline group describe`")
@@ -45,9 +43,9 @@ def forget_positions(
         raise CommandFailed(f"not deleted: {refused[0]}{more}", hint="positions in topics that members read stay")
 
 
-def _chosen(cluster: Cluster, admin: Any, group_id: str, selections: list[str]) -> list[Place]:
+def _chosen(cluster: Cluster, group_id: str, selections: list[str]) -> list[Place]:
     """Of what the group has committed. A topic may be gone; its positions can go, too."""
-    committed = committed_offsets(cluster, admin, group_id)
+    committed = committed_offsets(cluster, group_id)
     chosen = set()
     for selection in selections:
         try:

@@ -7,16 +7,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from strandline.cli.common.client import Cluster, admin_api, kafka_api
+from strandline.cli.common.client import Cluster, admin_api
 from strandline.cli.common.failures import topic_not_found
 from strandline.cli.common.record_times import RecordTimes, Spot
 from strandline.cli.group.lag_counts import Unread, count_unread, next_offset, unread_spots
 from strandline.cli.group.lag_memory import remembered
 from strandline.cli.group.lag_topics import TopicFactsReader
-from strandline.cli.group.offsets import partition_leaders
+from strandline.cli.group.offsets import committed_by_group, partition_leaders
 from strandline.cli.group.reading import read_group, read_groups
 from strandline.cli.group.state import GroupMember, GroupState, Place
 from strandline.cli.topic.topics import look_up_offsets
+from strandline.client.group_positions import CommittedPosition
 from strandline.lag.figures import Figures, TopicRetention, figures
 from strandline.lag.samples import NO_POSITION, UNKNOWN, Sample, Window
 from strandline.lag.verdict import LagJudgement, LagVerdict, judge, worst
@@ -221,22 +222,11 @@ class LagReading:
             groups = [read_group(self._cluster, self._group_id)]
         else:
             groups = [each for each in read_groups(self._cluster) if each.group_type in _WITH_POSITIONS]
-        kafka, timeout_s = kafka_api(), self._cluster.timeout_s
-        asked = []
-        with self._cluster.errors("cannot read the positions of the groups"):
-            for group in groups:
-                # librdkafka asks for one group at a time; the answers are waited for together.
-                request = [kafka.ConsumerGroupTopicPartitions(group.group_id)]
-                answers = self._admin.list_consumer_group_offsets(request, request_timeout=timeout_s)
-                asked.append(answers[group.group_id])
-            return [self._seen(group, future.result()) for group, future in zip(groups, asked, strict=True)]
+        committed = committed_by_group(self._cluster, [group.group_id for group in groups])
+        return [self._seen(group, committed[group.group_id]) for group in groups]
 
-    def _seen(self, group: GroupState, offsets: Any) -> _Seen:
-        committed = {
-            (each.topic, each.partition): each.offset
-            for each in offsets.topic_partitions or ()
-            if each.offset >= 0 and each.error is None and self._is_wanted(each.topic)
-        }
+    def _seen(self, group: GroupState, positions: dict[Place, CommittedPosition]) -> _Seen:
+        committed = {place: each.offset for place, each in positions.items() if self._is_wanted(place[0])}
         readers = {
             place: member for member in group.members or () for place in member.owned or () if self._is_wanted(place[0])
         }

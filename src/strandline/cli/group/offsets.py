@@ -2,37 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from strandline.cli.common.client import Cluster, admin_api, kafka_api
+from strandline.cli.common.conversation import is_plain, own_client
 from strandline.cli.common.failures import CommandFailed
 from strandline.cli.group.state import Place
 from strandline.cli.topic.topics import OffsetRange, look_up_offsets
+from strandline.client.group_positions import CommittedPosition, read_positions
 
 PARTITIONS_PER_REQUEST = 1000
 
 
-@dataclass(frozen=True)
-class Committed:
-    offset: int
-    metadata: str = ""
+def committed_offsets(cluster: Cluster, group_id: str) -> dict[Place, CommittedPosition]:
+    """Return every position that the group has committed; none if there is no such group."""
+    return committed_by_group(cluster, [group_id])[group_id]
 
 
-def committed_offsets(cluster: Cluster, admin: Any, group_id: str) -> dict[Place, Committed]:
-    """Every position that the group has committed; none if there is no such group."""
-    kafka = kafka_api()
-    with cluster.errors(f"cannot read the offsets of group {group_id!r}"):
-        request = [kafka.ConsumerGroupTopicPartitions(group_id)]
-        answer = admin.list_consumer_group_offsets(request, request_timeout=cluster.timeout_s)[group_id].result()
-    committed = {}
-    for each in answer.topic_partitions or []:
-        if each.error is not None:
-            raise CommandFailed(f"cannot read the offset of {each.topic}-{each.partition}: {each.error.str()}")
-        if each.offset >= 0:
-            committed[each.topic, each.partition] = Committed(each.offset, each.metadata or "")
-    return committed
+def committed_by_group(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, dict[Place, CommittedPosition]]:
+    if not is_plain(cluster):
+        return _committed_by_librdkafka(cluster, group_ids)
+    found: dict[str, dict[Place, CommittedPosition]] = {}
+    with own_client(cluster, "cannot read the offsets of groups") as client:
+        for group_id in group_ids:
+            what = f"read the offsets of group {group_id!r}"
+            code, found[group_id] = read_positions(client, what, group_id, require_stable=False)
+            if code:
+                raise CommandFailed(f"cannot {what}: {code.name}")
+    return found
+
+
+def _committed_by_librdkafka(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, dict[Place, CommittedPosition]]:
+    # The client is kept in a name, because it answers its futures only as long as it lives.
+    kafka, admin = kafka_api(), cluster.admin()
+    found: dict[str, dict[Place, CommittedPosition]] = {}
+    with cluster.errors("cannot read the offsets of groups"):
+        # It asks for one group at a time; the answers are waited for together.
+        asked = {
+            group_id: admin.list_consumer_group_offsets(
+                [kafka.ConsumerGroupTopicPartitions(group_id)], request_timeout=cluster.timeout_s
+            )[group_id]
+            for group_id in group_ids
+        }
+        for group_id, future in asked.items():
+            answered = future.result().topic_partitions or []
+            for each in answered:
+                if each.error is not None:
+                    raise CommandFailed(f"cannot read the offset of {each.topic}-{each.partition}: {each.error.str()}")
+            found[group_id] = {
+                (each.topic, each.partition): CommittedPosition(each.offset, each.metadata or "")
+                for each in answered
+                if each.offset >= 0
+            }
+    return found
 
 
 def partition_leaders(cluster: Cluster, admin: Any) -> dict[Place, Any]:

@@ -27,7 +27,6 @@ from strandline.cli.common.plans import confirm
 from strandline.cli.common.positions import AtTime, parse_position
 from strandline.cli.group.delete import refuse_if_live
 from strandline.cli.group.offsets import (
-    Committed,
     commit,
     committed_offsets,
     existing_partitions,
@@ -51,6 +50,7 @@ from strandline.cli.group.reset_plan import (
     planned,
 )
 from strandline.cli.group.state import Place
+from strandline.client.group_positions import CommittedPosition
 
 ONE_TARGET = "--to-earliest, --to-latest, --to-offset, --to-datetime, --by-duration, --shift-by or --from-file"
 
@@ -126,7 +126,7 @@ def reset(
         raise group_not_found(cluster, name)
     if group is not None:
         refuse_if_live(group, "reset")
-    committed = committed_offsets(cluster, admin, name) if group is not None else {}
+    committed = committed_offsets(cluster, name) if group is not None else {}
     places = _places(cluster, admin, target, topics or [], committed, output)
     moves = _moves(cluster, admin, target, places, committed, output)
     if dry_run:
@@ -191,7 +191,7 @@ def _places(
     admin: Any,
     target: Target,
     selections: list[str],
-    committed: dict[Place, Committed],
+    committed: dict[Place, CommittedPosition],
     output: Output,
 ) -> list[Place]:
     """The partitions to move. What was named must exist; what the group has read may be gone."""
@@ -229,7 +229,7 @@ def _moves(
     admin: Any,
     target: Target,
     places: list[Place],
-    committed: dict[Place, Committed],
+    committed: dict[Place, CommittedPosition],
     output: Output,
 ) -> list[Move]:
     if not places:
