@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from strandline.client.failures import TopicMissing
+from strandline.client.partitioner import Partitioner, murmur2
 from strandline.codec.columns import Compression, Record, decode_batch
 from strandline.spark.sink.failures import SinkRefused
 from strandline.spark.sink.open_batches import OpenBatches, row_sizes
-from strandline.spark.sink.partitioning import Partitioner, murmur2
 from strandline.spark.sink.record_bytes import encode_header_column
 
 # What Kafka's own Utils.murmur2 answers for these (its test has the same table).
@@ -122,9 +123,9 @@ def test_rows_say_where_they_go_and_others_fill_one_partition_after_the_other() 
     keyless = partitioner.partitions_of(None, None, np.full(9, 400)).tolist()
     assert len(set(keyless)) == 3
     assert sum(here != there for here, there in pairwise(keyless)) == 3
-    with pytest.raises(SinkRefused, match="partition 3, but topic t has partitions 0 to 2"):
+    with pytest.raises(TopicMissing, match="partition 3, but topic t has partitions 0 to 2"):
         partitioner.partitions_of(None, pa.array([3], pa.int32()), np.full(1, 4))
-    with pytest.raises(SinkRefused, match="partition -1"):
+    with pytest.raises(TopicMissing, match="partition -1"):
         partitioner.partitions_of(None, pa.array([-1], pa.int32()), np.full(1, 4))
 
 

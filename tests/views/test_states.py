@@ -293,7 +293,7 @@ def test_a_key_that_moved_to_another_partition(broker: EmbeddedBroker, topic: st
 def murmur2_of(key: str) -> int:
     import pyarrow as pa
 
-    from strandline.spark.sink.partitioning import murmur2
+    from strandline.client.partitioner import murmur2
 
     return int(murmur2(pa.array([key.encode()], pa.binary()))[0]) & 0x7FFFFFFF
 

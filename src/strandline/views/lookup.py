@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from strandline.spark.sink.partitioning import murmur2
+from strandline.client.partitioner import murmur2
 from strandline.views.columns import equal_sql, key_bytes, rows_sql
 from strandline.views.definition import ViewDefinition
 from strandline.views.querying import run

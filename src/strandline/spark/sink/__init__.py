@@ -1,10 +1,9 @@
 """Out of data frames into a log, exactly once.
 
 `writers` is what Spark sees. A task (`task_writer`) turns Arrow columns into record batches (`record_bytes`,
-`partitioning`, `open_batches`), writes them in a transaction of its own (`producer`, from the worker's `pool`) and
-leaves it open; its commit message says which. The driver (`driver`) then commits all of them with one request, or
-hears that this was done before, and waits until it can be read (`visibility`). `fallback` is the weaker way for brokers
-without that request.
+`client/partitioner`, `open_batches`). It writes them in a transaction of its own (`producer`, from the worker's `pool`)
+and leaves that open; its commit message says which. The driver (`driver`) then commits all of them with one request,
+and waits until the batch can be read (`visibility`). `fallback` is the weaker way for brokers without that request.
 
 Why nothing is lost or doubled: docs/decisions/0021-one-record-commits-a-batch.md.
 """

@@ -8,11 +8,13 @@ from typing import Final
 
 import pyarrow as pa
 
+from strandline.client.failures import TopicMissing
+from strandline.client.partitioner import Partitioner
 from strandline.runtime.fault_points import fault_point
 from strandline.spark.sink.columns import rows_of
+from strandline.spark.sink.failures import SinkRefused
 from strandline.spark.sink.open_batches import OpenBatches, row_sizes
 from strandline.spark.sink.options import SinkOptions
-from strandline.spark.sink.partitioning import Partitioner
 from strandline.spark.sink.producer import TransactionalProducer
 
 OPEN_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -38,7 +40,11 @@ class RowWriter:
         ready = self._batches.take_old(now_ms)
         for rows in rows_of(batch, self._options.topic):
             sizes = row_sizes(rows.keys, rows.values, rows.headers)
-            chosen = self._partitioner(rows.topic).partitions_of(rows.keys, rows.partitions, sizes)
+            partitioner = self._partitioner(rows.topic)
+            try:
+                chosen = partitioner.partitions_of(rows.keys, rows.partitions, sizes)
+            except TopicMissing as error:
+                raise SinkRefused(str(error)) from None
             ready += self._batches.add(rows.topic, chosen, sizes, rows.keys, rows.values, rows.headers, now_ms)
             if self._batches.size_bytes > OPEN_BYTES_MAX:
                 ready += self._batches.take_all()

@@ -1,7 +1,7 @@
-"""Which partition a row goes to, for a whole column at a time.
+"""The partitions of rows, chosen as Kafka's producers do, for a whole column at a time.
 
-As Kafka's producers, and so Spark's own sink: the partition that the row names; else by murmur2 of its key, so that
-equal keys meet; else, without a key, one partition for as long as a batch of it fills, then the next.
+A row goes to the partition that it names, else to that of its key's murmur2, so that equal keys meet. Rows without a
+key go to one partition for as long as a batch of it fills, then to the next.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from strandline.spark.sink.failures import SinkRefused
-from strandline.spark.sink.record_bytes import lengths_of
+from strandline.client.failures import TopicMissing
 
 _SEED = 0x9747B28C
 _MIX = np.uint32(0x5BD1E995)
@@ -21,7 +21,7 @@ _POSITIVE = np.uint32(0x7FFFFFFF)
 
 
 class Partitioner:
-    """The rows of one task for one topic."""
+    """The choice for the rows of one writer and one topic."""
 
     def __init__(self, topic: str, partition_count: int, stretch_bytes: int, random: Random) -> None:
         self._topic = topic
@@ -31,7 +31,7 @@ class Partitioner:
         self._keyless_bytes = 0
 
     def partitions_of(self, keys: pa.Array | None, wanted: pa.Array | None, sizes: Any) -> Any:
-        """The partition of each row; `sizes` are about the bytes of the rows."""
+        """Return the partition of each row. `sizes` are about the bytes of the rows."""
         chosen = np.full(len(sizes), -1, np.int32)
         if wanted is not None:
             chosen = wanted.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
@@ -54,15 +54,15 @@ class Partitioner:
     def _check(self, wanted: pa.Array, chosen: Any) -> None:
         outside = (chosen >= self._count) | ((chosen < 0) & wanted.is_valid().to_numpy(zero_copy_only=False))
         if outside.any():
-            raise SinkRefused(
+            raise TopicMissing(
                 f"A row names partition {int(chosen[outside][0])}, but topic {self._topic} has partitions "
                 f"0 to {self._count - 1}: correct the partition column, or add partitions to the topic."
             )
 
 
 def murmur2(keys: pa.Array) -> Any:
-    """Kafka's hash of each row (of a null: of nothing). Rows of equal length are hashed together."""
-    lengths = np.maximum(lengths_of(keys), 0)
+    """Return Kafka's hash of each row; a null counts as empty. Rows of equal length are hashed together."""
+    lengths = pc.binary_length(keys).fill_null(0).to_numpy(zero_copy_only=False)
     _, starts, content = keys.buffers()
     first = np.frombuffer(starts, np.int32)[keys.offset : keys.offset + len(keys)].astype(np.int64)
     octets = np.frombuffer(content, np.uint8) if content is not None else np.zeros(0, np.uint8)
@@ -75,7 +75,7 @@ def murmur2(keys: pa.Array) -> Any:
 
 
 def _murmur2_of_table(table: Any) -> Any:
-    """Of as many keys as there are rows, all of the same length. Products wrap at 32 bits, as Java's do."""
+    """Hash one key a row, all of the same length. Products wrap at 32 bits, as Java's do."""
     rows, length = table.shape
     whole = length & ~3
     words = np.ascontiguousarray(table[:, :whole]).view("<u4")
