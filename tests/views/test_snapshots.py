@@ -188,11 +188,11 @@ def test_when_a_snapshot_is_worth_it(broker: EmbeddedBroker, topic: str, tmp_pat
         feed.flush()
         view.refresh()
         assert len(view.snapshots) == 1, "one record is no reason"
-        desk = view._desk
-        (keeper,) = desk._keepers.values()
-        assert keeper.maybe_snapshot(view.definition, now_ms=made_ms + SNAPSHOT_EVERY_MS - 1) is None
-        assert keeper.maybe_snapshot(view.definition, now_ms=made_ms + SNAPSHOT_EVERY_MS) is not None
-        assert keeper.maybe_snapshot(view.definition, now_ms=made_ms + 9 * SNAPSHOT_EVERY_MS) is None, "nothing new"
+        desk = view._session
+        (store,) = desk._stores.values()
+        assert store.maybe_snapshot(view.definition, now_ms=made_ms + SNAPSHOT_EVERY_MS - 1) is None
+        assert store.maybe_snapshot(view.definition, now_ms=made_ms + SNAPSHOT_EVERY_MS) is not None
+        assert store.maybe_snapshot(view.definition, now_ms=made_ms + 9 * SNAPSHOT_EVERY_MS) is None, "nothing new"
 
 
 def test_a_snapshot_outlives_its_schema(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_snapshot_outlives_its_schema(broker: EmbeddedBroker, topic: str, tmp_
 
     with other("visits", "who STRING, visits STRING", "who") as view:
         read: list[int] = []
-        view._desk.on_read = read.append
+        view._session.on_read = read.append
         assert view.get("c3") == {"who": "c3", "visits": "3"}
         assert view.query("select count(*), max(visits) from visits").rows == [(20, "9")]
         assert not read

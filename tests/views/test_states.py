@@ -112,7 +112,7 @@ def test_a_refresh_reads_only_what_is_new(broker: EmbeddedBroker, topic: str, tm
     feed.flush()
     with feed.view(tmp_path) as view:
         read: list[int] = []
-        view._desk.on_read = read.append
+        view._session.on_read = read.append
         feed.put("c7", None)
         feed.flush()
         assert view.get("c7") is None
@@ -138,7 +138,7 @@ def test_a_read_that_fails_half_way_changes_nothing(broker: EmbeddedBroker, topi
             if batches == 2:
                 raise ConnectionError("planted")
 
-        view._desk.on_read = fail_at_the_second
+        view._session.on_read = fail_at_the_second
         with pytest.raises(ConnectionError):
             view.query()
         assert [row[1] for row in before] == [1.0] * 9
@@ -152,7 +152,7 @@ def test_a_read_that_cannot_be_committed_changes_nothing(broker: EmbeddedBroker,
     feed.flush()
     with feed.view(tmp_path) as view:
         definition = view.definition
-        state = view._desk._keeper(definition, ends_of(view._desk.client, definition)).at_hand
+        state = view._session._store(definition, ends_of(view._session.client, definition)).at_hand
         assert state is not None
         real = state.fold._connection
         state.fold._connection = FullDisk(real)  # type: ignore[assignment]
@@ -220,7 +220,7 @@ def test_a_new_partition_is_behind_by_what_its_log_has(broker: EmbeddedBroker, t
         for told in admin.delete_records([TopicPartition(topic, 1, 3)]).values():
             told.result()
         assert view.freshness.records_behind == 2
-        assert view._desk.records_since("totals", view.snapshots[-1].offsets) == 2
+        assert view._session.records_since("totals", view.snapshots[-1].offsets) == 2
         assert rows_of(view) == [("ada", 1.0, 1), ("c3", 1.0, 1), ("c4", 1.0, 1)]
         assert view.freshness.records_behind == 0
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from strandline.views.spark_table import table
     from strandline.views.view import View
     from strandline.views.view import open_view as open
-    from strandline.views.view_session import Answer, Desk
+    from strandline.views.view_session import Answer
+    from strandline.views.view_session import ViewSession as Desk
 
 __all__ = [
     "Answer",
@@ -45,7 +46,7 @@ _HOMES = {
     "Answer": "view_session:Answer",
     "AtOffsets": "as_of:AtOffsets",
     "AtTime": "as_of:AtTime",
-    "Desk": "view_session:Desk",
+    "Desk": "view_session:ViewSession",
     "Freshness": "as_of:Freshness",
     "Reach": "as_of:Reach",
     "View": "view:View",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.views.definition import ViewDefinition
 from strandline.views.schema import schema_json
-from strandline.views.view_session import BOOTSTRAP, DIRECTORY, Desk
+from strandline.views.view_session import BOOTSTRAP, DIRECTORY, ViewSession
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,7 @@ def table(
     """
     from pyspark.sql.types import StructType
 
-    with Desk(bootstrap, directory=directory) as desk:
+    with ViewSession(bootstrap, directory=directory) as desk:
         if isinstance(view, ViewDefinition):
             desk.add(view)
         name = view.name if isinstance(view, ViewDefinition) else view

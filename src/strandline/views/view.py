@@ -11,14 +11,14 @@ from strandline.views.columns import Key
 from strandline.views.definition import ViewDefinition
 from strandline.views.schema import quoted
 from strandline.views.snapshots import Snapshot
-from strandline.views.view_session import BOOTSTRAP, DIRECTORY, Answer, Desk
+from strandline.views.view_session import BOOTSTRAP, DIRECTORY, Answer, ViewSession
 
 
 class View:
     """One view, kept current as it is asked."""
 
-    def __init__(self, desk: Desk, name: str) -> None:
-        self._desk = desk
+    def __init__(self, session: ViewSession, name: str) -> None:
+        self._session = session
         self.name = name
 
     def __enter__(self) -> Self:
@@ -28,42 +28,42 @@ class View:
         self.close()
 
     def close(self) -> None:
-        self._desk.close()
+        self._session.close()
 
     @property
     def definition(self) -> ViewDefinition:
-        return self._desk.definition(self.name)
+        return self._session.definition(self.name)
 
     def query(self, sql: str | None = None, *, as_of: Any = None) -> Answer:
         """A SELECT over this view, and others of the cluster; without one, all rows."""
-        return self._desk.query(sql or f"select * from {self._sql_name}", as_of=as_of)
+        return self._session.query(sql or f"select * from {self._sql_name}", as_of=as_of)
 
     def get(self, key: Key, *, as_of: Any = None) -> dict[str, Any] | None:
         """The row of a key. Keys of several columns: a mapping, JSON, or `a=1,b=x`."""
-        return self._desk.row(self.name, key, as_of=as_of)
+        return self._session.row(self.name, key, as_of=as_of)
 
     def refresh(self) -> Freshness:
         """Catch up with the log, and keep a snapshot if that is worth it."""
-        self._desk.refresh([self.name])
+        self._session.refresh([self.name])
         return self.freshness
 
     def snapshot(self) -> Snapshot | None:
         """Keep the state of now; None if another process is doing that."""
-        return self._desk.snapshot(self.name)
+        return self._session.snapshot(self.name)
 
     @property
     def freshness(self) -> Freshness:
         """How far what was last read is behind the log's committed end."""
-        return self._desk.freshness(self.name)
+        return self._session.freshness(self.name)
 
     @property
     def reach(self) -> Reach:
         """How far back "as of" can go."""
-        return self._desk.reach([self.name])
+        return self._session.reach([self.name])
 
     @property
     def snapshots(self) -> list[Snapshot]:
-        return self._desk.snapshots(self.name)
+        return self._session.snapshots(self.name)
 
     @property
     def _sql_name(self) -> str:
@@ -78,13 +78,13 @@ def open_view(
     timeout_s: float = 60.0,
 ) -> View:
     """A view by the name that the cluster knows, or by a definition; read up to the log's end."""
-    desk = Desk(bootstrap, directory=directory, timeout_s=timeout_s)
+    session = ViewSession(bootstrap, directory=directory, timeout_s=timeout_s)
     try:
         if isinstance(view, ViewDefinition):
-            desk.add(view)
+            session.add(view)
         name = view.name if isinstance(view, ViewDefinition) else view
-        desk.refresh([name])
+        session.refresh([name])
     except BaseException:
-        desk.close()
+        session.close()
         raise
-    return View(desk, name)
+    return View(session, name)

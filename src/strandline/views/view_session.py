@@ -1,8 +1,9 @@
-"""Where views are asked.
+"""Queries over the views of one cluster.
 
-A `Desk` is what views of one cluster share: a client, what names mean, a database in memory, and a keeper of states for
-each topic that was read. What a name means and how far its topic goes are asked in turn until both agree, so a view is
-never shown with a part of a rebuild: the registry says that a switch has begun before its first record is committed.
+A `ViewSession`, which users call `Desk`, holds what views of one cluster share: a client, what names mean, a database
+in memory, and a store of states for each topic that was read. What a name means and how far its topic goes are read in
+turn until both agree. So a view is never shown with a part of a rebuild, because the registry says that a switch has
+begun before its first record is committed.
 
 Partitions are read one after the other up to ends that were asked for at once. A transaction becomes visible in each
 partition when its marker is there, as for any consumer.
@@ -37,7 +38,7 @@ from strandline.views.querying import names_in, run, words_of_sql
 from strandline.views.schema import quoted
 from strandline.views.snapshots import Snapshot
 from strandline.views.state import ViewState
-from strandline.views.view_store import Ends, Keeper, ends_of, plainly, records_since
+from strandline.views.view_store import Ends, ViewStore, ends_of, plainly, records_since
 
 DIRECTORY: Final = Path(".strandline/views")
 BOOTSTRAP: Final = "localhost:9092"
@@ -73,12 +74,12 @@ class _Seen:
 
     definition: ViewDefinition
     ends: Ends
-    keeper: Keeper
+    store: ViewStore
     state: ViewState
 
 
-class Desk:
-    """For several threads: one at a time has the database."""
+class ViewSession:
+    """A session over the views of a cluster, for several threads. One at a time has the database."""
 
     def __init__(
         self, bootstrap: str = BOOTSTRAP, *, directory: str | Path = DIRECTORY, timeout_s: float = 60.0
@@ -91,7 +92,7 @@ class Desk:
         self.directory = Path(directory)
         self.catalog = Catalog(self.client)
         self._connection = connect()
-        self._keepers: dict[tuple[str, UUID], Keeper] = {}
+        self._stores: dict[tuple[str, UUID], ViewStore] = {}
         self._by_hand: dict[str, ViewDefinition] = {}
         self._cluster_id: str | None = None
         self.on_read: Callable[[int], None] | None = None
@@ -106,9 +107,9 @@ class Desk:
 
     def close(self) -> None:
         with self._lock:
-            for keeper in self._keepers.values():
-                keeper.close()
-            self._keepers.clear()
+            for store in self._stores.values():
+                store.close()
+            self._stores.clear()
             self._connection.close()
             self.client.close()
 
@@ -161,24 +162,24 @@ class Desk:
         """Catch up with the log, and keep snapshots where they are worth it."""
         with self._lock:
             for each in self._seen(list(names), None).values():
-                each.keeper.maybe_snapshot(each.definition)
+                each.store.maybe_snapshot(each.definition)
 
     def snapshot(self, name: str) -> Snapshot | None:
         """Keep the state of now, for "as of" and for who comes next; None if another process is at it."""
         with self._lock:
             seen = self._seen([name], None)[name]
-            return seen.keeper.snapshot(seen.definition)
+            return seen.store.snapshot(seen.definition)
 
     def freshness(self, name: str) -> Freshness:
         """Of what was last read, without reading more."""
         with self._lock:
             definition = self.definition(name)
             ends = ends_of(self.client, definition)
-            keeper = self._keeper(definition, ends)
-            state = keeper.at_hand
+            store = self._store(definition, ends)
+            state = store.at_hand
             if state is None:
                 return self._freshness([self._seen([name], None)[name]])
-            return self._freshness([_Seen(definition, ends, keeper, state)], now=ends)
+            return self._freshness([_Seen(definition, ends, store, state)], now=ends)
 
     def reach(self, names: Sequence[str]) -> Reach:
         """Of the one that reaches least far."""
@@ -188,7 +189,7 @@ class Desk:
                 definition = self.definition(name)
                 definition = definition.past or definition
                 ends = ends_of(self.client, definition)
-                reaches.append(self._keeper(definition, ends).reach(ends))
+                reaches.append(self._store(definition, ends).reach(ends))
             return max(reaches, key=lambda each: each.distance, default=Reach(None))
 
     def ends(self, name: str) -> dict[int, int]:
@@ -205,7 +206,7 @@ class Desk:
     def snapshots(self, name: str) -> list[Snapshot]:
         with self._lock:
             definition = self.definition(name)
-            return self._keeper(definition, ends_of(self.client, definition)).store.snapshots()
+            return self._store(definition, ends_of(self.client, definition)).snapshot_store.snapshots()
 
     def rows_of(self, name: str, *, as_of: Any = None) -> tuple[ViewDefinition, pa.Table]:
         """All rows of a view."""
@@ -257,29 +258,29 @@ class Desk:
     def _states(
         self, meant: Mapping[str, ViewDefinition], ends: Mapping[str, Ends], moment: AsOf | None
     ) -> dict[str, _Seen]:
-        keepers: dict[str, Keeper] = {}
+        stores: dict[str, ViewStore] = {}
         states: dict[str, ViewState] = {}
         for definition in meant.values():
             topic = definition.topic
             if topic not in states:
-                keeper = keepers[topic] = self._keeper(definition, ends[topic])
-                states[topic] = keeper.current(ends[topic]) if moment is None else keeper.as_of(moment, ends[topic])
+                store = stores[topic] = self._store(definition, ends[topic])
+                states[topic] = store.current(ends[topic]) if moment is None else store.as_of(moment, ends[topic])
         return {
-            name: _Seen(each, ends[each.topic], keepers[each.topic], states[each.topic]) for name, each in meant.items()
+            name: _Seen(each, ends[each.topic], stores[each.topic], states[each.topic]) for name, each in meant.items()
         }
 
-    def _keeper(self, definition: ViewDefinition, ends: Ends) -> Keeper:
+    def _store(self, definition: ViewDefinition, ends: Ends) -> ViewStore:
         key = (definition.topic, ends.topic_id)
-        keeper = self._keepers.get(key)
-        if keeper is None:
-            for other in [each for each in self._keepers if each[0] == definition.topic]:
+        store = self._stores.get(key)
+        if store is None:
+            for other in [each for each in self._stores if each[0] == definition.topic]:
                 # A topic that was deleted and made anew.
-                self._keepers.pop(other).close()
+                self._stores.pop(other).close()
             directory = self.directory / self._cluster() / str(ends.topic_id)
-            keeper = Keeper(self.client, self._connection, definition.topic, ends.topic_id, directory)
-            self._keepers[key] = keeper
-        keeper.on_read = self.on_read
-        return keeper
+            store = ViewStore(self.client, self._connection, definition.topic, ends.topic_id, directory)
+            self._stores[key] = store
+        store.on_read = self.on_read
+        return store
 
     def _cluster(self) -> str:
         if self._cluster_id is None:

@@ -89,7 +89,7 @@ def records_since(client: ClusterClient, topic: str, offsets: Offsets, ends: End
     return sum(max(0, end - max(starts[each], offsets.get(each, 0))) for each, end in behind.items())
 
 
-class Keeper:
+class ViewStore:
     """The states of one topic, and its snapshots."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Keeper:
         self._connection = connection
         self._topic = topic
         self.topic_id = topic_id
-        self.store = SnapshotStore(directory)
+        self.snapshot_store = SnapshotStore(directory)
         self._current: ViewState | None = None
         self._past: tuple[dict[int, int], ViewState] | None = None
         self.on_read: Callable[[int], None] | None = None
@@ -154,10 +154,10 @@ class Keeper:
         return None
 
     def _from_snapshot(self, ends: Ends, starts: Mapping[int, int]) -> ViewState | None:
-        for snapshot in reversed(self.store.snapshots()):
+        for snapshot in reversed(self.snapshot_store.snapshots()):
             if not _is_below(snapshot.offsets, ends.committed):
                 continue
-            held = self.store.hold(snapshot)
+            held = self.snapshot_store.hold(snapshot)
             if held is None:
                 continue
             state = self._folded(held, ends.committed, starts)
@@ -219,7 +219,7 @@ class Keeper:
                 if _is_no_later(state, moment):
                     return state
             starts = log_starts(self._client, self._topic, sorted(ends.committed))
-            for snapshot in [*reversed(self.store.snapshots()), None]:
+            for snapshot in [*reversed(self.snapshot_store.snapshots()), None]:
                 if snapshot is not None and not (
                     _is_below(snapshot.offsets, offsets) and _is_no_later(snapshot, moment)
                 ):
@@ -269,7 +269,7 @@ class Keeper:
     ) -> ViewState | None:
         if self._past is not None and self._past[0] == offsets and _is_no_later(self._past[1], moment):
             return self._past[1]
-        held = self.store.hold(snapshot) if snapshot is not None else None
+        held = self.snapshot_store.hold(snapshot) if snapshot is not None else None
         if snapshot is not None and held is None:
             return None
         state = self._folded(held, offsets, starts)
@@ -290,7 +290,7 @@ class Keeper:
                 return abs(sum(snapshot.offsets.values()) - sum(moment.by_partition.values()))
             return abs(max(snapshot.latest_ms.values(), default=0) - moment.timestamp_ms)
 
-        nearest = min(self.store.snapshots(), key=distance, default=None)
+        nearest = min(self.snapshot_store.snapshots(), key=distance, default=None)
         kept = "" if nearest is None else f"; the nearest state that is kept is that of {_state_words(nearest)}"
         if isinstance(moment, AtOffsets):
             return kept
@@ -298,7 +298,7 @@ class Keeper:
 
     def reach(self, ends: Ends) -> Reach:
         """The oldest state that can be had, as far as is known without reading the whole log."""
-        snapshots = self.store.snapshots()
+        snapshots = self.snapshot_store.snapshots()
         is_known_whole = (self._current is not None and self._current.is_whole) or any(
             each.is_whole for each in snapshots
         )
@@ -350,7 +350,7 @@ class Keeper:
         state = self._current
         assert state is not None, "there is a state to keep"
         try:
-            made = self.store.write(
+            made = self.snapshot_store.write(
                 self._connection,
                 definition,
                 state.records_sql(),
@@ -362,8 +362,8 @@ class Keeper:
             )
         except (OSError, duckdb.IOException) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error).splitlines()[0]
-            raise SnapshotFailed(f"no snapshot can be kept in {self.store.directory}: {reason}") from error
-        held = self.store.hold(made) if made is not None else None
+            raise SnapshotFailed(f"no snapshot can be kept in {self.snapshot_store.directory}: {reason}") from error
+        held = self.snapshot_store.hold(made) if made is not None else None
         if held is None or held.snapshot.offsets != state.offsets:
             if held is not None:
                 held.release()

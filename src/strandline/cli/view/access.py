@@ -22,7 +22,7 @@ from strandline.cli.common.progress import Progress
 
 if TYPE_CHECKING:
     from strandline.views.as_of import AsOf, Freshness, Reach
-    from strandline.views.view_session import Desk
+    from strandline.views.view_session import ViewSession
 
 VIEWS_DEFAULT = ".strandline/views"
 
@@ -41,7 +41,7 @@ AsOfTime = Annotated[
 
 
 @contextmanager
-def desk_at(bootstrap: str | None, directory: str, timeout_s: float) -> Iterator[Desk]:
+def desk_at(bootstrap: str | None, directory: str, timeout_s: float) -> Iterator[ViewSession]:
     """Views of a cluster; what they raise ends the command with a sentence.
 
     With no cluster named it is the one that `pipeline run` uses here: if its node does not run, it does for the time.
@@ -53,13 +53,13 @@ def desk_at(bootstrap: str | None, directory: str, timeout_s: float) -> Iterator
             bootstrap = ended.enter_context(find_ground(None)).wait_ready() if has_node() else running_node()
         bootstrap = bootstrap or BOOTSTRAP_DEFAULT
         connect(bootstrap, None, timeout_s)
-        from strandline.views.view_session import Desk
+        from strandline.views.view_session import ViewSession
 
-        yield ended.enter_context(Desk(bootstrap, directory=directory, timeout_s=timeout_s))
+        yield ended.enter_context(ViewSession(bootstrap, directory=directory, timeout_s=timeout_s))
 
 
 @contextmanager
-def reading(desk: Desk) -> Iterator[None]:
+def reading(desk: ViewSession) -> Iterator[None]:
     """Shows, if it takes long, how much of the log was read; over before an answer is printed."""
     with Progress("reading the log", total=None, unit="records") as progress:
         desk.on_read = progress.advance

@@ -11,7 +11,7 @@ from strandline.cli.view.access import VIEWS_DEFAULT, Directory, desk_at
 
 if TYPE_CHECKING:
     from strandline.views.definition import ViewDefinition
-    from strandline.views.view_session import Desk
+    from strandline.views.view_session import ViewSession
 
 
 def list_views(
@@ -43,7 +43,7 @@ def _listed(known: dict[str, ViewDefinition]) -> dict[str, ViewDefinition]:
     return dict(sorted(found.items()))
 
 
-def _described(desk: Desk, name: str, definition: ViewDefinition) -> dict[str, Any]:
+def _described(desk: ViewSession, name: str, definition: ViewDefinition) -> dict[str, Any]:
     from strandline.views.failures import ViewFailed
 
     told: dict[str, Any] = {
