@@ -54,7 +54,7 @@ PASSING: Final = frozenset(
         ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     )
 )
-"""What a cluster answers while it changes: asked again, of whoever leads by then."""
+"""Codes of a cluster that changes: the request is tried again, with the leader of then."""
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 T = TypeVar("T")
@@ -143,7 +143,7 @@ class ClusterClient:
     def connection(self, address: tuple[str, int]) -> BrokerConnection:
         connection = self._connections.get(address)
         if connection is not None and connection.is_waiting:
-            # Somebody went away before the answer came; it would be taken for the next one.
+            # Its last caller left before the answer came, which would be taken for the next one.
             self.drop(address)
             connection = None
         if connection is None:
@@ -210,7 +210,7 @@ class ClusterClient:
         return topic.leaders[partition.partition], topic.topic_id
 
     def forget(self, topic: str) -> None:
-        """Who leads its partitions is asked anew."""
+        """Drop what is known of the topic, so that its leaders are looked up again."""
         self._topics.pop(topic, None)
 
     def _try_topics(self, request: MetadataRequest) -> list[Topic] | None:

@@ -67,7 +67,7 @@ class BrokerConnection:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request was sent whose answer nobody has taken."""
+        """Whether a request was sent whose answer was not read."""
         return self._waiting is not None
 
     @property

@@ -2,8 +2,8 @@
 
 While one answer is decoded the next is already asked for, on the same connection. What passes (a leader that moved, a
 broker that restarts, a lost connection) is tried again as long as anything came within `stall_timeout_s`. What does not
-pass is data loss: offsets that the log no longer has, or has not, and a topic that was deleted or made anew. Then the
-reader fails and names topic, partition and range, or with `failOnDataLoss=false` says so in the log and goes on.
+pass is data loss: offsets that the log no longer has, or has not, and a topic that was deleted or created again. Then
+the reader fails and names topic, partition and range, or with `failOnDataLoss=false` says so in the log and goes on.
 Gaps inside a log are sound: compaction, markers and aborted transactions leave them.
 """
 
@@ -147,7 +147,7 @@ class PartitionFetcher:
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_S_MAX)
         finally:
-            # What is still under way would be taken for the answer to somebody else's request.
+            # An answer that is still under way would be taken for that of the next request.
             self._hang_up()
 
     def _is_behind(self, answer: FetchedRecords) -> bool:
@@ -263,7 +263,7 @@ ADVICE: Final = (
 
 
 def lost_words(topic: str, partition: int, start: int, end: int | None, reason: str) -> str:
-    """`end` is None where nobody knows how much there was."""
+    """Return the sentence about lost records. `end` is None if their number is not known."""
     lost = f"everything from offset {start} on is" if end is None else f"the offsets {start} to {end - 1} are"
     return f"topic {topic}, partition {partition}: {lost} lost ({reason})"
 

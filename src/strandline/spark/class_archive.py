@@ -94,7 +94,7 @@ class Place:
 
 
 def make(environ: Mapping[str, str], training: Sequence[str]) -> Path:
-    """Make the archive, or make it anew; SparkFailed if it cannot be.
+    """Make the archive, or replace it; raise SparkFailed if that fails.
 
     `training` is a command that lets Spark work a while, in a Java with the options that are its last argument.
     """

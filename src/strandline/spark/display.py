@@ -17,7 +17,7 @@ LINE_EVERY_S: Final = 1.0
 
 
 class Display:
-    """Shows nothing: nobody looks, and nobody asked for lines."""
+    """A display that shows nothing, for output that is neither a terminal nor asked for."""
 
     def show(self, views: Sequence[QueryView], batch_of: QueryView | None) -> None:
         """Something changed; `batch_of` is the view that has a new batch, if one has."""

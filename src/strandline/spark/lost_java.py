@@ -17,12 +17,12 @@ def is_java_gone() -> bool:
 
 
 def is_of_lost_java(error: BaseException) -> bool:
-    """Whether py4j raised this because it has nobody to speak to."""
+    """Return whether py4j raised this because its Java process is gone."""
     names = {each.__name__ for each in type(error).__mro__}
     if "Py4JNetworkError" in names:
         return True
     if isinstance(error, ConnectionError):
-        # Raised as it is when nobody takes the connection; others connect, too.
+        # py4j does not wrap a refused connection. Other code connects, too, so the module that raised it counts.
         return _module_at_the_end(error.__traceback__).startswith("py4j.")
     # A connection that breaks in the middle of a call is logged, and then is an error of which nothing is known.
     text = str(error) if names >= {"Py4JError"} and "Py4JJavaError" not in names else ""

@@ -35,7 +35,7 @@ def local_cores(master: str) -> int:
 
 
 def check_master(master: str, environ: Mapping[str, str]) -> None:
-    """`SparkFailed` in a sentence if `master` is no master, or a standalone one that nobody answers for."""
+    """Raise SparkFailed if `master` is no master, or a standalone one that does not answer."""
     if is_local(master):
         return
     if standalone := _STANDALONE.fullmatch(master):

@@ -235,7 +235,7 @@ class PositionsListener(StreamingQueryListener):
             try:
                 group.commit(self._client(group.bootstrap))
             except Refused as refusal:
-                # Asked once: who has members now will have them again, and a query is not to say so with every batch.
+                # Once, because a group with members will have some again, and the warning would come with every batch.
                 watched.refusal = self.refusals[watched.query_id] = str(refusal)
                 logger.warning("query %s: %s", watched.name or watched.query_id, refusal)
             except ClientFailed as error:
@@ -287,7 +287,7 @@ def watch_positions(spark: SparkSession) -> PositionsListener:
 
 
 def _is_reachable(bootstrap: str) -> bool:
-    """Whether a new client would find anybody: one that does not waits for all of its time to say so."""
+    """Return whether a server takes connections. Without one a client would wait for all of its time."""
     for server in bootstrap.split(","):
         try:
             socket.create_connection(host_and_port(server), REACH_TIMEOUT_S).close()
@@ -305,7 +305,7 @@ def settle(spark: SparkSession) -> None:
     if context._jsc is None or context._gateway is None:
         return  # It was stopped, which waits for all listeners by itself.
     if is_java_gone():
-        return  # Whoever asked it something was told.
+        return  # The call that lost it has failed already.
     try:
         context._jsc.sc().listenerBus().waitUntilEmpty(int(SETTLE_TIMEOUT_S * 1000))
     except (Py4JError, OSError) as error:

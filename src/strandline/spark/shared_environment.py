@@ -1,8 +1,8 @@
 """Queries that start at the same time share a map which Spark 4.3 fills without a lock: it is filled before.
 
 Spark has one Python function for the format of this project, with one map of environment variables (a mutable map of
-Scala's). Whoever starts to read a stream puts four names into it, from the query's own thread. Two that are the first
-to do so at the same moment can leave the map with a size that it has not ("Illegal size 5 of collection, expected 6").
+Scala's). Each stream that starts puts four names into it, from the thread of its query. Two that are the first to do
+so at the same moment can leave the map with a size that it has not ("Illegal size 5 of collection, expected 6").
 From then on nothing that holds the function can be serialized, and every query of the session fails with "Task not
 serializable". A name that is there already is only given its value again, which does no harm.
 """

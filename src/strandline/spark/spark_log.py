@@ -1,4 +1,4 @@
-"""Where Spark talks when nobody asked it to: a directory of files, told when something fails, else removed at the end.
+"""The directory of Spark's logs, which is named when something fails and removed at the end otherwise.
 
 `spark.log` is what Spark logs, bounded; `stderr` is what the Java process and the Python workers print.
 """
@@ -78,7 +78,7 @@ class SparkLog:
         return f"-XX:+DisplayVMOutputToStderr -XX:ErrorFile={crash} -Dlog4j2.configurationFile=file:{self._layout}"
 
     def told(self) -> str:
-        """Where to read more, for the end of a sentence. What was told to somebody stays after this process."""
+        """Return where the log is, for the end of a sentence. From now on the directory outlives this process."""
         self._was_told = True
         return f"Spark's log is in {self.directory}"
 

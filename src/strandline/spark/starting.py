@@ -127,7 +127,7 @@ def _launch(explicit: Mapping[str, str], log: SparkLog | None) -> Any:
 def _registration_watched(
     master: str, process: Any, log: SparkLog | None, unregistered: threading.Event
 ) -> Iterator[None]:
-    """Ends the Java process if a standalone master's port is open but nobody there answers as a master."""
+    """End the Java process if a standalone master's port is open but does not answer as a master."""
     done = threading.Event()
 
     def watch() -> None:

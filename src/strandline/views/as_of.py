@@ -91,7 +91,7 @@ class Reach:
     offsets: Mapping[int, int] | None
     """None: only the state of now."""
     time_ms: int | None = None
-    """Of its newest record. Where the log was compacted behind it, nobody can tell what came at which time."""
+    """Time of its newest record. Where the log was compacted behind it, times of records are lost."""
     is_log_start: bool = False
 
     @property

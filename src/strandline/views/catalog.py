@@ -54,7 +54,7 @@ class Catalog:
 
     def view(self, name: str) -> ViewDefinition:
         known = self.views
-        # DuckDB does not tell capitals from small letters in names, so nobody who writes SQL expects it.
+        # As in DuckDB, where capitals in names do not matter.
         found = known.get(name) or next((known[each] for each in known if each.lower() == name.lower()), None)
         if found is None:
             raise ViewUnknown(unknown_words(name, self._entries, known))

@@ -5,12 +5,12 @@
         0.parquet 1.parquet ...       a file per partition: the records as in `folding`, and the view's columns, by key
         meta.json                     offsets, sizes, checksums, the first key of every row group
       making-<random>/                a snapshot that is being written, or one that a dead process has left
-      writing.lock                    whoever holds it may write and take away snapshots here
+      writing.lock                    its holder may write and remove snapshots here
 
 A snapshot is written under another name: files first, each synced, `meta.json` last, then the directory is renamed. So
 one that is there is whole, and it is believed only if sizes and checksums are right; else it is as if it were not there
-and the next one is made. Readers hold a shared lock on `meta.json`, and nobody takes away what is held. The topic's id
-is in the path: a topic that was deleted and made anew finds nothing of the old one.
+and the next one is made. Readers hold a shared lock on `meta.json`, and a locked one is not removed. The topic's id is
+in the path: a topic that was deleted and created again finds nothing of the old one.
 
 Known gap: an unclean election that takes records back is noticed only when the log ends before the snapshot does.
 """
@@ -176,7 +176,7 @@ class SnapshotStore:
         has_all_times: bool,
         made_ms: int,
     ) -> Snapshot | None:
-        """Keep the `records`, a relation of SQL without tombstones; None if somebody else is writing here."""
+        """Keep the `records`, a relation of SQL without tombstones; None if another process is writing here."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with self._writing() as may_write:
             if not may_write:
@@ -196,7 +196,7 @@ class SnapshotStore:
             sync(making / _META)
             sync(making)
             if target.exists():
-                # A damaged one, which nobody can hold.
+                # A damaged one, which no reader can hold.
                 self._take_away(target)
             os.rename(making, target)
             sync(self.directory)
@@ -212,7 +212,7 @@ class SnapshotStore:
             except BlockingIOError:
                 yield False
                 return
-            # Nobody else writes, so what is half-made was left by the dead.
+            # No other process writes, so what is half-made was left by one that died.
             for left in self.directory.glob(f"{_MAKING}*"):
                 shutil.rmtree(left)
             yield True
@@ -231,7 +231,7 @@ class SnapshotStore:
             self._take_away(kept.pop(at).path)
 
     def _take_away(self, path: Path) -> None:
-        """Unless somebody reads it; then the next who writes tries again."""
+        """Remove a snapshot, unless it is being read: then the next writer tries again."""
         try:
             descriptor = os.open(path / _META, os.O_RDONLY)
         except FileNotFoundError:

@@ -274,7 +274,7 @@ class ViewSession:
         store = self._stores.get(key)
         if store is None:
             for other in [each for each in self._stores if each[0] == definition.topic]:
-                # A topic that was deleted and made anew.
+                # The topic was deleted and created again.
                 self._stores.pop(other).close()
             directory = self.directory / self._cluster() / str(ends.topic_id)
             store = ViewStore(self.client, self._connection, definition.topic, ends.topic_id, directory)
@@ -296,7 +296,7 @@ class ViewSession:
         shown = [quoted(name)]
         schema, dot, plain = name.rpartition(".")
         if dot:
-            # Whoever writes pipeline.name, and whoever writes "a.name" for one that has a dot in it.
+            # Both pipeline.name and "pipeline.name" are understood.
             self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
             shown.append(f"{quoted(schema)}.{quoted(plain)}")
         for each in shown:

@@ -83,7 +83,7 @@ def members(
 
 
 def _positions(cluster: Cluster, group: GroupState) -> list[dict[str, Any]]:
-    """Of each partition that the group has committed or somebody owns."""
+    """Return the position in each partition that the group has committed, or that a member owns."""
     admin = cluster.admin()
     committed = committed_offsets(cluster, group.group_id)
     owned = {place: member for member in group.members or () for place in member.owned or ()}

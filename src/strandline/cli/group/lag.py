@@ -84,7 +84,7 @@ def lag(
     One marked ~ counts offsets of which some are no records: the topic is compacted, or has transactions, and this
     cluster does not count them. The time behind is the age of the record that comes next. A verdict says where it goes:
     ok, catching up, behind (too early to say where that goes), falling behind, stalled (a member holds the partition
-    and commits nothing), stopped (nobody reads it), will lose data, lost data. --watch knows more with every look.
+    and commits nothing), stopped (no member reads it), will lose data, lost data. --watch knows more with every look.
     """
     cluster = connect(bootstrap, properties, timeout)
     output = Output(as_json=as_json)
@@ -238,7 +238,7 @@ def _as_json(group: GroupLag, position: PositionLag) -> dict[str, Any]:
         "consumed_per_second": _rounded(seen.consumed_per_s),
         "produced_per_second": _rounded(seen.produced_per_s),
         "window_seconds": seen.span_ms / 1000,
-        # JSON has no infinity: null with `loses_data` false is never, and with null nobody knows.
+        # JSON has no infinity: null means never if `loses_data` is false, and unknown if that is null.
         "loses_data": None if seen.time_to_loss_s is None else seen.time_to_loss_s != NEVER,
         "seconds_to_loss": None if seen.time_to_loss_s in (None, NEVER) else _rounded(seen.time_to_loss_s),
         "lost_records": seen.lost,
@@ -278,7 +278,7 @@ def _check(groups: list[GroupLag], max_lag: int | None, max_seconds: float | Non
 def _beyond(position: PositionLag, max_lag: int | None, max_seconds: float | None) -> Iterator[str]:
     seen = position.figures
     if seen is None:
-        # A script that asks wants to know that all is well, and of this partition nobody can say so.
+        # A limit must not pass for a partition whose lag is unknown.
         yield "has no leader, so its lag is not known"
         return
     if seen.lag is None:

@@ -69,7 +69,7 @@ def read_lags(
             continue
         at, end = next_offset(offset, ranges[place]), ranges[place][1]
         unread = Unread(0, 0) if at >= end else counted.get((place, at))
-        # What a topic's offsets count matters only where something is unread and nobody counted it.
+        # Whether offsets count records matters only where something is unread and no broker counted it.
         lags[place] = Lag(end - at, 0, facts.counts_records(place[0])) if unread is None else Lag(*unread, True)
     return lags
 

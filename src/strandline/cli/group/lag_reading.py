@@ -33,7 +33,7 @@ class PositionLag:
     topic: str
     partition: int
     figures: Figures | None
-    """None if the partition has no leader, so that nobody knows where it ends."""
+    """None if the partition has no leader, so that its end is unknown."""
     judgement: LagJudgement | None
     is_exact: bool
     """Whether the lag counts records, and not merely offsets."""
@@ -102,7 +102,7 @@ class _Seen:
     def is_read(self, place: Place) -> bool | None:
         if place in self.readers:
             return True
-        # While a group rebalances, or its members do not say what they hold, nobody knows.
+        # Unknown while a group rebalances, or if its members do not say what they hold.
         members = self.group.members
         if members is None or any(member.owned is None for member in members):
             return None
@@ -192,7 +192,7 @@ class LagReading:
                 return Sample(at_ms, committed, start, end, 0, 0, *counted)
             age_ms = UNKNOWN if time_ms is None else max(0, now_ms - time_ms)
             log_bytes = self._facts.of(place[0]).sizes.get(place[1])
-            # Nobody tells how large single records are, so all of the partition count as equal.
+            # The sizes of single records are unknown, so all of the partition count as equal.
             size_bytes = UNKNOWN if log_bytes is None else log_bytes * (end - offset) // (end - start)
         return Sample(at_ms, committed, start, end, age_ms, size_bytes, *counted)
 

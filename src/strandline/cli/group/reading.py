@@ -223,7 +223,7 @@ def _subscribed(metadata: bytes) -> tuple[str, ...] | None:
 
 
 def _listed_by_librdkafka(cluster: Cluster, *, with_members: bool) -> list[GroupState]:
-    # The client is kept in a name: when it goes, nobody answers its futures any more.
+    # The client is kept in a name, because it answers its futures only as long as it lives.
     admin = cluster.admin()
     with cluster.errors("cannot list groups"):
         answer = admin.list_consumer_groups(request_timeout=cluster.timeout_s).result()

@@ -65,7 +65,7 @@ class Move:
 
     @property
     def skipped(self) -> int:
-        """Records that nobody of the group will see, at most."""
+        """Greatest number of records that the group will not read."""
         if self.before is None:
             return 0
         return max(0, self.after - max(self.before, self.log_start_offset))

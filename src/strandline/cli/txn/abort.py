@@ -81,7 +81,7 @@ def abort(
     timeout: Timeout = TIMEOUT_S_DEFAULT,
     properties: ClientProperties = None,
 ) -> None:
-    """Abort what an id has open, all that a sink has open, or what hangs on a partition and nobody will end.
+    """Abort what an id has open, all that a sink has open, or what hangs on a partition and will not end by itself.
 
     What it wrote stays in the log, and readers of committed records pass over it.
     """
@@ -119,7 +119,7 @@ def _abort_by_id(cluster: Cluster, output: Output, transactional_id: str, *, yes
         f"abort the transaction of {transactional_id} (producer {transaction.producer_id}, epoch "
         f"{transaction.producer_epoch}, open for {age}) on {partitions_words(transaction.partitions)}",
         f"its producer{f', {transaction.client},' if transaction.client else ''} is fenced: it fails with its next "
-        "request and has to begin anew",
+        "request and has to begin again",
     ]
     confirm(output, plan, yes=yes, question="Abort?", undone=UNDONE)
     now = find_transaction(cluster, transactional_id)
@@ -147,7 +147,7 @@ def _abort_sink(cluster: Cluster, output: Output, sink_id: str, *, yes: bool) ->
         f"{partitions_words(each.partitions)}"
         for each in due
     ]
-    plan.append("its job fails with its next commit, and writes the batch again when it is started anew")
+    plan.append("its job fails with its next commit, and writes the batch again when it is restarted")
     confirm(output, plan, yes=yes, question="Abort?", undone=UNDONE)
     for each in due:
         now = find_transaction(cluster, each.transactional_id)
@@ -228,7 +228,7 @@ def _abort_hanging(
     plan = [
         f"write a marker to {name} that aborts what producer {producer.producer_id} (epoch "
         f"{producer.producer_epoch}) wrote there from offset {producer.start_offset:,} on",
-        "no coordinator knows this transaction, so nobody else will end it; what the producer wrote stays unseen by "
+        "no coordinator knows this transaction, so it will not end by itself; what the producer wrote stays unseen by "
         "readers of committed records",
     ]
     confirm(output, plan, yes=yes, question="Abort?", undone=UNDONE)

@@ -30,7 +30,7 @@ def transaction_findings(cluster: Cluster) -> Iterator[Finding]:
         found = read_transactions(cluster, states=OPEN)
         holds = read_holds(cluster, lambda there: list(there.leaders))
     except CommandFailed as failure:
-        yield note(CHECK, f"nobody could say how transactions are: {failure.message}")
+        yield note(CHECK, f"the state of transactions is unknown: {failure.message}")
         return
     yield from findings_of(found, holds)
 

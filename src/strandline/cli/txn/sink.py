@@ -73,7 +73,7 @@ def delete(
 ) -> None:
     """Forget sinks of jobs that are over: the last batch, and the transactional ids. No committed record is touched.
 
-    Whoever goes on with such a job would write its next batch a second time, if it was committed already.
+    If such a job is continued, it writes its next batch a second time if that was committed already.
     """
     cluster = connect(bootstrap, properties, timeout)
     require_plain(cluster)

@@ -152,7 +152,7 @@ class Verdict(StrEnum):
     """It is decided, and its marker is on the way."""
     OVERDUE = "overdue"
     HANGING = "hanging"
-    """Its coordinator knows nothing of it, so nobody will ever end it."""
+    """Its coordinator does not know it, so it will not end by itself."""
     UNKNOWN = "unknown"
     """A broker that may coordinate it could not be asked."""
 

@@ -74,7 +74,7 @@ def why(
 def _show(output: Output, holds: list[Hold], asked: str | None) -> None:
     for hold in holds:
         if hold.leader is None:
-            output.line(f"{hold.name} has no leader, so nobody can say: see `strandline cluster health`")
+            output.line(f"{hold.name} has no leader, so its transactions are unknown: see `strandline cluster health`")
         elif hold.held_back:
             _show_hold(output, hold)
     if not any(hold.held_back for hold in holds):

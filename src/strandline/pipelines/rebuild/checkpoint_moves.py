@@ -82,7 +82,7 @@ def take_moves(state: PipelineState, version: int) -> None:
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
         os.replace(_staged(path), path)
     for directory in {path.parent for path in taken}:
-        # On disk before the registry says that the switch is made: after that nobody takes them again.
+        # On disk before the registry says that the switch is made, because after that they are not moved again.
         _sync_directory(directory)
 
 

@@ -11,7 +11,7 @@
 The phase lies in the registry, in the one record of the pipeline. A process that takes a rebuild up reads it and does
 the next step; each step may have been done before, in part or whole, and is harmless to do again.
 
-`switching` begins when the old version is asked to let go, so nobody runs either version in this phase. It has one
+`switching` begins when the old version is asked to let go, so neither version runs in this phase. It has one
 point of no return, the decision of the broker on the batch with the differences: before it a rollback drops the new
 version, after it the switch is completed first. Which of the two holds is asked of the broker, not of the registry. The
 way back is the same with the versions exchanged, and it is `--finish` that gives it up. A switch that would remove much
@@ -158,7 +158,7 @@ def with_phase(pipeline: PipelineState, phase: Phase, **changes: object) -> Pipe
 
 
 def letting_go(pipeline: PipelineState) -> PipelineState:
-    """From now on nobody may run a version of the pipeline."""
+    """Return the state in which no process may run a version of the pipeline."""
     assert pipeline.rebuild is not None
     is_back = phase_of(pipeline.rebuild) in (Phase.RETURNING, Phase.SWITCHING_BACK)
     return with_phase(pipeline, Phase.SWITCHING_BACK if is_back else Phase.SWITCHING)
@@ -173,7 +173,7 @@ def held_back(pipeline: PipelineState) -> PipelineState:
 
 
 def copying(pipeline: PipelineState, sink_id: str, public_ends: Offsets, version_ends: Offsets) -> PipelineState:
-    """Nobody writes any more, and this is where everything ends: what is copied and compared is what lies before."""
+    """Note where all logs end, now that both versions stand still. What lies before is copied and compared."""
     assert pipeline.rebuild is not None
     rebuild = replace(pipeline.rebuild, sink_id=sink_id, public_ends=public_ends, version_ends=version_ends)
     return replace(pipeline, rebuild=rebuild)
@@ -183,7 +183,7 @@ def copied(pipeline: PipelineState) -> PipelineState:
     """The tables of the version that leaves are in topics of its own: from now on its name means these."""
     assert pipeline.rebuild is not None
     switch = switch_of(pipeline.rebuild)
-    # A table that only one version has is nobody else's: it stays where it is.
+    # A table that only one version has stays where it is.
     shared = {each.public_topic for each in tables(pipeline, switch.coming)}
     return _with_tables(pipeline, switch.leaving, shared, is_public=False)
 
@@ -239,7 +239,7 @@ def without(pipeline: PipelineState, version: int) -> PipelineState:
 
 
 def is_switching(rebuild: RebuildState | None) -> bool:
-    """Whether a switch is under way, in which nobody may write to what it compares."""
+    """Return whether a switch is under way. No version may write to the topics that it compares."""
     return rebuild is not None and phase_of(rebuild) in (Phase.SWITCHING, Phase.SWITCHING_BACK)
 
 

@@ -76,7 +76,7 @@ class Means:
     """Asked with the tables of which the switch would remove a large part."""
     home: Path = HOME
     recovers: bool = False
-    """Checkpoints of the version that comes are made anew from the log, if they are gone."""
+    """Whether checkpoints of the new version that are gone are made from the log."""
     from_beginning: bool = False
     """A new version reads its sources from their first records, and not from where the version before began."""
 
@@ -135,7 +135,7 @@ class Rebuilding:
             elif step is Step.TURN_BACK:
                 self._change(phases.turned_back)
             elif step is Step.RETURN:
-                # Nobody can come late with the batches of the first switch: they were decided.
+                # The batches of the first switch are decided, so none can come late.
                 delete_sinks(self._registry.bootstrap, filter(None, [self._rebuild().sink_id]))
                 self._change(lambda told: phases.with_phase(told, Phase.RETURNING, sink_id=""))
                 fault_point("return-begun")
@@ -274,7 +274,7 @@ class Rebuilding:
         )
 
     def _await_stop(self, version: int) -> None:
-        """Whoever runs a version sees that it is switched and lets go; who is dead is not waited for."""
+        """Wait until the process that runs a version sees the switch and stops. A dead one is not waited for."""
         is_told = False
         # Also one that was killed on this machine: its Java may outlive it by a batch.
         while (run := self._registry.refresh().run(self._name, version)) is not None and run.is_alive(_now_ms()):

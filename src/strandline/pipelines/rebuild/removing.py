@@ -1,6 +1,6 @@
 """What only one version of a pipeline has is removed: its topics, checkpoints, sinks and groups.
 
-A topic with a public name is never removed, whoever wrote it: others may read it. Nor is one that another pipeline
+A topic with a public name is never removed, because other clients may read it. Nor is one that another pipeline
 reads. Everything here may have been removed before.
 """
 

@@ -1,14 +1,14 @@
-"""The switch: one version leaves the public topics, another comes, and nobody who reads by name sees it half done.
+"""The switch: one version leaves the public topics, another comes, and a reader by name never sees it half done.
 
-When this begins nobody runs either version, and the one that comes has read everything. Then
+When this begins neither version runs, and the one that comes has read everything. Then
 
     copy      what the public tables say goes to topics of the leaving version (`totals.v1`)       batch 0 of a sink
               the registry says that the leaving version, which the name still means, is there
     differ    the differences from old to new go to the public topics, all tables at once          batch 1
               the registry says that the name means the version that came, in the public topics
 
-Between the two records of the registry whoever reads by name reads the copy, so it matters to nobody that the markers
-of batch 1 land one after the other, nor that a log cleaner takes away what they replace. A reader takes offsets first
+Between the two records of the registry a reader by name reads the copy. So it does not matter that the markers of
+batch 1 land one after the other, nor that a log cleaner takes away what they replace. A reader takes offsets first
 and asks the registry again afterwards: if a name still means the same, the offsets are from before the differences.
 
 Everything may be done twice: batches are decided once, records of the registry are changed upon the newest one, and
@@ -244,7 +244,7 @@ def give_up(registry: Registry, state: PipelineState) -> bool:
 
 
 def was_given_up(registry: Registry, state: PipelineState) -> bool:
-    """Whether somebody has done that, and was killed before the registry said so."""
+    """Return whether a process has given the switch up, and was killed before the registry said so."""
     sink_id = _rebuild(state).sink_id
     if not sink_id:
         return False

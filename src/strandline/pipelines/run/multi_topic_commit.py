@@ -1,11 +1,11 @@
 """Records for several topics that become visible together: one batch of a sink, as a Spark query writes it.
 
 The records are written in one transaction, which stays open. The decision on the batch is one request to the sink's
-coordinator, and is made once: who asks again hears that it was made, and what it wrote itself is aborted. So whoever
-does not know whether it was heard, writes all of it again and asks again.
+coordinator, and is made once: a second request is told that it was made, and what its sender wrote is aborted. So a
+process that got no answer writes all of it again and asks again.
 
-Batches are numbered. To give one up is to decide it with nothing in it: then it is the other, if it comes at all, that
-hears "already committed", and its records are aborted. A note that is kept with the decision tells the two apart.
+Batches are numbered. To give one up is to decide it with nothing in it. If the other process comes at all, it is told
+"already committed", and its records are aborted. A note that is kept with the decision tells the two apart.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class OneCommit:
         _await_markers(self._cluster, self.sink_id, OPEN)
 
     def _abort(self, producer: TransactionalProducer) -> None:
-        """Readers need not wait for what nobody will decide; if it fails, the transaction's time ends it."""
+        """Abort what will not be decided, so that readers need not wait. If that fails, the timeout ends it."""
         if producer.is_open:
             with contextlib.suppress(ClientFailed):
                 producer.end(committed=False)
@@ -161,7 +161,7 @@ def silence(bootstrap: str, sink_ids: Iterable[str]) -> None:
 
 
 def delete_sinks(bootstrap: str, sink_ids: Iterable[str]) -> None:
-    """The cluster need not remember them. Their queries are gone, so nobody can take up a batch of theirs again."""
+    """Delete the sinks of queries that are gone, so that no batch of theirs can be taken up again."""
     cluster = SinkCluster(SinkOptions(bootstrap, client_id="strandline-rebuild"))
     try:
         for sink_id in sink_ids:

@@ -1,7 +1,7 @@
 """What the log knows of a query: the last batch of its sink, and the note that was kept with it.
 
-Whoever goes on from a note first seals the sink: an empty batch, two numbers on, that is decided only if nobody wrote
-in between. A driver that is still alive somewhere is then behind, and what it writes is refused.
+A process that goes on from a note first seals the sink: an empty batch, two numbers on, that is decided only if no
+batch was written in between. A driver that is still alive somewhere is then behind, and what it writes is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from strandline.spark.sink.options import SinkOptions
 
 NO_BATCH: Final = -1
 SEAL_STEP: Final = 2
-"""One would not do: who is at the next batch would hear that it is committed already, and go on."""
+"""Not one: a driver at the next batch would be told that it is committed already, and go on."""
 SEALINGS_MAX: Final = 20
 """How often a sink that moves on is read again."""
 
@@ -85,7 +85,7 @@ class SinkNotes:
         self._decide(sink_id, batch_id, note, expected=NO_BATCH)
 
     def _decide(self, sink_id: str, batch_id: int, note: Note, *, expected: int) -> bool:
-        """Whether it is decided; else somebody was there first."""
+        """Return whether it is decided; else another process was first."""
         answer = ask_coordinator(
             self._cluster.client,
             "take the sink over",

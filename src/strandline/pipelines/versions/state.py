@@ -183,7 +183,7 @@ class RunState(_Written):
 
 @dataclass(frozen=True, slots=True)
 class Command(_Written):
-    """Asked of whoever runs the pipeline. One that was there before the run began is not meant for it."""
+    """A command to the process that runs the pipeline. One from before the run began is not meant for it."""
 
     pipeline: str
     verb: str

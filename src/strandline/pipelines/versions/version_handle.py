@@ -45,7 +45,7 @@ class OwnVersion:
             self.registry.change(self.pipeline, changed)
 
     def note_ids(self, ids: Mapping[str, str]) -> None:
-        """The id of a query is that of its sink, and what a lost checkpoint is made anew with."""
+        """Note the ids of queries. Each is the id of the query's sink, and a lost checkpoint is rebuilt by it."""
 
         def noted(version: VersionState) -> VersionState:
             datasets = {

@@ -44,7 +44,7 @@ def claimed(claim: Claim, entries: Mapping[str, dict[str, Any]]) -> tuple[RunSta
     state = pipelines.get(name, PipelineState(name))
     if state.rebuild is not None and is_switching(state.rebuild) and not claim.rebuilds:
         raise PipelineRefused(
-            f"{name} is being switched from one version to another, so nobody may run it now: "
+            f"{name} is being switched from one version to another, so it cannot be run now: "
             f"{how_to_end(name, state.rebuild)}"
         )
     number = claim.version or state.active

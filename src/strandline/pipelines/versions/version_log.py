@@ -1,8 +1,7 @@
 """The log behind the registry: a compacted topic of one partition, read range by range and made when it is missing.
 
-It is read with the client of Spark's readers and not with librdkafka: that one's admin client, when the leader has died
-under it, answers with an offset that is none and no error, and its consumer finds the next leader when it likes. Here
-whoever leads is asked anew until the time is over.
+It is read with our own client and not with librdkafka. If a leader dies, librdkafka's admin client answers with an
+invalid offset and no error, and its consumer finds the next leader late. Our client tries again until its deadline.
 """
 
 from __future__ import annotations

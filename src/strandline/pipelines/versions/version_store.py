@@ -9,7 +9,7 @@ What several may change at once (`pipeline/`) is changed in a transaction by one
 fences who came before, so a change that was made upon an old state fails to commit and is made again upon the new one.
 A run's own record has one writer, which sends it as an idempotent producer.
 
-Known gaps: heartbeats are compared with the clock of whoever reads them; a broker that does not compact keeps them all,
+Known gaps: heartbeats are compared with the clock of their reader; a broker that does not compact keeps them all,
 some 20 MB a day for each pipeline that runs, until `pipeline/` records are the few among many.
 """
 
@@ -174,7 +174,7 @@ class Registry:
         producer = self._new_producer(
             {"transactional.id": TRANSACTIONAL_ID, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
         )
-        # From here on nobody who read before can commit, so what is read now is what the change is made upon.
+        # From here on no process that read before can commit, so the change is made upon what is read now.
         producer.init_transactions(self._timeout_s)
         with self._reading():
             self._read_on()
@@ -200,7 +200,7 @@ class Registry:
             if not failed:
                 raise RegistryFailed(f"{self.bootstrap} did not take what is known of pipelines in time")
             raise import_module("confluent_kafka").KafkaException(failed[0])
-        # Not read back: somebody's open transaction may hide it for a while, and it has one writer.
+        # Not read back, because an open transaction may hide it for a while, and it has one writer.
         self._take(key.encode(), value)
 
     # The topic
@@ -215,7 +215,7 @@ class Registry:
 
     def _read_up_to(self, end: int) -> None:
         if self._next_offset < end:
-            # All or nothing, so that whoever looks meanwhile or after a failure sees no state that never was.
+            # All or nothing, so that a reader meanwhile, or after a failure, sees no state that never was.
             for key, value in list(self._log.read(self._next_offset, end)):
                 self._take(key, value)
             self._next_offset = end
@@ -232,7 +232,7 @@ class Registry:
         if isinstance(told, dict):
             self._entries[name] = told
         else:
-            # Somebody else wrote here. One strange record must not be the end of all pipelines.
+            # Written by another program. One such record must not be the end of all pipelines.
             logger.warning("a record of %s with the key %r is not ours and is passed over", TOPIC, name)
 
     # Clients

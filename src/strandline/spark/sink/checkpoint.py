@@ -48,7 +48,7 @@ def is_noted_plan(noted: bytes, checkpoint: str | None, batch_id: int) -> bool |
     except ValueError:
         return None
     if now is None or not isinstance(then, dict) or then.get("seal"):
-        # Whoever seals a sink keeps the note of an earlier batch with a number that has no rows.
+        # A seal keeps the note of an earlier batch under a number that has no rows.
         return None
     return bool(then.get("offsets") == json.loads(now)["offsets"])
 

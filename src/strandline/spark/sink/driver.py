@@ -1,8 +1,8 @@
 """The driver's end of a batch: one request that decides everything that its tasks wrote.
 
 The coordinator of the sink commits the listed transactions and aborts every other open one of the sink by one record,
-and does so once for each batch. So a driver that does not know whether it was heard asks again, and one that was
-started anew writes the batch again and hears that it was there.
+and does so once for each batch. So a driver that got no answer asks again. One that was started again
+writes the batch again and is told that it was committed before.
 
 Spark has a process for it that begins with nothing loaded, so nothing of Arrow is imported here.
 """
@@ -106,7 +106,7 @@ def commit(cluster: SinkCluster, messages: Sequence[TaskWritten], batch_id: int)
         raise _refusal(cluster, batch_id, code, answer)
     if answer.already_committed:
         _check_plan(cluster, sink_id, batch_id)
-    # Who is told of the batch goes and looks. If a partition has no leader now, it is read when it has one.
+    # Spark reads it at once. What a partition without a leader has is read when there is one again.
     await_readable(cluster, sink_key(sink_id), patience_s=READABLE_S_MAX)
 
 
@@ -127,7 +127,7 @@ def _note(checkpoint: str | None, batch_id: int) -> bytes:
 
 
 def abort(cluster: SinkCluster, messages: Sequence[TaskWritten]) -> None:
-    """Abort what these tasks wrote, so that nobody waits for it. What is committed stays so: the broker refuses."""
+    """Abort what these tasks wrote, so that no reader waits for it. The broker refuses to abort what is committed."""
     fault_point("before-abort")
     for message in messages:
         transaction = message.transaction

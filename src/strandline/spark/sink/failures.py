@@ -14,4 +14,4 @@ class SinkRefused(SinkFailed):
 
 
 class TransactionLost(SinkFailed):
-    """The transaction is not this producer's any more: its time was over, or somebody else ended it."""
+    """The transaction is not this producer's any more: its timeout passed, or another client ended it."""

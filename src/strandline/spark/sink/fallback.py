@@ -1,7 +1,7 @@
 """The weaker way, for a broker that cannot decide a whole batch by one request, such as Apache Kafka.
 
 Each task commits a transaction of its own, and in the same transaction a marker: as the position of a group, one more
-than the batch. Whoever runs the task again takes the transactional id first, which ends what an earlier attempt left,
+than the batch. Another attempt of the task takes the transactional id first, which ends what an earlier one left,
 then reads the marker and leaves alone what is there. So a task that is tried again, twice at once or after its driver
 died writes its rows once, **if the batch is cut into the same tasks again**. With another number of tasks, rows of a
 batch that failed half-way can be lost or doubled, and readers see the batch task by task. Kafka forgets the marker of a
@@ -70,7 +70,7 @@ def write_rows(
 
 
 def read_marker(cluster: SinkCluster, name: str) -> int:
-    """The batch that the task comes to next; it is read after the id was taken, so nobody else can move it."""
+    """Return the next batch of the task. It is read after the id was taken, so no other attempt can move it."""
     code, positions = read_positions(cluster.client, "read which batches are written", name)
     if code != ErrorCode.NONE:
         raise TransactionLost(f"Which batches are written cannot be read: {code.name}.")

@@ -1,8 +1,8 @@
 """The options of the sink: those of Spark's own Kafka sink, and `transactionTimeoutMs`.
 
 Settings of a Kafka producer come as `kafka.<name>`. What they ask for is done, or is meaningless to a producer that has
-no threads and no cache (`linger.ms`, `buffer.memory`, ...), or is refused in words: nobody should believe in a setting
-that is ignored.
+no threads and no cache (`linger.ms`, `buffer.memory`, ...), or is refused with a reason, because a setting that is
+ignored would mislead.
 """
 
 from __future__ import annotations

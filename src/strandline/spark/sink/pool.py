@@ -2,7 +2,7 @@
 
     free ──take──▶ in use ──leave──▶ undecided ──(a later batch)──▶ free again, or given up
       ▲               │
-      └───abort───────┘   the attempt failed before its message left, so nobody can commit what it wrote
+      └───abort───────┘   the attempt failed before its message left, so no driver can commit what it wrote
 
 An undecided producer has a transaction open that only the driver may end. Until a later batch comes it is neither used
 nor ended: several tasks of a batch run in one process one after the other, and a transaction that the next of them
@@ -88,7 +88,7 @@ class Pool:
             (producers.undecided if producer.is_open else producers.free).append(producer)
 
     def abort(self, options: SinkOptions, sink_id: str, producer: TransactionalProducer) -> None:
-        """The task failed. Nobody heard of its transaction, so its end is ours, and its readers need not wait."""
+        """Abort the transaction of a task that failed. No driver knows of it, and readers need not wait for it."""
         try:
             if producer.is_open:
                 producer.end(committed=False)
@@ -124,7 +124,7 @@ class Pool:
                 if producer.is_undecided():
                     # Not ours to end. It stays open for its driver, and this producer is given up.
                     continue
-                # It was aborted, so taking the id anew ends nothing, and there is no id more.
+                # It was aborted, so to take the same id again ends nothing, and needs no further id.
                 producer.initialize()
             producers.free.append(producer)
 

@@ -1,4 +1,4 @@
-"""A transactional producer without threads: it begins, writes and flushes, and leaves the end to whoever decides.
+"""A transactional producer without threads: it begins, writes and flushes, and leaves the end to the driver.
 
 What it says is what every Kafka producer says: InitProducerId, AddPartitionsToTxn (where Produce does not add them),
 Produce with sequences, EndTxn. Producer id and epoch are at hand, so the driver can name the transaction exactly.
@@ -45,7 +45,7 @@ class TransactionalProducer:
         self._sender: Sender | None = None
 
     def initialize(self) -> None:
-        """Take the id: whatever was open under it is aborted, and whoever had it is fenced."""
+        """Take the transactional id: its open transaction is aborted, and its last producer is fenced."""
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=self.cluster.options.transaction_timeout_ms,
@@ -127,7 +127,7 @@ class TransactionalProducer:
 
     def _took(self, producer_id: int, producer_epoch: int) -> None:
         if (producer_id, producer_epoch) != (self.producer_id, self.producer_epoch):
-            # Sequences begin anew with every epoch.
+            # Sequences begin at 0 with every epoch.
             self._sequences.clear()
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch

@@ -1,8 +1,8 @@
 """Sealed batches to the leaders of their partitions, each until it is acknowledged.
 
 At most one request is on its way to a broker, with the next batch of every partition that it leads, so batches of a
-partition are stored in the order of their sequences. A batch that was not acknowledged is sent again as it is: whoever
-leads by then has its sequence, and stores it once. Meanwhile the task encodes its next rows.
+partition are stored in the order of their sequences. A batch that was not acknowledged is sent again as it is: the
+leader of then knows its sequence, and stores it once. Meanwhile the task encodes its next rows.
 """
 
 from __future__ import annotations
@@ -259,6 +259,6 @@ def _refusal(place: Place, code: ErrorCode, result: PartitionProduceResponse) ->
     if code in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
         return SinkFailed(
             f"{place[0]}-{place[1]} lost records of this transaction ({said}), as after an unclean election: "
-            "start the query again, the batch is written anew."
+            "start the query again, the batch is written again."
         )
     return SinkRefused(f"{place[0]}-{place[1]} refuses the records: {said}.")

@@ -1,6 +1,6 @@
 """What Spark calls: a writer for a stream and one for a data frame.
 
-Spark makes them anew in other processes, twice for each batch, and packs them on the way. So they hold options, and
+Spark pickles them and makes them again in other processes, twice for each batch. So they hold options, and
 nothing happens when one is made; a task's rows are written in a worker, and the end comes in a process of the driver.
 Each loads what it needs, when it needs it: the process of the driver's end has no use for Arrow, which takes long.
 """

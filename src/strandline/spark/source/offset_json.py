@@ -1,8 +1,8 @@
 """The offsets of a stream as Spark keeps them: `{"orders": {"0": 123}, "#topic-ids": {"orders": "..."}}` (pure).
 
 The topics are in the form of Spark's own Kafka source. The ids say which topic of a name the offsets are about: one
-that was deleted and made anew under the same name has other records at the same offsets. Offsets that an older release
-wrote have no ids, nor have those of a broker that knows none: they belong to any topic of the name.
+that was deleted and created again under the same name has other records at the same offsets. Offsets that an older
+release wrote have no ids, nor have those of a broker that knows none: they belong to any topic of the name.
 """
 
 from __future__ import annotations

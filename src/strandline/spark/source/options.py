@@ -4,7 +4,7 @@ Ours: `columns`, `includeLeaderEpoch`, `maxBytesPerTrigger`, `pushFilters`, `sta
 `valueColumn`, `keySchema` and `mode`.
 Settings of a Kafka consumer come as `kafka.<name>`; they are done, or without meaning for a reader without threads and
 groups, or refused in words. What differs from Spark's source: `kafka.isolation.level` is read_committed unless said
-otherwise, and a name that nobody knows is an error and not passed over.
+otherwise, and an unknown name is an error.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _limit(options: Mapping[str, str], side: str, default: int, *, streaming: bo
 
 
 def _checked(side: str, limit: Everywhere | Offsets, *, streaming: bool) -> Limit:
-    """A batch that begins with the end, or ends with the beginning, has nothing in it: nobody means that."""
+    """Reject a batch that begins with the end, or ends with the beginning, because it would have no records."""
     wrong = LATEST if side == "starting" else EARLIEST
     said = [limit.offset] if isinstance(limit, Everywhere) else limit.by_partition.values()
     if not streaming and wrong in said:

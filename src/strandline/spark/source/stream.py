@@ -2,10 +2,10 @@
 
 One reader lives in a planning process beside the driver for as long as the query runs; copies of it read in the
 workers. The checkpoint alone says where a query is. What lies in it is checked against the log before a batch is
-planned: a log that ends before it, partitions that are gone, or a topic that was made anew are data loss. The ids of
-the topics lie beside the offsets, so a topic that was made anew while no query ran is known as well.
+planned: a log that ends before it, partitions that are gone, or a topic that was created again are data loss. The ids
+of the topics lie beside the offsets, so a topic that was created again while no query ran is known as well.
 
-Spark keeps the end of each batch and asks anew where a query started if its first batch has not been committed. A query
+Spark keeps the end of each batch, and asks again where a query started if its first batch is not committed. A query
 that starts with the next record would then start later than it did and lose what came between. So such a query starts
 with no offsets at all, and its first batch, which is empty, ends where it starts: from then on the checkpoint knows.
 """
@@ -179,7 +179,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return as_json(positions, self._topic_ids)
 
     def _same_topics(self, offset: Offset, first: Positions) -> Positions:
-        """Return the positions of an offset without those in topics that were made anew since, which are data loss.
+        """Return the positions of an offset without those in topics that were created again since: these are data loss.
 
         What is lost begins at `first`. If the user does not mind that, the new topic is read as one that came later:
         from its first record on.
