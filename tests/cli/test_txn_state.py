@@ -11,7 +11,7 @@ from strandline.cli.doctor.findings import Level
 from strandline.cli.txn import holds as txn_holds
 from strandline.cli.txn.health import findings_of
 from strandline.cli.txn.reading import TransactionsFound
-from strandline.cli.txn.state import Hold, Holder, OpenProducer, TransactionState, Verdict, WaitingMarker, judged
+from strandline.cli.txn.state import Hold, Holder, HoldVerdict, OpenProducer, TransactionState, WaitingMarker, judged
 
 NOW_MS = 1_000_000
 HERE = ("orders", 0)
@@ -76,24 +76,24 @@ def test_only_what_is_open_has_an_age() -> None:
 @pytest.mark.parametrize(
     ("transaction", "verdict"),
     [
-        (OPEN, Verdict.ONGOING),
-        (after(70_000), Verdict.ONGOING),
-        (after(70_001), Verdict.OVERDUE),
-        (after(5, "PrepareCommit"), Verdict.ENDING),
-        (after(70_001, "PrepareAbort"), Verdict.OVERDUE),
-        (after(5, "CompleteCommit"), Verdict.HANGING),
-        (replace(OPEN, state="Empty", partitions=()), Verdict.HANGING),
-        (replace(OPEN, partitions=(("orders", 1),)), Verdict.HANGING),
-        (None, Verdict.HANGING),
+        (OPEN, HoldVerdict.ONGOING),
+        (after(70_000), HoldVerdict.ONGOING),
+        (after(70_001), HoldVerdict.OVERDUE),
+        (after(5, "PrepareCommit"), HoldVerdict.ENDING),
+        (after(70_001, "PrepareAbort"), HoldVerdict.OVERDUE),
+        (after(5, "CompleteCommit"), HoldVerdict.HANGING),
+        (replace(OPEN, state="Empty", partitions=()), HoldVerdict.HANGING),
+        (replace(OPEN, partitions=(("orders", 1),)), HoldVerdict.HANGING),
+        (None, HoldVerdict.HANGING),
     ],
 )
-def test_what_is_to_be_thought_of_it(transaction: TransactionState | None, verdict: Verdict) -> None:
+def test_what_is_to_be_thought_of_it(transaction: TransactionState | None, verdict: HoldVerdict) -> None:
     assert judged(HERE, PRODUCER, transaction).verdict is verdict
 
 
 def test_nothing_hangs_while_somebody_who_may_know_it_was_not_asked() -> None:
-    assert judged(HERE, PRODUCER, None, unasked=(3,)).verdict is Verdict.UNKNOWN
-    assert judged(HERE, PRODUCER, OPEN, unasked=(3,)).verdict is Verdict.ONGOING
+    assert judged(HERE, PRODUCER, None, unasked=(3,)).verdict is HoldVerdict.UNKNOWN
+    assert judged(HERE, PRODUCER, OPEN, unasked=(3,)).verdict is HoldVerdict.ONGOING
 
 
 def found(*transactions: TransactionState, unasked: tuple[int, ...] = ()) -> TransactionsFound:
@@ -125,7 +125,9 @@ def test_health_names_what_is_open_for_too_long() -> None:
 
 
 def test_health_names_what_hangs() -> None:
-    hold = Hold("orders", 0, 1, 100, 96, (Holder(PRODUCER, Verdict.HANGING), Holder(PRODUCER, Verdict.ONGOING, OPEN)))
+    hold = Hold(
+        "orders", 0, 1, 100, 96, (Holder(PRODUCER, HoldVerdict.HANGING), Holder(PRODUCER, HoldVerdict.ONGOING, OPEN))
+    )
     (finding,) = findings_of(found(OPEN), [hold])
     assert finding.level is Level.PROBLEM
     assert finding.advice == "strandline txn abort --topic-partition orders-0 --start-offset 96"

@@ -21,7 +21,7 @@ from strandline.pipelines.rebuild.phases import Phase, RebuildRefused, Wish
 from strandline.pipelines.rebuild.rebuilding import Means, Rebuilding
 from strandline.pipelines.rebuild.switching import Removal, RemovesMuch, Switching, give_up
 from strandline.pipelines.rebuild.table_snapshot import newest_records
-from strandline.pipelines.run.multi_topic_commit import OneCommit
+from strandline.pipelines.run.multi_topic_commit import MultiTopicCommit
 from strandline.pipelines.versions.state import PipelineState, checkpoint_of
 from strandline.runtime import fault_points
 from strandline.runtime.fault_points import PlantedFault
@@ -159,7 +159,7 @@ def test_a_switch_that_failed_is_given_up_before_its_decision_and_never_after(
     assert late.rebuild is not None
     if late.rebuild.sink_id:
         # A process that slept all the while wakes up and wants to commit.
-        with OneCommit(broker.bootstrap, late.rebuild.sink_id) as commit:
+        with MultiTopicCommit(broker.bootstrap, late.rebuild.sink_id) as commit:
             assert not commit.write(1, [], point="switch-differences-written")
         assert table_of(broker.bootstrap, two.tables[0]) == OLD
 
@@ -333,7 +333,7 @@ def test_a_transaction_that_a_killed_task_left_open_does_not_hide_the_switch(bro
 
     two = built(broker)
     table = two.tables[0]
-    with OneCommit(broker.bootstrap, f"query-of-{two.name}") as task, pytest.MonkeyPatch.context() as patch:
+    with MultiTopicCommit(broker.bootstrap, f"query-of-{two.name}") as task, pytest.MonkeyPatch.context() as patch:
         patch.setattr(task, "_decide", lambda *_: True)
         rows = pa.table({"key": pa.array([b"a"]), "value": pa.array([b"never"])})
         task.write(0, [(table, rows)], point="switch-copy-written")

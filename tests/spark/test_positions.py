@@ -25,7 +25,7 @@ from strandline.spark.positions import (
     GroupPositions,
     PositionsListener,
     Refused,
-    Watched,
+    WatchedQuery,
     group_of,
     positions_of,
     settle,
@@ -73,7 +73,7 @@ class Told:
     def __init__(self, bootstrap: str) -> None:
         self.group = GroupPositions(bootstrap, "spark.orders")
         self._listener = PositionsListener(cast("SparkSession", None))
-        self._watched = Watched(None, "orders", "1", {"orders": self.group})
+        self._watched = WatchedQuery(None, "orders", "1", {"orders": self.group})
 
     def __enter__(self) -> Told:
         return self
@@ -129,7 +129,7 @@ def test_a_cluster_that_is_silent_is_asked_now_and_then_and_at_the_end_if_it_is_
     listener = PositionsListener(cast("SparkSession", None))
     with socket.create_server(("127.0.0.1", 0)) as there:
         bootstrap = f"127.0.0.1:{there.getsockname()[1]}"
-        watched = Watched(None, "orders", "1", {"orders": GroupPositions(bootstrap, "spark.orders")})
+        watched = WatchedQuery(None, "orders", "1", {"orders": GroupPositions(bootstrap, "spark.orders")})
         for _ in range(5):
             listener._commit(watched)
         assert asked == ["spark.orders"]

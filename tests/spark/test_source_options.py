@@ -14,8 +14,8 @@ from strandline.spark.source.source_spec import (
     Everywhere,
     Offsets,
     OptionRefused,
-    Subscription,
     Timestamps,
+    TopicSubscription,
     TriggerLimits,
 )
 
@@ -63,16 +63,16 @@ def test_names_are_read_in_any_case() -> None:
     said = {"KAFKA.Bootstrap.Servers": "b:1", "SUBSCRIBE": " a , b,a ", "INCLUDEHEADERS": "True"}
     options = parse_options(said, streaming=False)
     assert options.client.bootstrap == "b:1"
-    assert options.subscription == Subscription(topics=("a", "b"))
+    assert options.subscription == TopicSubscription(topics=("a", "b"))
     assert "headers" in options.shape.columns
 
 
 def test_topics_by_pattern_and_partitions_by_name() -> None:
     broker = {"kafka.bootstrap.servers": "b:1"}
     by_pattern = parse_options(broker | {"subscribePattern": "or.*"}, streaming=True)
-    assert by_pattern.subscription == Subscription(pattern="or.*")
+    assert by_pattern.subscription == TopicSubscription(pattern="or.*")
     assigned = parse_options(broker | {"assign": '{"orders":[1,0,1]}'}, streaming=True)
-    assert assigned.subscription == Subscription(assigned=(ORDERS_0, ORDERS_1))
+    assert assigned.subscription == TopicSubscription(assigned=(ORDERS_0, ORDERS_1))
 
 
 def test_where_to_start_and_end() -> None:

@@ -30,7 +30,7 @@ from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark.source.batch import BatchReader, FilteringBatchReader
 from strandline.spark.source.columns import arrow_schema
 from strandline.spark.source.options import parse_options
-from strandline.spark.source.source_spec import OptionRefused, Shape
+from strandline.spark.source.source_spec import OptionRefused, RowShape
 
 FIRST_MS = 1_700_000_000_000
 OFFSET_ONLY = StructType([StructField("offset", LongType())])
@@ -226,4 +226,4 @@ def test_filters_on_columns_of_the_value_leave_offsets_alone(broker: EmbeddedBro
 )
 def test_columns_that_a_log_does_not_have(field: StructField, value_schema: str | None, words: str) -> None:
     with pytest.raises(OptionRefused, match=words):
-        arrow_schema(StructType([field]), Shape(value_schema=value_schema))
+        arrow_schema(StructType([field]), RowShape(value_schema=value_schema))

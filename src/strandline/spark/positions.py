@@ -147,7 +147,7 @@ def _code_of_all(answer: OffsetCommitResponse) -> int:
 
 
 @dataclass
-class Watched:
+class WatchedQuery:
     """One run of one query. Its sources are looked up with the first batch: before, Spark has not made them."""
 
     query: Any
@@ -164,7 +164,7 @@ class PositionsListener(StreamingQueryListener):
         self._session = session
         # Spark tells a start from the query's own thread and all else from the listener bus.
         self._lock = threading.Lock()
-        self._running: dict[str, Watched] = {}
+        self._running: dict[str, WatchedQuery] = {}
         self._clients: dict[str, ClusterClient] = {}
         self._rests_until_s: dict[str, float] = {}
         """By cluster: one that did not answer is left alone for a while."""
@@ -177,7 +177,7 @@ class PositionsListener(StreamingQueryListener):
             # Told by the query's own thread, which goes on to its sources when this has returned.
             shared_environment.fill(self._session)
             if query is not None:
-                self._running[str(event.runId)] = Watched(query, event.name, str(event.id))
+                self._running[str(event.runId)] = WatchedQuery(query, event.name, str(event.id))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         with self._lock:
@@ -203,14 +203,14 @@ class PositionsListener(StreamingQueryListener):
         while self._clients:
             self._clients.popitem()[1].close()
 
-    def _take(self, watched: Watched, progress: StreamingQueryProgress) -> None:
+    def _take(self, watched: WatchedQuery, progress: StreamingQueryProgress) -> None:
         if watched.sources is None:
             watched.sources = self._groups_of(watched)
         for source in progress.sources:
             if (group := watched.sources.get(source.description)) is not None:
                 group.reach(positions_of(source.endOffset))
 
-    def _groups_of(self, watched: Watched) -> dict[str, GroupPositions]:
+    def _groups_of(self, watched: WatchedQuery) -> dict[str, GroupPositions]:
         from py4j.protocol import Py4JError
 
         try:
@@ -225,7 +225,7 @@ class PositionsListener(StreamingQueryListener):
             if options.get(BOOTSTRAP_OPTION)
         }
 
-    def _commit(self, watched: Watched, *, is_last: bool = False) -> None:
+    def _commit(self, watched: WatchedQuery, *, is_last: bool = False) -> None:
         for group in (watched.sources or {}).values():
             if watched.refusal is not None:
                 return

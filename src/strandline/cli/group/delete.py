@@ -24,7 +24,7 @@ from strandline.cli.common.plans import confirm
 from strandline.cli.group.forget import forget_positions
 from strandline.cli.group.offsets import committed_offsets
 from strandline.cli.group.reading import read_group
-from strandline.cli.group.state import GroupState, names_words
+from strandline.cli.group.state import GroupDescription, names_words
 
 HINTS = {"NON_EMPTY_GROUP": "members came meanwhile: stop its consumers, and try again"}
 
@@ -65,7 +65,7 @@ def delete(
     _delete(cluster, admin, output, [group.group_id for group in groups])
 
 
-def refuse_if_live(group: GroupState, done: str) -> None:
+def refuse_if_live(group: GroupDescription, done: str) -> None:
     """A member would go on from what it remembers and commit over whatever is done here."""
     if not group.members:
         return
@@ -76,7 +76,7 @@ def refuse_if_live(group: GroupState, done: str) -> None:
     )
 
 
-def _plan_line(cluster: Cluster, group: GroupState) -> str:
+def _plan_line(cluster: Cluster, group: GroupDescription) -> str:
     committed = committed_offsets(cluster, group.group_id)
     topics = len({topic for topic, _ in committed})
     held = f"{count(len(committed), 'position')} in {count(topics, 'topic')}" if committed else "no positions"

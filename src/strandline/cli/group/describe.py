@@ -21,7 +21,7 @@ from strandline.cli.common.plain_words import count
 from strandline.cli.group.lag_counts import Lag, read_lags
 from strandline.cli.group.offsets import committed_offsets, partition_leaders, ranges_of
 from strandline.cli.group.reading import read_group
-from strandline.cli.group.state import GroupMember, GroupState, partitions_words, places_json
+from strandline.cli.group.state import GroupDescription, GroupMember, partitions_words, places_json
 
 
 def describe(
@@ -82,7 +82,7 @@ def members(
             output.line(line)
 
 
-def _positions(cluster: Cluster, group: GroupState) -> list[dict[str, Any]]:
+def _positions(cluster: Cluster, group: GroupDescription) -> list[dict[str, Any]]:
     """Return the position in each partition that the group has committed, or that a member owns."""
     admin = cluster.admin()
     committed = committed_offsets(cluster, group.group_id)
@@ -116,7 +116,7 @@ def _positions(cluster: Cluster, group: GroupState) -> list[dict[str, Any]]:
     return positions
 
 
-def _show(output: Output, group: GroupState, positions: list[dict[str, Any]]) -> None:
+def _show(output: Output, group: GroupDescription, positions: list[dict[str, Any]]) -> None:
     output.line(f"group        {group.group_id}")
     kind = f"{group.group_type} protocol" + (f", assignor {group.assignor}" if group.assignor else "")
     if group.protocol_type not in ("consumer", ""):
@@ -163,14 +163,14 @@ def _lag_words(row: dict[str, Any]) -> str:
     return "-" if row["lag"] is None else str(Lag(row["lag"], row["undecided"], row["lag_is_exact"]))
 
 
-def _state_words(group: GroupState) -> str:
+def _state_words(group: GroupDescription) -> str:
     if group.epoch is None:
         return group.state
     behind = "" if group.assignment_epoch == group.epoch else f", assigned for epoch {group.assignment_epoch}"
     return f"{group.state}, epoch {group.epoch}{behind}"
 
 
-def _nobody(group: GroupState) -> str:
+def _nobody(group: GroupDescription) -> str:
     if group.members is None:
         return f"not told for groups of type {group.group_type}"
     return "none: the group is empty" if group.state == "Empty" else "none"
@@ -187,7 +187,7 @@ def _is_moving(member: GroupMember) -> bool:
     return member.target is not None and member.owned is not None and set(member.target) != set(member.owned)
 
 
-def _member_lines(member: GroupMember, group: GroupState) -> list[str]:
+def _member_lines(member: GroupMember, group: GroupDescription) -> list[str]:
     lines = [f"member      {member.member_id}"]
     if member.instance_id is not None:
         lines.append(f"instance    {member.instance_id}")
@@ -208,7 +208,7 @@ def _member_lines(member: GroupMember, group: GroupState) -> list[str]:
     return lines
 
 
-def _group_object(group: GroupState) -> dict[str, Any]:
+def _group_object(group: GroupDescription) -> dict[str, Any]:
     return {
         "group": group.group_id,
         "type": group.group_type,

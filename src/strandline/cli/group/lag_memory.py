@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from strandline.cli.common.client import Cluster
 from strandline.cli.common.conversation import Conversation, is_plain
 from strandline.cli.group.reading import brokers_of
-from strandline.cli.group.state import GroupState, Place
+from strandline.cli.group.state import GroupDescription, Place
 from strandline.codec.messages.group_lag_request import GroupLagRequest
 from strandline.codec.messages.group_lag_response import GroupLagResponse, WatchedPosition
 from strandline.lag.samples import Sample, Window
@@ -26,7 +26,7 @@ class Remembered:
     window: Window
 
 
-def remembered(cluster: Cluster, groups: Iterable[GroupState], *, at_ms: int) -> list[Remembered]:
+def remembered(cluster: Cluster, groups: Iterable[GroupDescription], *, at_ms: int) -> list[Remembered]:
     """The windows of the groups' positions as their coordinators have them, in the time of `at_ms`, which is now."""
     if not is_plain(cluster):
         return []

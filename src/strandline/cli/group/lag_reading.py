@@ -15,7 +15,7 @@ from strandline.cli.group.lag_memory import remembered
 from strandline.cli.group.lag_topics import TopicFactsReader
 from strandline.cli.group.offsets import committed_by_group, partition_leaders
 from strandline.cli.group.reading import read_group, read_groups
-from strandline.cli.group.state import GroupMember, GroupState, Place
+from strandline.cli.group.state import GroupDescription, GroupMember, Place
 from strandline.cli.topic.topics import look_up_offsets
 from strandline.client.group_positions import CommittedPosition
 from strandline.lag.figures import Figures, TopicRetention, figures
@@ -47,7 +47,7 @@ class PositionLag:
 
 @dataclass(frozen=True)
 class GroupLag:
-    group: GroupState
+    group: GroupDescription
     positions: list[PositionLag]
 
     @property
@@ -87,7 +87,7 @@ def _badness(position: PositionLag) -> tuple[float, int]:
 class _Seen:
     """What one look found of a group before its partitions were looked at."""
 
-    group: GroupState
+    group: GroupDescription
     committed: dict[Place, int]
     readers: dict[Place, GroupMember]
 
@@ -225,7 +225,7 @@ class LagReading:
         committed = committed_by_group(self._cluster, [group.group_id for group in groups])
         return [self._seen(group, committed[group.group_id]) for group in groups]
 
-    def _seen(self, group: GroupState, positions: dict[Place, CommittedPosition]) -> _Seen:
+    def _seen(self, group: GroupDescription, positions: dict[Place, CommittedPosition]) -> _Seen:
         committed = {place: each.offset for place, each in positions.items() if self._is_wanted(place[0])}
         readers = {
             place: member for member in group.members or () for place in member.owned or () if self._is_wanted(place[0])

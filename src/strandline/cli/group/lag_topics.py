@@ -16,7 +16,7 @@ from strandline.lag.figures import TopicRetention
 
 
 @dataclass(frozen=True)
-class TopicFacts:
+class LagTopicFacts:
     retention: TopicRetention
     is_compacted: bool
     sizes: dict[int, int]
@@ -27,10 +27,10 @@ class TopicFactsReader:
     def __init__(self, cluster: Cluster, admin: Any) -> None:
         self._cluster = cluster
         self._admin = admin
-        self._known: dict[str, TopicFacts] = {}
+        self._known: dict[str, LagTopicFacts] = {}
         self._counts_records: dict[str, bool] = {}
 
-    def of(self, name: str) -> TopicFacts:
+    def of(self, name: str) -> LagTopicFacts:
         if name not in self._known:
             self._known[name] = self._read(name)
         return self._known[name]
@@ -43,7 +43,7 @@ class TopicFactsReader:
             )
         return self._counts_records[name]
 
-    def _read(self, name: str) -> TopicFacts:
+    def _read(self, name: str) -> LagTopicFacts:
         entries = read_entries(self._cluster, self._admin, Target("topic", name)) or {}
         policy = _value(entries, "cleanup.policy") or "delete"
         retention = TopicRetention.of(
@@ -54,7 +54,7 @@ class TopicFactsReader:
         sizes = None
         if retention.size_bytes is not None:
             sizes = log_sizes(self._cluster, described(self._cluster, self._admin, name))
-        return TopicFacts(retention, "compact" in policy, sizes or {})
+        return LagTopicFacts(retention, "compact" in policy, sizes or {})
 
 
 def _value(entries: dict[str, Entry], name: str) -> str | None:

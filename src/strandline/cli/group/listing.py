@@ -11,7 +11,7 @@ from strandline.cli.common.failures import UsageFailed
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
 from strandline.cli.common.output import Output
 from strandline.cli.group.reading import read_groups
-from strandline.cli.group.state import GroupState
+from strandline.cli.group.state import GroupDescription
 from strandline.cli.topic.listing import matcher
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling", "Dead")
@@ -67,7 +67,7 @@ def list_groups(
         output.talk("no group is like that" if is_filtered else "no groups yet: a consumer with a group.id makes one")
 
 
-def _object(group: GroupState) -> dict[str, object]:
+def _object(group: GroupDescription) -> dict[str, object]:
     return {
         "group": group.group_id,
         "type": group.group_type,

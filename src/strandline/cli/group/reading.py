@@ -20,7 +20,7 @@ from strandline.cli.common.conversation import (
     is_plain,
 )
 from strandline.cli.common.failures import CommandFailed, NotFound, Unreachable, did_you_mean
-from strandline.cli.group.state import GroupMember, GroupState, Place
+from strandline.cli.group.state import GroupDescription, GroupMember, Place
 from strandline.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from strandline.codec.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
 from strandline.codec.messages.describe_groups_request import DescribeGroupsRequest
@@ -36,11 +36,11 @@ DEAD = "Dead"
 
 def read_groups(
     cluster: Cluster, *, with_members: bool = True, tell: Callable[[str], object] = lambda words: None
-) -> list[GroupState]:
+) -> list[GroupDescription]:
     """Every group of the cluster, by name. A broker that cannot be asked is told of, and its groups are missing."""
     if not is_plain(cluster):
         return _listed_by_librdkafka(cluster, with_members=with_members)
-    found: dict[str, GroupState] = {}
+    found: dict[str, GroupDescription] = {}
     for broker in brokers_of(cluster):
         try:
             with Conversation(broker.host, broker.port, cluster.timeout_s) as conversation:
@@ -54,7 +54,7 @@ def read_groups(
     return [found[group_id] for group_id in sorted(found)]
 
 
-def read_group(cluster: Cluster, group_id: str) -> GroupState:
+def read_group(cluster: Cluster, group_id: str) -> GroupDescription:
     """One group, which must exist."""
     group = find_group(cluster, group_id)
     if group is None:
@@ -62,16 +62,16 @@ def read_group(cluster: Cluster, group_id: str) -> GroupState:
     return group
 
 
-def find_group(cluster: Cluster, group_id: str) -> GroupState | None:
+def find_group(cluster: Cluster, group_id: str) -> GroupDescription | None:
     """One group; None where there is none of that name."""
     if not group_id:
         raise NotFound("a group has a name")
     if not is_plain(cluster):
         return _described_by_librdkafka(cluster, [group_id]).get(group_id)
 
-    def ask(coordinator: BrokerApis, node_id: int) -> GroupState | None:
+    def ask(coordinator: BrokerApis, node_id: int) -> GroupDescription | None:
         # Its type is not known yet: it is asked for as either.
-        (group,) = _described(coordinator, [GroupState(group_id, "", DEAD, node_id)])
+        (group,) = _described(coordinator, [GroupDescription(group_id, "", DEAD, node_id)])
         return None if group.state == DEAD else group
 
     return ask_coordinator(cluster, group_id, ask, doing=f"cannot describe group {group_id!r}")
@@ -93,14 +93,14 @@ def brokers_of(cluster: Cluster) -> list[Any]:
     return [broker for _, broker in sorted(metadata.brokers.items())]
 
 
-def _list(conversation: Conversation, broker_id: int, timeout_s: float) -> list[GroupState]:
-    def ask() -> list[GroupState]:
+def _list(conversation: Conversation, broker_id: int, timeout_s: float) -> list[GroupDescription]:
+    def ask() -> list[GroupDescription]:
         answer = conversation.ask(ListGroupsRequest(), ListGroupsResponse)
         if answer is None:
             raise CommandFailed("this cluster does not offer ListGroups")
         check(answer.error_code, f"cannot list the groups of broker {broker_id}")
         return [
-            GroupState(
+            GroupDescription(
                 each.group_id,
                 each.group_type.lower() or "classic",
                 each.group_state,
@@ -114,9 +114,9 @@ def _list(conversation: Conversation, broker_id: int, timeout_s: float) -> list[
     return ask_until_settled(ask, timeout_s, f"cannot list the groups of broker {broker_id}")
 
 
-def _described(conversation: BrokerApis, groups: Sequence[GroupState]) -> list[GroupState]:
+def _described(conversation: BrokerApis, groups: Sequence[GroupDescription]) -> list[GroupDescription]:
     """The same groups with their members. A group that went or moved meanwhile stays as it was listed."""
-    told: dict[str, GroupState] = {}
+    told: dict[str, GroupDescription] = {}
     for part in _parts([group for group in groups if group.group_type in ("consumer", "")]):
         request = ConsumerGroupDescribeRequest(group_ids=list(part))
         answer = conversation.ask(request, ConsumerGroupDescribeResponse)
@@ -129,8 +129,10 @@ def _described(conversation: BrokerApis, groups: Sequence[GroupState]) -> list[G
 
 
 def _told(
-    asked: dict[str, GroupState], answers: Iterable[Any], read: Callable[[Any, GroupState], GroupState]
-) -> dict[str, GroupState]:
+    asked: dict[str, GroupDescription],
+    answers: Iterable[Any],
+    read: Callable[[Any, GroupDescription], GroupDescription],
+) -> dict[str, GroupDescription]:
     told = {}
     for each in answers:
         group = asked.get(each.group_id)
@@ -144,12 +146,12 @@ def _told(
     return told
 
 
-def _parts(groups: Sequence[GroupState]) -> Iterator[dict[str, GroupState]]:
+def _parts(groups: Sequence[GroupDescription]) -> Iterator[dict[str, GroupDescription]]:
     for begin in range(0, len(groups), GROUPS_PER_REQUEST):
         yield {group.group_id: group for group in groups[begin : begin + GROUPS_PER_REQUEST]}
 
 
-def _consumer_group(each: Any, asked: GroupState) -> GroupState:
+def _consumer_group(each: Any, asked: GroupDescription) -> GroupDescription:
     return replace(
         asked,
         group_type="consumer",
@@ -180,7 +182,7 @@ def _places(assignment: Any) -> tuple[Place, ...]:
     return tuple((each.topic_name, partition) for each in assignment.topic_partitions for partition in each.partitions)
 
 
-def _classic_group(each: Any, asked: GroupState) -> GroupState:
+def _classic_group(each: Any, asked: GroupDescription) -> GroupDescription:
     return replace(
         asked,
         group_type="classic",
@@ -222,7 +224,7 @@ def _subscribed(metadata: bytes) -> tuple[str, ...] | None:
 # ---- by librdkafka, where the listener wants TLS or a password
 
 
-def _listed_by_librdkafka(cluster: Cluster, *, with_members: bool) -> list[GroupState]:
+def _listed_by_librdkafka(cluster: Cluster, *, with_members: bool) -> list[GroupDescription]:
     # The client is kept in a name, because it answers its futures only as long as it lives.
     admin = cluster.admin()
     with cluster.errors("cannot list groups"):
@@ -230,7 +232,7 @@ def _listed_by_librdkafka(cluster: Cluster, *, with_members: bool) -> list[Group
         for error in answer.errors:
             raise error
     listed = {
-        each.group_id: GroupState(each.group_id, _word(each.type), _state(each.state), None, members=None)
+        each.group_id: GroupDescription(each.group_id, _word(each.type), _state(each.state), None, members=None)
         for each in answer.valid
     }
     if with_members and listed:
@@ -238,7 +240,7 @@ def _listed_by_librdkafka(cluster: Cluster, *, with_members: bool) -> list[Group
     return [listed[group_id] for group_id in sorted(listed)]
 
 
-def _described_by_librdkafka(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, GroupState]:
+def _described_by_librdkafka(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
     admin = cluster.admin()
     answers = admin.describe_consumer_groups(list(group_ids), request_timeout=cluster.timeout_s)
     found = {}
@@ -262,7 +264,7 @@ def _described_by_librdkafka(cluster: Cluster, group_ids: Iterable[str]) -> dict
             for member in each.members
         )
         coordinator = None if each.coordinator is None else each.coordinator.id
-        found[group_id] = GroupState(
+        found[group_id] = GroupDescription(
             group_id,
             _word(each.type),
             _state(each.state),

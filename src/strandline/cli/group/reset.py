@@ -36,7 +36,7 @@ from strandline.cli.group.offsets import (
 from strandline.cli.group.reading import find_group, group_not_found
 from strandline.cli.group.reset_plan import (
     FromFile,
-    Move,
+    PositionMove,
     ShiftBy,
     Target,
     ToEarliest,
@@ -231,7 +231,7 @@ def _moves(
     places: list[Place],
     committed: dict[Place, CommittedPosition],
     output: Output,
-) -> list[Move]:
+) -> list[PositionMove]:
     if not places:
         raise CommandFailed("the group has committed no position that could be moved", hint="name a --topic")
     ranges = ranges_of(cluster, admin, places)
@@ -262,7 +262,7 @@ def _moves(
     return moves
 
 
-def _move(cluster: Cluster, admin: Any, output: Output, group_id: str, moves: list[Move]) -> None:
+def _move(cluster: Cluster, admin: Any, output: Output, group_id: str, moves: list[PositionMove]) -> None:
     refused = {
         place: reason
         for place, reason in commit(cluster, admin, group_id, {move.place: move.after for move in moves}).items()
@@ -278,7 +278,9 @@ def _move(cluster: Cluster, admin: Any, output: Output, group_id: str, moves: li
         )
 
 
-def _tell(output: Output, group_id: str, moves: list[Move], refused: dict[Place, str], *, done: bool = False) -> None:
+def _tell(
+    output: Output, group_id: str, moves: list[PositionMove], refused: dict[Place, str], *, done: bool = False
+) -> None:
     if output.as_json:
         for move in moves:
             output.json_line(

@@ -48,7 +48,7 @@ Target = ToEarliest | ToLatest | ToOffset | ToTime | ShiftBy | FromFile
 
 
 @dataclass(frozen=True)
-class Move:
+class PositionMove:
     place: Place
     before: int | None
     after: int
@@ -98,7 +98,7 @@ def planned(
     log_start_offset: int,
     end_offset: int,
     offset_at_time: int | None = None,
-) -> Move | None:
+) -> PositionMove | None:
     """The move of one partition, within what its log holds; None if there is nothing to shift from."""
     note = ""
     match target:
@@ -122,10 +122,10 @@ def planned(
         note = f"{wanted} is before the log, which begins at {after}"
     elif after < wanted:
         note = f"{wanted} is behind the end of the log, which is {after}"
-    return Move(place, before, after, log_start_offset, end_offset, note)
+    return PositionMove(place, before, after, log_start_offset, end_offset, note)
 
 
-def plan_lines(group_id: str, moves: Iterable[Move], *, is_new: bool) -> list[str]:
+def plan_lines(group_id: str, moves: Iterable[PositionMove], *, is_new: bool) -> list[str]:
     moves = list(moves)
     reread, skipped = sum(move.reread for move in moves), sum(move.skipped for move in moves)
     costs = [f"{count(reread, 'record')} will be read again"] if reread else []

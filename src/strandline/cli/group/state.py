@@ -48,7 +48,7 @@ class GroupMember:
 
 
 @dataclass(frozen=True)
-class GroupState:
+class GroupDescription:
     group_id: str
     group_type: str
     state: str

@@ -33,7 +33,7 @@ from strandline.cli.common.plans import confirm
 from strandline.cli.group.state import Place, partitions_words
 from strandline.cli.txn.holds import PartitionsOfCluster, read_holders
 from strandline.cli.txn.reading import find_transaction, read_transaction, read_transactions, require_plain
-from strandline.cli.txn.state import ONGOING, PREPARED, Holder, TransactionState, Verdict
+from strandline.cli.txn.state import ONGOING, PREPARED, Holder, HoldVerdict, TransactionState
 from strandline.client.coordinators import TRANSACTION
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
@@ -276,7 +276,7 @@ def _chosen(holders: list[Holder], name: str, start_offset: int | None, producer
 
 def _require_hanging(holder: Holder, name: str) -> None:
     transaction = holder.transaction
-    if holder.verdict is Verdict.HANGING:
+    if holder.verdict is HoldVerdict.HANGING:
         return
     if transaction is None:
         raise Unreachable(

@@ -12,7 +12,7 @@ from strandline.cli.common.plain_words import count
 from strandline.cli.doctor.findings import Finding, note, ok, problem
 from strandline.cli.txn.holds import read_holds
 from strandline.cli.txn.reading import TransactionsFound, read_transactions
-from strandline.cli.txn.state import OPEN, Hold, TransactionState, Verdict
+from strandline.cli.txn.state import OPEN, Hold, HoldVerdict, TransactionState
 from strandline.lag.verdict import span
 
 CHECK = "transactions"
@@ -42,7 +42,7 @@ def findings_of(found: TransactionsFound, holds: Iterable[Hold]) -> Iterator[Fin
         yield problem(CHECK, _overdue_words(each), _advice(each))
     if len(overdue) > NAMED:
         yield problem(CHECK, f"{len(overdue) - NAMED:,} more are open for too long", "strandline txn list --state open")
-    hanging = [(hold, holder) for hold in holds for holder in hold.holders if holder.verdict is Verdict.HANGING]
+    hanging = [(hold, holder) for hold in holds for holder in hold.holders if holder.verdict is HoldVerdict.HANGING]
     for hold, holder in hanging[:NAMED]:
         producer = holder.producer
         yield problem(

@@ -18,7 +18,7 @@ from strandline.cli.common.record_times import RecordTimes
 from strandline.cli.group.state import Place
 from strandline.cli.topic.topics import look_up_offsets
 from strandline.cli.txn.reading import TransactionsFound, read_transactions
-from strandline.cli.txn.state import Hold, Holder, OpenProducer, Verdict, judged
+from strandline.cli.txn.state import Hold, Holder, HoldVerdict, OpenProducer, judged
 from strandline.codec.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from strandline.codec.messages.describe_producers_response import DescribeProducersResponse
 
@@ -154,7 +154,7 @@ def _judged_all(place: Place, producers: Iterable[OpenProducer], found: Transact
 
 
 def _is_doubtful(holder: Holder) -> bool:
-    return holder.verdict in (Verdict.HANGING, Verdict.UNKNOWN)
+    return holder.verdict in (HoldVerdict.HANGING, HoldVerdict.UNKNOWN)
 
 
 def _is_among(producer: OpenProducer, others: Iterable[OpenProducer]) -> bool:

@@ -146,7 +146,7 @@ class OpenProducer:
     last_timestamp_ms: int
 
 
-class Verdict(StrEnum):
+class HoldVerdict(StrEnum):
     ONGOING = "ongoing"
     ENDING = "ending"
     """It is decided, and its marker is on the way."""
@@ -157,7 +157,7 @@ class Verdict(StrEnum):
     """A broker that may coordinate it could not be asked."""
 
 
-NEEDS_HELP = (Verdict.OVERDUE, Verdict.HANGING)
+NEEDS_HELP = (HoldVerdict.OVERDUE, HoldVerdict.HANGING)
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Holder:
     """A transaction that is open on a partition, and what its coordinator says of it."""
 
     producer: OpenProducer
-    verdict: Verdict
+    verdict: HoldVerdict
     transaction: TransactionState | None = None
     """Of the transactional id that has the producer id; it may be at another transaction, or at none."""
 
@@ -208,12 +208,12 @@ def judged(
     are brokers that could not be asked.
     """
     if transaction is None:
-        return Holder(producer, Verdict.UNKNOWN if unasked else Verdict.HANGING)
+        return Holder(producer, HoldVerdict.UNKNOWN if unasked else HoldVerdict.HANGING)
     if not transaction.is_open or place not in transaction.partitions:
-        return Holder(producer, Verdict.HANGING, transaction)
+        return Holder(producer, HoldVerdict.HANGING, transaction)
     if transaction.is_overdue:
-        return Holder(producer, Verdict.OVERDUE, transaction)
-    return Holder(producer, Verdict.ONGOING if transaction.state == ONGOING else Verdict.ENDING, transaction)
+        return Holder(producer, HoldVerdict.OVERDUE, transaction)
+    return Holder(producer, HoldVerdict.ONGOING if transaction.state == ONGOING else HoldVerdict.ENDING, transaction)
 
 
 def elsewhere(transaction: TransactionState, place: Place) -> str:

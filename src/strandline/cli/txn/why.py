@@ -19,7 +19,7 @@ from strandline.cli.txn.describe import moment
 from strandline.cli.txn.holds import PartitionsOfCluster, read_holds
 from strandline.cli.txn.listing import transaction_object
 from strandline.cli.txn.reading import require_plain
-from strandline.cli.txn.state import NEEDS_HELP, Hold, Holder, Verdict, elsewhere
+from strandline.cli.txn.state import NEEDS_HELP, Hold, Holder, HoldVerdict, elsewhere
 from strandline.lag.verdict import span
 
 HOLDERS_SHOWN = 10
@@ -101,7 +101,7 @@ def _show_hold(output: Output, hold: Hold) -> None:
 def _holder_lines(hold: Hold, holder: Holder) -> list[str]:
     producer, transaction = holder.producer, holder.transaction
     who = f"producer {producer.producer_id}, epoch {producer.producer_epoch}, from offset {producer.start_offset:,}"
-    if transaction is None or holder.verdict is Verdict.HANGING:
+    if transaction is None or holder.verdict is HoldVerdict.HANGING:
         wrote = f"{who}; it last wrote {_ago(producer.last_timestamp_ms)}"
         lines = [f"a transaction without a name: {wrote}" if transaction is None else wrote]
         return lines + [f"  {line}" for line in _help_lines(hold, holder)]
@@ -116,7 +116,7 @@ def _holder_lines(hold: Hold, holder: Holder) -> list[str]:
 
 
 def _help_lines(hold: Hold, holder: Holder) -> list[str]:
-    if holder.verdict is Verdict.UNKNOWN:
+    if holder.verdict is HoldVerdict.UNKNOWN:
         return ["unknown: a broker that may coordinate it could not be asked"]
     transaction = holder.transaction
     if transaction is None:
@@ -131,7 +131,7 @@ def _help_lines(hold: Hold, holder: Holder) -> list[str]:
 
 def abort_command(hold: Hold, holder: Holder) -> str:
     """What ends it."""
-    if holder.verdict is Verdict.OVERDUE and holder.transaction is not None:
+    if holder.verdict is HoldVerdict.OVERDUE and holder.transaction is not None:
         return f"strandline txn abort {holder.transaction.transactional_id}"
     return f"strandline txn abort --topic-partition {hold.name} --start-offset {holder.producer.start_offset}"
 

@@ -9,7 +9,7 @@ from strandline.client.cluster_client import LATEST, ClientSettings, ClusterClie
 from strandline.ids import TopicPartition
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.language.model import Pipeline
-from strandline.pipelines.run.multi_topic_commit import OneCommit
+from strandline.pipelines.run.multi_topic_commit import MultiTopicCommit
 from strandline.pipelines.versions.state import PipelineState
 from strandline.pipelines.versions.version_store import Registry
 from strandline.spark.sink.checkpoint import local_path
@@ -19,7 +19,7 @@ def check_rebuildable(bootstrap: str, state: PipelineState, pipeline: Pipeline, 
     """Refuse what could otherwise only fail at the switch, when much was done."""
     assert state.current is not None
     # It is refused by a cluster that cannot commit a batch at once.
-    OneCommit(bootstrap, f"switch-{state.name}").close()
+    MultiTopicCommit(bootstrap, f"switch-{state.name}").close()
     kinds = {each.public_topic: each.kind for each in state.current.datasets.values()}
     for dataset in pipeline.written:
         was = kinds.get(dataset.topic)

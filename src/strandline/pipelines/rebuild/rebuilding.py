@@ -81,7 +81,7 @@ class Means:
     """A new version reads its sources from their first records, and not from where the version before began."""
 
 
-class Interrupted(PipelineRefused):
+class RebuildInterrupted(PipelineRefused):
     """The user stopped it; it can be taken up again."""
 
 
@@ -223,7 +223,7 @@ class Rebuilding:
             raise
         runner.display = self._means.display(runner)
         if runner.run(self._means.stop) is not Outcome.DONE:
-            raise Interrupted(
+            raise RebuildInterrupted(
                 f"the rebuild of {self._name} was stopped: `strandline pipeline rebuild {self._name}` takes it up "
                 "again, with --rollback it is given up"
             )
@@ -284,7 +284,7 @@ class Rebuilding:
                 is_told = True
                 self._means.tell(f"version {version} is running as process {run.pid} on {run.host}: it stops for this")
             if self._means.stop.wait(LOOK_S):
-                raise Interrupted(
+                raise RebuildInterrupted(
                     f"the rebuild of {self._name} was stopped in the middle of its switch: "
                     f"`strandline pipeline rebuild {self._name}` completes it"
                 )

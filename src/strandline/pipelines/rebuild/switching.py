@@ -38,7 +38,7 @@ from strandline.pipelines.rebuild.table_snapshot import (
     newest_records,
 )
 from strandline.pipelines.rebuild.topic_copies import make_like
-from strandline.pipelines.run.multi_topic_commit import OneCommit, silence
+from strandline.pipelines.run.multi_topic_commit import MultiTopicCommit, silence
 from strandline.pipelines.versions.state import DatasetState, Offsets, PipelineState, RebuildState
 from strandline.pipelines.versions.version_store import Registry
 from strandline.runtime.fault_points import fault_point
@@ -105,10 +105,10 @@ class Switching:
         rebuild = _rebuild(state)
         # What a process that was killed wrote and did not decide is written again.
         silence(self._registry.bootstrap, [rebuild.sink_id])
-        with OneCommit(self._registry.bootstrap, rebuild.sink_id) as commit:
+        with MultiTopicCommit(self._registry.bootstrap, rebuild.sink_id) as commit:
             self._perform(state, rebuild, commit)
 
-    def _perform(self, state: PipelineState, rebuild: RebuildState, commit: OneCommit) -> None:
+    def _perform(self, state: PipelineState, rebuild: RebuildState, commit: MultiTopicCommit) -> None:
         client = ClusterClient(ClientSettings(self._registry.bootstrap, client_id="strandline-rebuild"))
         try:
             if commit.last_batch() < DIFFERENCES:
@@ -234,7 +234,7 @@ def give_up(registry: Registry, state: PipelineState) -> bool:
     rebuild = _rebuild(state)
     assert phases.is_switching(rebuild), rebuild.phase
     if rebuild.sink_id:
-        with OneCommit(registry.bootstrap, rebuild.sink_id) as commit:
+        with MultiTopicCommit(registry.bootstrap, rebuild.sink_id) as commit:
             given_up = commit.give_up(DIFFERENCES)
             commit.settle()
         if not given_up:
@@ -248,7 +248,7 @@ def was_given_up(registry: Registry, state: PipelineState) -> bool:
     sink_id = _rebuild(state).sink_id
     if not sink_id:
         return False
-    with OneCommit(registry.bootstrap, sink_id) as commit:
+    with MultiTopicCommit(registry.bootstrap, sink_id) as commit:
         return commit.is_given_up(DIFFERENCES)
 
 

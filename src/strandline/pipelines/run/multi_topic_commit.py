@@ -38,7 +38,7 @@ _GIVEN_UP: Final = b"given up"
 """The note of a batch that is never written."""
 
 
-class OneCommit:
+class MultiTopicCommit:
     """One sink of a cluster; `close` it."""
 
     def __init__(self, bootstrap: str, sink_id: str) -> None:
@@ -56,7 +56,7 @@ class OneCommit:
     def close(self) -> None:
         self._cluster.close()
 
-    def __enter__(self) -> OneCommit:
+    def __enter__(self) -> MultiTopicCommit:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -17,7 +17,7 @@ SLICE_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Rows:
+class TopicRows:
     """Rows for one topic, column by column; what a data frame does not have is None."""
 
     topic: str
@@ -28,7 +28,7 @@ class Rows:
     partitions: pa.Array | None
 
 
-def rows_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[Rows]:
+def rows_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[TopicRows]:
     """The rows of an Arrow batch in slices that are not too large, each for one topic."""
     slices = -(-batch.nbytes // SLICE_BYTES_MAX) or 1
     step = -(-batch.num_rows // slices)
@@ -36,7 +36,7 @@ def rows_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[Rows]:
         yield from _rows_by_topic(batch.slice(first, step), topic)
 
 
-def _rows_by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[Rows]:
+def _rows_by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[TopicRows]:
     if topic is not None:
         yield _rows(batch, topic)
         return
@@ -48,10 +48,10 @@ def _rows_by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[Rows]:
         yield _rows(batch if len(names) == 1 else batch.filter(pc.equal(topics, name)), name)
 
 
-def _rows(batch: pa.RecordBatch, topic: str) -> Rows:
+def _rows(batch: pa.RecordBatch, topic: str) -> TopicRows:
     names = batch.schema.names
     headers = batch.column("headers") if "headers" in names else None
-    return Rows(
+    return TopicRows(
         topic,
         _binary(batch.column("value")),
         _binary(batch.column("key")) if "key" in names else None,

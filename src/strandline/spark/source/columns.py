@@ -33,7 +33,7 @@ from strandline.spark.source.source_spec import (
     KEY_COLUMN,
     MADE_COLUMNS,
     OptionRefused,
-    Shape,
+    RowShape,
 )
 
 _JSON_TYPES: Final = {"string": "STRING", "integer": "BIGINT", "number": "DOUBLE", "boolean": "BOOLEAN"}
@@ -42,7 +42,7 @@ _INSTEAD: Final[dict[type[DataType], str]] = {MapType: "say STRUCT<...>"}
 _JSON_FORMATS: Final = {"date-time": "TIMESTAMP", "date": "DATE"}
 
 
-def ddl(shape: Shape) -> str:
+def ddl(shape: RowShape) -> str:
     """The columns as Spark reads them: those of the value's schema first, then those of the record."""
     found = [f"`{name}` {COLUMNS[name]}" for name in shape.columns]
     if shape.value_schema is not None:
@@ -100,7 +100,7 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def arrow_schema(schema: StructType, shape: Shape) -> pa.Schema:
+def arrow_schema(schema: StructType, shape: RowShape) -> pa.Schema:
     """What tasks build for the schema that Spark settled on; OptionRefused if it is not one that a log can have."""
     names = schema.fieldNames()
     twice = [name for name in names if names.count(name) > 1]

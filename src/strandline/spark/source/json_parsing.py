@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from strandline.spark.error_translation import SparkFailed
-from strandline.spark.source.json_verdicts import Verdict, verdict_on
+from strandline.spark.source.json_verdicts import JsonVerdict, verdict_on
 
 _VALUE: Final = "value"
 _ROW: Final = f"row-{secrets.token_hex(16)}"
@@ -95,12 +95,12 @@ class JsonParser:
     def _sift(self, values: pa.Array, offsets: pa.Array, corrupt: np.ndarray) -> None:
         """Find those that do not fit, or most of them, alone."""
         for index, value in enumerate(values.to_pylist()):
-            verdict = Verdict.FITS if value is None else verdict_on(value, self._read)
-            if verdict is Verdict.FITS:
+            verdict = JsonVerdict.FITS if value is None else verdict_on(value, self._read)
+            if verdict is JsonVerdict.FITS:
                 continue
-            corrupt[index] = verdict is Verdict.CORRUPT
+            corrupt[index] = verdict is JsonVerdict.CORRUPT
             # Who fails says why, in Arrow's words.
-            if verdict is Verdict.UNSURE or self._fails:
+            if verdict is JsonVerdict.UNSURE or self._fails:
                 try:
                     self._parsed(values[index : index + 1])
                 except pa.ArrowInvalid as error:

@@ -25,10 +25,10 @@ from strandline.spark.source.source_spec import (
     Limit,
     Offsets,
     OptionRefused,
-    Shape,
+    RowShape,
     SourceOptions,
-    Subscription,
     Timestamps,
+    TopicSubscription,
     TriggerLimits,
 )
 
@@ -72,7 +72,7 @@ _MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_
 _STREAM_DELAY: Final = "15m"
 
 
-def parse_shape(given: Mapping[str, str]) -> Shape:
+def parse_shape(given: Mapping[str, str]) -> RowShape:
     """The columns; and OptionRefused for all that is wrong whether a stream or a batch is to come, which is not known
     when Spark asks for a schema."""
     options, _ = _checked_names(given)
@@ -137,7 +137,7 @@ def _checked_names(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, 
     return options, settings
 
 
-def _subscription(options: Mapping[str, str]) -> Subscription:
+def _subscription(options: Mapping[str, str]) -> TopicSubscription:
     ways = [name for name in ("subscribe", "subscribePattern", "assign") if name.lower() in options]
     if len(ways) != 1:
         said = f"{' and '.join(ways)} cannot be said together" if ways else "nothing says which topics to read"
@@ -147,7 +147,7 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
         topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
         if not topics:
             raise OptionRefused("subscribe names no topic: say one or more, with commas between them")
-        return Subscription(topics=topics)
+        return TopicSubscription(topics=topics)
     if ways == ["subscribePattern"]:
         if not text:
             raise OptionRefused("subscribePattern is empty: say a regular expression that names of topics fit")
@@ -155,8 +155,8 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
             re.compile(text)
         except re.error as error:
             raise OptionRefused(f"subscribePattern {text!r} is no regular expression: {error}") from None
-        return Subscription(pattern=text)
-    return Subscription(assigned=_assigned(text))
+        return TopicSubscription(pattern=text)
+    return TopicSubscription(assigned=_assigned(text))
 
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
@@ -249,8 +249,8 @@ def _is_number(value: object) -> bool:
 # Columns
 
 
-def _shape(options: Mapping[str, str]) -> Shape:
-    return Shape(
+def _shape(options: Mapping[str, str]) -> RowShape:
+    return RowShape(
         columns=_columns(options),
         value_schema=options.get("valueschema"),
         value_column=options.get("valuecolumn"),

@@ -23,8 +23,8 @@ from strandline.spark.source.source_spec import (
     Offsets,
     OptionRefused,
     SourceOptions,
-    Subscription,
     Timestamps,
+    TopicSubscription,
 )
 from strandline.spark.source.splitting import Positions
 
@@ -195,7 +195,7 @@ class Planner:
 
 
 def subscribed(
-    client: ClusterClient, subscription: Subscription, *, must_exist: bool = True
+    client: ClusterClient, subscription: TopicSubscription, *, must_exist: bool = True
 ) -> dict[TopicPartition, UUID]:
     if subscription.pattern is not None:
         # As in Spark's own source, any part of a name may fit, and internal topics never do.

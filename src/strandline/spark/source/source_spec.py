@@ -61,7 +61,7 @@ Limit: TypeAlias = Everywhere | Offsets | Timestamps
 
 
 @dataclass(frozen=True)
-class Subscription:
+class TopicSubscription:
     """Which partitions are read: all of some topics, of those whose names fit, or just these."""
 
     topics: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class TriggerLimits:
 
 
 @dataclass(frozen=True)
-class Shape:
+class RowShape:
     """Which columns there are."""
 
     columns: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ class SourceOptions:
     isolation_level: int
     starting: Limit
     ending: Limit
-    subscription: Subscription
+    subscription: TopicSubscription
     limits: TriggerLimits = TriggerLimits()
     start_at: Mapping[TopicPartition, int] | None = None
     """Where a stream began that is read again: goes before `starting`; other partitions from their first record on."""
@@ -120,7 +120,7 @@ class SourceOptions:
     """Where a stream ends, and it reads no other partitions; None: it does not end."""
     no_match_is_latest: bool = False
     fails_on_data_loss: bool = True
-    shape: Shape = Shape()
+    shape: RowShape = RowShape()
     pushes_filters: bool = False
     """Filters narrow down what is planned: right only for a frame that is used with one filter."""
     partitions_min: int | None = None

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from strandline.client.arrow_rows import FIELDS
 from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
-from strandline.spark.source.source_spec import KEY_COLUMN, MADE_COLUMNS, Shape, SourceOptions
+from strandline.spark.source.source_spec import KEY_COLUMN, MADE_COLUMNS, RowShape, SourceOptions
 
 CLIENTS_MAX: Final = 8
 """Clients that one worker keeps; of more the oldest goes, and is made again if it is needed."""
@@ -40,7 +40,7 @@ class TaskSettings:
     client: ClientSettings
     fetch: FetchSettings
     schema: pa.Schema
-    shape: Shape
+    shape: RowShape
 
     @property
     def value_columns(self) -> list[str]:
