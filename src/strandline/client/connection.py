@@ -30,6 +30,8 @@ BUFFER_BYTES_KEPT_MAX: Final = 16 * 1024 * 1024
 """A buffer that one giant batch made larger than this is not kept."""
 
 _BUFFER_BYTES: Final = 64 * 1024
+_TLS_ALERT: Final = b"\x15\x03"
+"""What a listener with TLS answers to a plain request. As a size it would be 352 MB."""
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -136,8 +138,9 @@ class BrokerConnection:
 
     def _receive(self, timeout_s: float) -> memoryview:
         deadline = time.monotonic() + timeout_s
-        size_bytes = struct.Struct(">i").unpack(self._read(4, deadline))[0]
-        if not 4 <= size_bytes <= ANSWER_BYTES_MAX:
+        head = bytes(self._read(4, deadline))
+        (size_bytes,) = struct.unpack(">i", head)
+        if not 4 <= size_bytes <= ANSWER_BYTES_MAX or head.startswith(_TLS_ALERT):
             raise NotKafka(
                 f"{self.address} does not speak the Kafka protocol without TLS: is this the port of another service?"
             )
