@@ -103,7 +103,8 @@ def test_older_brokers_are_read_in_their_versions(broker: EmbeddedBroker, topic:
     class Older(ClusterClient):
         def connection(self, address: tuple[str, int]) -> BrokerConnection:
             connection = super().connection(address)
-            connection.versions |= {1: (4, fetch), 2: (1, 2 if fetch < 12 else 6), 3: (0, 8 if fetch < 13 else 12)}
+            older = {1: (4, fetch), 2: (1, 2 if fetch < 12 else 6), 3: (0, 8 if fetch < 13 else 12)}
+            connection.offered.versions.update(older)
             return connection
 
     client = Older(ClientSettings(broker.bootstrap))
