@@ -13,6 +13,8 @@ DOCUMENT = (
 RECORD = ReadRecord("orders", 0, 5, 0, b"o-17", DOCUMENT, [("source", b"web"), ("source", b"app"), ("none", None)])
 BYTES = ReadRecord("orders", 0, 6, 0, b"\xff\x00", b"\xffpaid\x00", [])
 TOMBSTONE = ReadRecord("orders", 0, 7, 0, b"o-17", None, [])
+NUMBER = ReadRecord("orders", 0, 9, 15_000, None, b"120", [("tries", b"9"), ("tries", b"10")])
+QUOTED = ReadRecord("orders", 0, 9, 0, None, b'"120"', [])
 NO_KEY = ReadRecord("orders", 0, 8, 0, None, b"plain", [])
 
 
@@ -70,10 +72,48 @@ NO_KEY = ReadRecord("orders", 0, 8, 0, None, b"plain", [])
         ("value.id=7", BYTES, False),
         ("value.id=7", TOMBSTONE, False),
         ("key.id!=7", TOMBSTONE, True),
+        ("value.id>6", RECORD, True),
+        ("value.id > 6.5", RECORD, True),
+        ("value.id>=7", RECORD, True),
+        ("value.id <= 6", RECORD, False),
+        ("value.id<10", RECORD, True),
+        ("value.id == 7", RECORD, True),
+        ("value.id = 7 ", RECORD, True),
+        ("value.id != 7", RECORD, False),
+        ("value.paid>0", RECORD, False),
+        ("value.name>0", RECORD, False),
+        ("value.name>b", RECORD, True),
+        ("value.name<'b'", RECORD, False),
+        ("value.name = 'café'", RECORD, True),
+        ("value.missing<1", RECORD, False),
+        ("value.id>6", BYTES, False),
+        ("value.id>6", TOMBSTONE, False),
+        ("value.items[0].sku < x-2", RECORD, True),
+        ('value["a.b"]>0', RECORD, True),
+        ("value>100", NUMBER, True),
+        ("value > 120", NUMBER, False),
+        ("value>100", RECORD, False),
+        ("value>100", TOMBSTONE, False),
+        ("key>o-16", RECORD, True),
+        ("key='o-17'", RECORD, True),
+        ('value="120"', QUOTED, True),
+        ("headers.source=web", RECORD, True),
+        ("headers.source > v", RECORD, True),
+        ("headers.tries>=10", NUMBER, True),
+        ("headers.tries>10", NUMBER, False),
+        ("headers.missing<9", NUMBER, False),
+        ("partition=0", RECORD, True),
+        ("partition != 0", RECORD, False),
+        ("offset>5", RECORD, False),
+        ("offset >= 5", RECORD, True),
+        ("timestamp=0", RECORD, True),
+        ("timestamp>1970-01-01T00:00:01Z", NUMBER, True),
+        ("timestamp > 10s-ago", NUMBER, False),
+        ("timestamp>1m-ago", NUMBER, True),
     ],
 )
 def test_condition(condition: str, record: ReadRecord, wanted: bool) -> None:
-    assert compile_filter(condition)(record) is wanted
+    assert compile_filter(condition, now_ms=30_000)(record) is wanted
 
 
 def test_deep_json_is_no_document() -> None:
@@ -96,7 +136,16 @@ def test_all_conditions_must_hold_and_grep_looks_at_both() -> None:
     ("condition", "complaint"),
     [
         ("", "no condition"),
-        ("offset=5", "no condition"),
+        ("topic=5", "no condition"),
+        ("value.a 5", "no condition"),
+        ("value.a=>5", "two operators"),
+        ("value.a > = 5", "two operators"),
+        ("value.a>", "compares with nothing"),
+        ("value.a>1 and value.b<2", "two conditions: say --where for each of them"),
+        ("offset=five", "'five' is no number"),
+        ("offset~=5", "offset is a number"),
+        ("partition.x=5", "partition is a number"),
+        ("timestamp>soon", "no number .milliseconds., a time"),
         ("key", "no condition"),
         ("value~=[", "no regular expression"),
         ("header=x", "names no header"),

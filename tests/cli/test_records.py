@@ -77,6 +77,19 @@ def test_what_consume_prints_can_be_read_back(cli: CommandLine, topic: str) -> N
     assert again == ["a 1 1772366400000", "b 2 1772366400000"]
 
 
+def test_where_compares_inside_json(cli: CommandLine, topic: str) -> None:
+    rows = [b'{"amount": 99, "to": {"city": "Ulm"}}', b'{"amount": 100.5, "to": {"city": "Bonn"}}', b"no JSON"]
+    cli.ok("produce", topic, "-p", "0", "-H", "tries=3", stdin=b"\n".join(rows))
+    for condition, offset in [
+        ("value.amount>100", "1"),
+        ("value.amount < 100", "0"),
+        ("value.to.city == 'Bonn'", "1"),
+        ("value.to.city!=Bonn", "0 2"),
+        ("headers.tries>=3", "0 1 2"),
+    ]:
+        assert " ".join(cli.ok("consume", topic, "-F", r"%o\n", "--where", condition).lines) == offset, condition
+
+
 def test_a_group_passes_over_what_is_filtered_out(cli: CommandLine, topic: str) -> None:
     cli.ok("produce", topic, "-p", "0", stdin=b"".join(b"%d\n" % n for n in range(10)))
     shown = cli.ok("consume", topic, "-g", f"{topic}-group", "-w", "value~=[36]", "-n", "1").lines
@@ -125,6 +138,9 @@ def test_tombstones(cli: CommandLine, topic: str) -> None:
         (("--where", "value~=[2468]"), range(2, 10, 2)),
         (("--where", "value~=[2468]", "-w", "value!=4", "-n", "2"), range(2, 7, 4)),
         (("--where", "value=3", "--last", "2"), range(0)),
+        (("--where", "value>7"), range(8, 10)),
+        (("--where", "offset >= 3", "-w", "value!=9", "-w", "timestamp<=2023-11-14T22:13:25Z"), range(3, 6)),
+        (("--where", "partition=0"), range(0)),
         (("--grep", "[13]"), range(1, 4, 2)),
         (("--last", "2"), range(8, 10)),
         (("--last", "50"), range(10)),
@@ -246,7 +262,8 @@ def test_what_does_not_exist_is_not_made(cli: CommandLine, topic: str) -> None:
         ("consume", "T", "--to", "soon"),
         ("consume", "T", "--to", "5", "--follow"),
         ("consume", "T", "--to", "5", "--group", "g"),
-        ("consume", "T", "--where", "offset=5"),
+        ("consume", "T", "--where", "offset=five"),
+        ("consume", "T", "--where", "value.amount=>100"),
         ("consume", "T", "--grep", "["),
         ("consume", "T", "--last", "3", "--from", "0"),
         ("consume", "T", "--last", "3", "--group", "g"),

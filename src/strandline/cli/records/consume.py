@@ -55,8 +55,8 @@ def consume(
             "--where",
             "-w",
             metavar="CONDITION",
-            help="Only records like this: key=o-1, value*=paid (contains), header.source~=^w (regex), "
-            "value.items[0].sku=x (JSON). May be repeated; all must hold.",
+            help="Only records like this: 'value.amount>100' (JSON), key=o-1, headers.source!=web, 'offset>=500', "
+            "value*=paid (contains), value~=^o- (regex). May be repeated; all must hold.",
         ),
     ] = None,
     grep: Annotated[
@@ -97,7 +97,7 @@ def consume(
     if as_json and pattern is not None:
         raise UsageFailed("--json and --format exclude each other")
     output = Output(as_json=as_json)
-    printer = Printer(output, count, None if as_json else _formatter(pattern), _filter(conditions, grep))
+    printer = Printer(output, count, None if as_json else _formatter(pattern), _filter(conditions, grep, now_ms))
     cluster = connect(bootstrap, properties, timeout)
     admin = cluster.admin()
     chosen = chosen_partitions(described(cluster, admin, topic), partitions)
@@ -196,9 +196,9 @@ def _parsed(option: str, text: str, now_ms: int) -> Position:
         raise UsageFailed(f"{option} {error}") from None
 
 
-def _filter(conditions: list[str] | None, grep: str | None) -> Filter | None:
+def _filter(conditions: list[str] | None, grep: str | None, now_ms: int) -> Filter | None:
     try:
-        return compile_filters(conditions or [], grep)
+        return compile_filters(conditions or [], grep, now_ms=now_ms)
     except ValueError as error:
         raise UsageFailed(str(error)) from None
 
