@@ -153,7 +153,7 @@ def test_a_failure_is_told_again(cli: CommandLine, registry: Registry, topic: st
 
 def test_an_unknown_pipeline_is_3_with_a_guess(cli: CommandLine, registry: Registry, topic: str) -> None:
     known(registry, topic, state=STOPPED)
-    for verb in ("status", "stop"):
+    for verb in ("status", "stop", "delete"):
         ended = cli.run("pipeline", verb, f"{topic}x")
         assert ended.status == 3
         assert f"did you mean '{topic}'?" in ended.stderr
@@ -178,6 +178,70 @@ def test_stop_that_is_not_heard_is_4(cli: CommandLine, registry: Registry, topic
     ended = cli.run("pipeline", "stop", topic, "--timeout", "0.5")
     assert ended.status == 4
     assert "process 4711 on anna has not after 0.5 s" in ended.stderr
+
+
+def deletable(broker: EmbeddedBroker, registry: Registry, name: str, home: Path) -> Path:
+    """A pipeline that has stopped, with a table, dead letters and checkpoints; another one reads its stream."""
+    topics = [f"{name}.{each}" for each in ("orders", "totals", "dead", "large")]
+    for each in topics:
+        broker.create_topic(each)
+    kinds = {"totals": Kind.TABLE, "dead letters of orders": Kind.STREAM, "large": Kind.STREAM}
+    datasets = {
+        each: DatasetState(each, kind, topic, topic, reads=(topics[0],))
+        for (each, kind), topic in zip(kinds.items(), topics[1:], strict=True)
+    }
+    version = VersionState(1, "shop.py", checkpoints=str(home / "checkpoints"), datasets=datasets)
+    registry.change(name, lambda _: PipelineState(name, 1, {1: version}))
+    registry.put_run(RunState(name, 1, "me", STOPPED, 4711, "anna"))
+    reader = {"copy": DatasetState("copy", Kind.STREAM, f"{name}.copy", f"{name}.copy", reads=(topics[3],))}
+    registry.change(
+        f"{name}-reader", lambda _: PipelineState(f"{name}-reader", 1, {1: VersionState(1, datasets=reader)})
+    )
+    checkpoint = home / "checkpoints" / name / "v1" / "totals"
+    checkpoint.mkdir(parents=True)
+    return checkpoint
+
+
+def test_delete_shows_a_plan_and_removes_what_only_the_pipeline_has(
+    cli: CommandLine, broker: EmbeddedBroker, registry: Registry, topic: str, home: Path
+) -> None:
+    checkpoint = deletable(broker, registry, topic, home)
+    cli.ok("produce", f"{topic}.totals", "-k", "ann", stdin=b"1\n")
+    cli.ok("consume", f"{topic}.totals", "--group", f"{topic}-readers")
+    planned = cli.run("pipeline", "delete", topic)
+    assert planned.status == 2
+    assert f"  topic {topic}.totals and every record in it; read by group {topic}-readers\n" in planned.stderr
+    assert f"  topic {topic}.dead and every record in it\n" in planned.stderr
+    assert f"  topic {topic}.large stays: the pipeline {topic}-reader reads it\n" in planned.stderr
+    assert f"  its checkpoints in {checkpoint.parent}/\n" in planned.stderr
+    assert f"{topic}.orders" not in planned.stderr
+    assert checkpoint.exists()
+    assert cli.ok("pipeline", "delete", topic, "--yes").lines == [f"deleted {topic}"]
+    assert not checkpoint.parent.exists()
+    left = {each["topic"] for each in cli.ok("topic", "list", "--json").objects}
+    assert {each for each in left if each.startswith(f"{topic}.")} == {f"{topic}.orders", f"{topic}.large"}
+    assert registry.refresh().pipeline(topic) is None
+    assert registry.runs(topic) == {}
+    assert cli.run("pipeline", "delete", topic, "--yes").status == 3
+
+
+def test_delete_can_keep_topics_and_refuses_a_pipeline_that_runs(
+    cli: CommandLine, broker: EmbeddedBroker, registry: Registry, topic: str, home: Path
+) -> None:
+    deletable(broker, registry, topic, home)
+    run = replace(registry.runs(topic)[1], state=RUNNING, heartbeat_ms=now_ms() + 600_000)
+    registry.put_run(run)
+    refused = cli.run("pipeline", "delete", topic, "--yes")
+    assert refused.status == 1
+    assert refused.stderr.splitlines() == [
+        f"error: {topic} runs, as process 4711 on anna, so it cannot be deleted",
+        f"next:  stop it first: `strandline pipeline stop {topic}`",
+    ]
+    registry.put_run(replace(run, state=STOPPED))
+    assert cli.ok("pipeline", "delete", topic, "--keep-topics", "-y", "--json").objects == [
+        {"pipeline": topic, "deleted": True, "topics": [], "kept": []}
+    ]
+    assert f"{topic}.totals" in {each["topic"] for each in cli.ok("topic", "list", "--json").objects}
 
 
 def test_nothing_is_started_for_a_file_that_is_wrong(cli: CommandLine, home: Path) -> None:

@@ -101,7 +101,7 @@ COMMANDS: dict[str, Entry] = {
         ),
     ),
     "pipeline": Entry(
-        "Run pipelines of data frames on Spark, look at them, stop and rebuild them.",
+        "Run pipelines of data frames on Spark, look at them, stop, rebuild and delete them.",
         verbs=(
             ("run", "pipeline.run:run", "Run a pipeline's file, from log to log, exactly once."),
             (
@@ -111,6 +111,7 @@ COMMANDS: dict[str, Entry] = {
             ),
             ("list", "pipeline.listing:list_pipelines", "List pipelines: version, state, datasets."),
             ("stop", "pipeline.stop:stop", "Stop a pipeline, wherever it runs."),
+            ("delete", "pipeline.delete:delete", "Delete a pipeline, what it wrote and its checkpoints."),
             ("rebuild", "pipeline.rebuild:rebuild", "Run a new version from the beginning, then switch to it."),
             ("explain", "pipeline.explain:explain", "Say what a file declares, and what Spark keeps for it."),
         ),
