@@ -69,6 +69,12 @@ def rich(totals):
 PATIENCE_S = 300
 
 
+def shop_of(topic: str) -> str:
+    """The shop with topics that no other test has."""
+    text = SHOP.replace('source("orders"', f'source("orders", topic="{topic}.orders"')
+    return text.replace("orders.dead", f"{topic}.dead")
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory of a user's, with a pipeline in it."""
@@ -269,6 +275,47 @@ def test_nothing_is_started_for_a_file_that_is_wrong(cli: CommandLine, home: Pat
     assert cli.run("pipeline", "run", "shop.py", "--set", "x").status == 2
     ended = cli.run("pipeline", "run", "shop.py", "--every", "often")
     assert (ended.status, ended.stderr.splitlines()[0]) == (2, "error: --every 'often' is no time")
+
+
+def test_a_missing_topic_and_a_lost_checkpoint_are_refused_before_java(
+    cli: CommandLine, registry: Registry, topic: str, home: Path
+) -> None:
+    """Within a second or two, and without creating anything."""
+    (home / f"{topic}.py").write_text(shop_of(topic))
+    ended = cli.run("pipeline", "run", f"{topic}.py")
+    assert ended.status == 1
+    assert f"the topic {topic}.orders of the source orders does not exist" in ended.stderr
+    assert "Java" not in ended.stderr
+    assert registry.refresh().pipeline(topic) is None
+
+    cli.ok("topic", "create", f"{topic}.orders")
+    datasets = {"totals": DatasetState("totals", Kind.TABLE, "totals", "totals", query_id="7")}
+    version = VersionState(1, f"{topic}.py", checkpoints=str(home / "checkpoints"), datasets=datasets)
+    registry.change(topic, lambda _: PipelineState(topic, 1, {1: version}))
+    ended = cli.run("pipeline", "run", f"{topic}.py", "--checkpoints", "checkpoints")
+    assert ended.status == 1
+    assert f"the checkpoint of totals is gone from {home / 'checkpoints'}" in ended.stderr
+    assert "Java" not in ended.stderr
+    assert registry.refresh().runs(topic) == {}
+    assert f"{topic}.dead" not in {each["topic"] for each in cli.ok("topic", "list", "--json").objects}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_file_that_spark_refuses_creates_nothing(cli: CommandLine, topic: str, home: Path) -> None:
+    (home / f"{topic}.py").write_text(shop_of(topic).replace("amount > 100", "amoun > 100"))
+    cli.ok("topic", "create", f"{topic}.orders")
+    said = subprocess.run(
+        [*COMMAND, "pipeline", "run", f"{topic}.py", "-b", str(cli.bootstrap), "--master", "local[2]"],
+        cwd=home,
+        capture_output=True,
+        text=True,
+    )
+    assert said.returncode == 1
+    assert "large failed:" in said.stderr
+    assert "created" not in said.stderr
+    assert f"{topic}.dead" not in {each["topic"] for each in cli.ok("topic", "list", "--json").objects}
+    assert topic not in {each["pipeline"] for each in cli.ok("pipeline", "list", "--json").objects}
 
 
 def test_explain_says_what_a_file_declares_without_java(home: Path) -> None:

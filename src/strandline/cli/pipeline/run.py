@@ -108,14 +108,24 @@ def _run(pipeline: Pipeline, launch: Launch, options: RunOptions, output: Output
     while True:
         runner = Runner(pipeline, launch.registry(), options, tell=lambda words: launch.stages.say(f"  {words}"))
         with _given_up(runner):
-            with launch.stages.stage("topics") as stage:
-                runner.claim()
+            with launch.stages.stage("checks") as stage:
+                runner.check(files_are_here=launch.files_are_here)
                 stage.detail = f"{pipeline.name}, version {runner.version}"
+            launch.begin_spark()
+            # What the cluster knows is claimed at once. A new pipeline creates nothing until its frames are made.
+            is_leased = runner.is_known
+            if is_leased:
+                runner.lease()
             spark = launch.spark()
             stopping.arm()
             with launch.stages.stage("planning") as stage:
-                runner.plan(spark)
+                runner.rehearse(spark)
                 stage.detail = f"{len(runner.compiled)} queries"
+            with launch.stages.stage("topics"):
+                if not is_leased:
+                    runner.lease()
+                runner.make_topics()
+                runner.plan(spark)
         runner.display = RunDisplay(launch.stages, sys.stderr)
         outcome = runner.run(stopping.event)
         if outcome is not Outcome.HANDED_OVER:

@@ -1,16 +1,15 @@
-"""A pipeline from nothing to Spark: the node, Java and the file at the same time, each shown with its seconds."""
+"""A pipeline from nothing to Spark: the node and the file at the same time, then Java, each shown with its seconds."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from strandline.pipelines.language import graph
 from strandline.pipelines.run.local_node import HOME, Ground, checkpoints_of, find_ground
 from strandline.pipelines.run.stages import Stages, in_background
 from strandline.pipelines.versions.version_store import Registry
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from strandline.pipelines.language.model import Pipeline
 
 LOOK_S: Final = 0.05
+_OTHER_FILES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
+"""What may name a default file system that is not this machine's."""
 CLOSE_S: Final = 1.0
 """How long the end waits for what only frees memory."""
 
@@ -45,7 +46,7 @@ class Place:
 
 
 class Launch:
-    """Begins everything when it is made. `close` ends what is ours: Spark, then the node."""
+    """What a run stands on. Making it begins the node and loads the file; `close` ends Spark, then the node."""
 
     def __init__(self, place: Place, stages: Stages, *, name: str, file: str | None = None) -> None:
         self.place = place
@@ -65,15 +66,11 @@ class Launch:
             # Imported here and not by two threads at once, which may see each other's half of a package.
             with stages.stage("PySpark"):
                 _import_spark()
-            # Before Java is started: what is wrong in the file is told at once.
             self.pipeline: Pipeline | None = None if file is None else self.load(file)
-            if self.pipeline is not None and graph.outside_inputs(self.pipeline):
-                graph.check_inputs(self.pipeline, self.registry().refresh().known_datasets())
         except BaseException:
             self.close()
             raise
-        in_background(self._watch_java, "java")
-        self._spark_is_ready = in_background(self._start_spark, "spark")
+        self._spark_is_ready: Callable[[], None] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -107,7 +104,21 @@ class Launch:
             return checkpoints_of(self.ground.bootstrap, home=self.place.home)
         return said if "://" in said else str(Path(said).resolve())
 
+    @property
+    def files_are_here(self) -> bool:
+        """Whether Spark takes a path without a scheme for one of this machine, as far as its settings tell."""
+        is_said = any("fs.default" in name for name in self.place.settings)
+        return not is_said and not any(name in os.environ for name in _OTHER_FILES)
+
+    def begin_spark(self) -> None:
+        """Start Java in the background: all that can be refused without it has been checked."""
+        if self._spark_is_ready is None:
+            in_background(self._watch_java, "java")
+            self._spark_is_ready = in_background(self._start_spark, "spark")
+
     def spark(self) -> SparkSession:
+        self.begin_spark()
+        assert self._spark_is_ready is not None
         self._spark_is_ready()
         assert self._spark is not None
         return self._spark

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
-from strandline.pipelines.failures import guess, refused
-from strandline.pipelines.language.model import Dataset, Kind, KnownDataset, Pipeline, versioned_topic
+from strandline.pipelines.failures import PipelineRefused, guess, refused
+from strandline.pipelines.language.model import Dataset, Kind, KnownDataset, Pipeline, Source, versioned_topic
 from strandline.pipelines.run.compiling import dead_letters_name
 from strandline.pipelines.run.local_node import admin_of
 from strandline.pipelines.versions.state import DatasetState, VersionState
@@ -113,6 +113,22 @@ def _first_topic(
     return min(found, key=lambda each: each[0])[1] if found else None
 
 
+def check_sources(bootstrap: str, pipeline: Pipeline) -> None:
+    """Refuse a source whose topic does not exist."""
+    partitions = _partitions(admin_of(bootstrap))
+    for source in pipeline.sources.values():
+        if source.topic not in partitions:
+            raise _missing(source, partitions)
+
+
+def _missing(source: Source, topics: Iterable[str]) -> PipelineRefused:
+    return refused(
+        f"the topic {source.topic} of the source {source.name} does not exist{guess(source.topic, topics)}: create it "
+        f"with `strandline topic create {source.topic}`, or correct the name",
+        source.at,
+    )
+
+
 def make_topics(bootstrap: str, pipeline: Pipeline, wanted: list[Wanted], *, makes_sources: bool) -> list[str]:
     """Make what is not there; what was made, in words. A source's topic is made only on a node of the user's own."""
     admin = admin_of(bootstrap)
@@ -122,12 +138,7 @@ def make_topics(bootstrap: str, pipeline: Pipeline, wanted: list[Wanted], *, mak
         if source.topic in partitions:
             continue
         if not makes_sources:
-            raise refused(
-                f"the topic {source.topic} of the source {source.name} does not exist"
-                f"{guess(source.topic, partitions)}: create it with `strandline topic create {source.topic}`, or "
-                "correct the name",
-                source.at,
-            )
+            raise _missing(source, partitions)
         partitions[source.topic] = _create(admin, source.topic, 1, {"cleanup.policy": "compact"} if source.key else {})
         made.append(f"{source.topic} (to be written by you)")
     for each in wanted:

@@ -1,9 +1,13 @@
 """Runs one version of a pipeline: claims it, plans its queries, watches them, and says in the registry how far it is.
 
     runner = Runner(pipeline, registry, RunOptions(checkpoints))
-    runner.claim()                  nobody else runs it; the topics are there
+    runner.check()                  refuses what needs no Spark to be refused; creates nothing
+    runner.rehearse(spark)          frames; refuses what only Spark knows; creates nothing
+    runner.claim()                  no other process runs it; the topics are there
     runner.plan(spark)              frames, and what the registry keeps of them
     runner.run(stop)                until `stop` is set, the registry asks for it, or with `once` all is done
+
+`check` and `rehearse` may be left out: `claim` and `plan` refuse the same, later.
 
 A process that is killed leaves a heartbeat that grows old, after which another may begin. Should the first still be
 alive, the sink decides: of two drivers one commits a batch, and the other fails.
@@ -17,7 +21,7 @@ import platform
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -40,6 +44,7 @@ from strandline.pipelines.versions.state import (
     RUNNING,
     STOPPED,
     DatasetState,
+    PipelineState,
     QueryProgress,
     RunState,
     VersionState,
@@ -122,11 +127,38 @@ class Runner:
 
     # Before Spark is there
 
+    def check(self, *, files_are_here: bool = True) -> None:
+        """Refuse what cannot run, before Java is started and without creating anything.
+
+        `files_are_here` says that Spark takes a path without a scheme for one of this machine.
+        """
+        self.registry.refresh()
+        self._check_inputs()
+        run, _ = claimed(self._claim(), self.registry.entries(""))
+        self.version = run.version
+        if not self.options.makes_sources:
+            outputs.check_sources(self.registry.bootstrap, self.pipeline)
+        if files_are_here and not self.options.recovers:
+            written = outputs.public_topics_of(self.pipeline)
+            ran = [name for name, each in self._known.datasets.items() if name in written and each.query_id]
+            self._refuse_lost([name for name in ran if self._is_missing_here(name)])
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the registry knows the version that `check` chose."""
+        state = self.registry.pipeline(self.pipeline.name)
+        return state is not None and self.version in state.versions
+
     def claim(self) -> None:
         """Become the one that runs this version, and see to its topics; PipelineRefused if that cannot be."""
+        self.lease()
+        self.make_topics()
+
+    def lease(self) -> None:
+        """Become the one that runs this version."""
         self._known_command = command_id_of(self.registry.refresh(), self.pipeline.name)
         # Before anything is made or started for a name that is only mistyped.
-        graph.check_inputs(self.pipeline, self._of_others(self.registry.known_datasets()))
+        self._check_inputs()
         runs: list[RunState] = []
 
         def change(entries: Mapping[str, dict[str, Any]]) -> Mapping[str, str | None]:
@@ -137,6 +169,9 @@ class Runner:
         self.registry.change_entries(change)
         self.version = runs[-1].version
         self._record = RunRecord(self.registry, runs[-1], self.progress)
+
+    def make_topics(self) -> None:
+        """Make the topics that are missing."""
         known = self.registry.known_datasets()
         wanted = outputs.wanted_topics(self.pipeline, self.version, self._topics(), known)
         made = outputs.make_topics(
@@ -145,6 +180,9 @@ class Runner:
         if made:
             self.tell(f"created {', '.join(made)}")
         tell_if_weaker(self.registry.bootstrap, self.tell)
+
+    def _check_inputs(self) -> None:
+        graph.check_inputs(self.pipeline, self._of_others(self.registry.known_datasets()))
 
     def _claim(self) -> Claim:
         return Claim(
@@ -165,8 +203,19 @@ class Runner:
         """What the registry says of the version that is run."""
         return OwnVersion(self.registry, self.pipeline.name, self.version)
 
+    @property
+    def _known(self) -> VersionState:
+        """What the registry says of the version, which may not have been claimed yet."""
+        state = self.registry.pipeline(self.pipeline.name)
+        return (None if state is None else state.versions.get(self.version)) or VersionState(self.version)
+
     def _topics(self) -> dict[str, str]:
-        return outputs.topics_of(self.pipeline, self.version, self.own.state, is_active=self.own.is_active)
+        state = self.registry.pipeline(self.pipeline.name) or PipelineState(self.pipeline.name)
+        return outputs.topics_of(self.pipeline, self.version, self._known, is_active=state.active == self.version)
+
+    def _is_missing_here(self, dataset: str) -> bool:
+        local = LocalCheckpoint.of(self.checkpoint(dataset))
+        return local is not None and (local.is_half_made or not (local.directory / "metadata").exists())
 
     def give_up(self, reason: str | None) -> None:
         """The run ends before its queries began."""
@@ -175,33 +224,51 @@ class Runner:
 
     # With Spark
 
+    def rehearse(self, spark: SparkSession) -> None:
+        """Make the frames before anything is created, so that what Spark refuses leaves nothing behind."""
+        self._spark = spark
+        queries.use(spark)
+        self._compile(spark, self._known)
+
     def plan(self, spark: SparkSession) -> None:
         """Make the frames, note in the registry what they are, and see to lost checkpoints."""
         self._spark = spark
         queries.use(spark)
-        known = pinned(self.registry.known_datasets(), self.own.state)
         self._settle_starts()
-        self.wiring = compiling.Wiring(
-            self.registry.bootstrap,
-            write_topics=self._topics(),
-            known=self._of_others(known),
-            suffix=outputs.suffix_of(self.version),
-            options=self.options.source_options or {},
-            sources=first_offsets.beginning_there(self.registry.bootstrap, self.pipeline, self.own.state.starts),
-        )
-        self.compiled = compiling.compile(spark, self.pipeline, self.wiring)
-        self._planned = datasets_of(self.pipeline, self.compiled)
-        self._accepted = self._accepted_changes(spark)
+        self._compile(spark, self.own.state)
         # Before the first batch: what writes rows is known to all, and its checkpoint is missed when it is gone.
         self._note_plan()
         lost = self.lost_checkpoints()
-        if lost and not self.options.recovers:
+        if not self.options.recovers:
+            self._refuse_lost(list(lost))
+        elif lost:
+            self._recover(lost)
+
+    def _compile(self, spark: SparkSession, version: VersionState) -> None:
+        """Make the frames, unless they are there and would be the same; refuse a change that needs a rebuild."""
+        wiring = compiling.Wiring(
+            self.registry.bootstrap,
+            write_topics=self._topics(),
+            known=self._of_others(pinned(self.registry.known_datasets(), version)),
+            suffix=outputs.suffix_of(self.version),
+            options=self.options.source_options or {},
+            sources=first_offsets.beginning_there(self.registry.bootstrap, self.pipeline, version.starts),
+        )
+        if self.compiled and wiring == self.wiring:
+            return
+        self.wiring = wiring
+        self.compiled = compiling.compile(spark, self.pipeline, wiring)
+        is_reviewed = bool(self._planned)
+        self._planned = datasets_of(self.pipeline, self.compiled)
+        if not is_reviewed:
+            self._accepted = self._accepted_changes(spark, version)
+
+    def _refuse_lost(self, lost: Sequence[str]) -> None:
+        if lost:
             raise PipelineRefused(
                 f"the checkpoint of {', '.join(lost)} is gone from {self.checkpoints}, and without it everything would "
                 "be written a second time: put it back, or say --recover to make it anew from the log"
             )
-        if lost:
-            self._recover(lost)
 
     def _of_others(self, known: Mapping[str, KnownDataset]) -> dict[str, KnownDataset]:
         return {name: each for name, each in known.items() if not name.startswith(f"{self.pipeline.name}.")}
@@ -221,9 +288,8 @@ class Runner:
 
         self.own.change(settled)
 
-    def _accepted_changes(self, spark: SparkSession) -> frozenset[str]:
+    def _accepted_changes(self, spark: SparkSession, before: VersionState) -> frozenset[str]:
         """Tell what the file means for each dataset; PipelineRefused if one needs a rebuild that is not accepted."""
-        before = self.own.state
         found = review(spark, self.pipeline, self.wiring, before, self._planned)
         for line in lines_of(found, is_same_text=is_same_text(before, self.pipeline)):
             self.tell(line)
