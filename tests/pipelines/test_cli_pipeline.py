@@ -29,6 +29,7 @@ from strandline.pipelines.language.loading import load
 from strandline.pipelines.language.model import Kind
 from strandline.pipelines.rebuild.switching import Removal
 from strandline.pipelines.run.launching import Place
+from strandline.pipelines.run.run_log import RunLog, log_file_of
 from strandline.pipelines.run.running import Outcome, Runner, RunOptions
 from strandline.pipelines.run.stages import Stages
 from strandline.pipelines.versions.state import (
@@ -159,7 +160,7 @@ def test_a_failure_is_told_again(cli: CommandLine, registry: Registry, topic: st
 
 def test_an_unknown_pipeline_is_3_with_a_guess(cli: CommandLine, registry: Registry, topic: str) -> None:
     known(registry, topic, state=STOPPED)
-    for verb in ("status", "stop", "delete"):
+    for verb in ("status", "stop", "delete", "logs"):
         ended = cli.run("pipeline", verb, f"{topic}x")
         assert ended.status == 3
         assert f"did you mean '{topic}'?" in ended.stderr
@@ -184,6 +185,64 @@ def test_stop_that_is_not_heard_is_4(cli: CommandLine, registry: Registry, topic
     ended = cli.run("pipeline", "stop", topic, "--timeout", "0.5")
     assert ended.status == 4
     assert "process 4711 on anna has not after 0.5 s" in ended.stderr
+
+
+def logged(registry: Registry, name: str, home: Path, **more: object) -> tuple[RunState, RunLog]:
+    path = log_file_of(home, name, 1)
+    run = known(registry, name, log=str(path), host=platform.node(), pid=os.getpid(), **more)
+    return run, RunLog(path)
+
+
+def test_logs_shows_what_the_last_run_said_beside_sparks_log(
+    cli: CommandLine, registry: Registry, topic: str, home: Path
+) -> None:
+    for words in ("the run before", "  planning      3.0 s  2 queries"):
+        _, log = logged(registry, topic, home, state=STOPPED)
+        log.line(words, 1_700_000_000.0)
+        log.close()
+    try:
+        raise ValueError("no such column")
+    except ValueError as error:
+        log.failure(error)
+    log.close()
+    Path(log_file_of(home, topic, 1)).with_name("spark.log").write_text("2024-01-01 00:00:00 WARN Task: lost\n  at x\n")
+    first, *rest = cli.ok("pipeline", "logs", topic).lines
+    assert first.endswith(" planning      3.0 s  2 queries")
+    assert rest[:2] == ["2024-01-01 00:00:00 WARN Task: lost", "  at x"], "in the order of time"
+    assert rest[-1] == "ValueError: no such column"
+    assert cli.ok("pipeline", "logs", topic, "--last", "1").lines == ["ValueError: no such column"]
+    told = cli.ok("pipeline", "logs", topic, "--json").objects
+    assert [each["log"] for each in told[:3]] == ["run", "spark", "spark"]
+    assert {each["version"] for each in told} == {1}
+
+
+def test_logs_follows_until_the_run_ends(cli: CommandLine, registry: Registry, topic: str, home: Path) -> None:
+    run, log = logged(registry, topic, home)
+    log.line("it begins")
+    with cli.start("pipeline", "logs", topic, "--follow") as process:
+        assert process.stdout is not None
+        assert b"it begins" in process.stdout.readline()
+        log.line("a batch")
+        assert b"a batch" in process.stdout.readline()
+        log.line("done")
+        registry.put_run(replace(run, state=STOPPED))
+        log.close()
+        assert b"done" in process.stdout.readline()
+        assert process.wait(PATIENCE_S) == 0
+
+
+def test_logs_says_where_the_log_is_that_is_not_here(
+    cli: CommandLine, registry: Registry, topic: str, home: Path
+) -> None:
+    known(registry, topic, log="/home/anna/.strandline/logs/shop/v1/run.log")
+    ended = cli.run("pipeline", "logs", topic)
+    assert ended.status == 1
+    assert "ran as process 4711 on anna, so its log is there" in ended.stderr
+    assert "on anna: `tail -f /home/anna/.strandline/logs/shop/v1/run.log`" in ended.stderr
+    known(registry, topic)
+    assert "kept no log" in cli.run("pipeline", "logs", topic).stderr
+    known(registry, topic, log=str(home / "gone.log"), host=platform.node())
+    assert cli.run("pipeline", "logs", topic).status == 3
 
 
 def deletable(broker: EmbeddedBroker, registry: Registry, name: str, home: Path) -> Path:
@@ -494,6 +553,9 @@ def test_once_and_a_signal(home: Path, lonely: EmbeddedBroker) -> None:
         eventually(lambda: "planning" in run.said)
         run.process.send_signal(signal.SIGTERM)
         assert run.wait() == 0, run.said
+    logs = CommandLine(lonely.bootstrap).ok("pipeline", "logs", "shop").stdout.decode()
+    assert " planning " in logs
+    assert logs.rstrip().endswith(" stopped")
     with Registry(lonely.bootstrap) as registry:
         ran = registry.refresh().run("shop", 1)
         assert ran is not None

@@ -56,6 +56,11 @@ def where_to_read_more() -> str:
     return "" if _running is None else f"; {_running.told()}"
 
 
+def running_log() -> Path | None:
+    """Return the file that this process's Java logs to; None if there is none, or it logs to the terminal."""
+    return None if _running is None else _running.path
+
+
 class SparkLog:
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="strandline-spark-"))

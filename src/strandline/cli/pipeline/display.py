@@ -41,7 +41,7 @@ class RunDisplay(Display):
             if self._stream.isatty():
                 self._live = self._live or LiveDisplay(self._stream)
                 self._live.show(views, batch_of)
-            elif batch_of is not None:
+            if batch_of is not None:
                 self._line(batch_of)
 
     def close(self, views: Sequence[QueryView]) -> None:
@@ -52,9 +52,8 @@ class RunDisplay(Display):
                 self._stages.close()
             if self._live is not None:
                 self._live.close(views)
-                return
             for view in views:
-                self._stages.say(view.line(time.monotonic()))
+                self._say(view.line(time.monotonic()))
 
     def _first(self, view: QueryView) -> None:
         self._seen.add(view.name)
@@ -76,4 +75,8 @@ class RunDisplay(Display):
         now_s = time.monotonic()
         if now_s - self._printed_s.get(view.name, -LINE_EVERY_S) >= LINE_EVERY_S:
             self._printed_s[view.name] = now_s
-            self._stages.say(view.line(now_s))
+            self._say(view.line(now_s))
+
+    def _say(self, words: str) -> None:
+        """Print a line; where lines change in place, write it to the run's log alone."""
+        self._stages.say(words) if self._live is None else self._stages.note(words)

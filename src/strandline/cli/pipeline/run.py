@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from strandline.pipelines.language.model import Pipeline
     from strandline.pipelines.run.launching import Launch
     from strandline.pipelines.run.running import Outcome, Runner, RunOptions
+    from strandline.pipelines.run.stages import Stages
 
 SWITCH_LOOK_S = 0.5
 
@@ -89,6 +90,7 @@ def run(
                 makes_sources=bootstrap is None,
                 recovers=recover,
                 accepts=accept,
+                log_home=place.home,
             )
             _run(pipeline, launch, replace(options, every=every) if every else options, output, stopping)
 
@@ -102,32 +104,11 @@ def _check_every(every: str | None) -> None:
 
 def _run(pipeline: Pipeline, launch: Launch, options: RunOptions, output: Output, stopping: Stopping) -> None:
     """Run the version that the name means; when a rebuild has switched to another, run that one."""
-    from strandline.cli.pipeline.display import RunDisplay
     from strandline.pipelines.run.running import Outcome, Runner
 
     while True:
         runner = Runner(pipeline, launch.registry(), options, tell=lambda words: launch.stages.say(f"  {words}"))
-        with _given_up(runner):
-            with launch.stages.stage("checks") as stage:
-                runner.check(files_are_here=launch.files_are_here)
-                stage.detail = f"{pipeline.name}, version {runner.version}"
-            launch.begin_spark()
-            # What the cluster knows is claimed at once. A new pipeline creates nothing until its frames are made.
-            is_leased = runner.is_known
-            if is_leased:
-                runner.lease()
-            spark = launch.spark()
-            stopping.arm()
-            with launch.stages.stage("planning") as stage:
-                runner.rehearse(spark)
-                stage.detail = f"{len(runner.compiled)} queries"
-            with launch.stages.stage("topics"):
-                if not is_leased:
-                    runner.lease()
-                runner.make_topics()
-                runner.plan(spark)
-        runner.display = RunDisplay(launch.stages, sys.stderr)
-        outcome = runner.run(stopping.event)
+        outcome = _run_version(runner, launch, stopping)
         if outcome is not Outcome.HANDED_OVER:
             tell_end(runner, outcome, output)
             return
@@ -137,6 +118,62 @@ def _run(pipeline: Pipeline, launch: Launch, options: RunOptions, output: Output
             return
         options = replace(options, takeover=False, accepts=False)
         pipeline = launch.load(file)
+
+
+def _run_version(runner: Runner, launch: Launch, stopping: Stopping) -> Outcome:
+    from strandline.cli.pipeline.display import RunDisplay
+
+    stages = launch.stages
+    with _logged(stages, runner) as begin_log:
+        with _given_up(runner):
+            with stages.stage("checks") as stage:
+                runner.check(files_are_here=launch.files_are_here)
+                stage.detail = f"{runner.pipeline.name}, version {runner.version}"
+            launch.begin_spark()
+            # What the cluster knows is claimed at once. A new pipeline creates nothing until its frames are made.
+            is_leased = runner.is_known
+            if is_leased:
+                runner.lease()
+                begin_log()
+            spark = launch.spark()
+            stopping.arm()
+            with stages.stage("planning") as stage:
+                runner.rehearse(spark)
+                stage.detail = f"{len(runner.compiled)} queries"
+            with stages.stage("topics"):
+                if not is_leased:
+                    runner.lease()
+                    begin_log()
+                runner.make_topics()
+                runner.plan(spark)
+        runner.display = RunDisplay(stages, sys.stderr)
+        outcome = runner.run(stopping.event)
+        stages.note(outcome.value)
+        return outcome
+
+
+@contextmanager
+def _logged(stages: Stages, runner: Runner) -> Iterator[Callable[[], None]]:
+    """Yield what begins the log of a run that is claimed: it gets all that is said, and the trace of a failure."""
+    from strandline.pipelines.run.run_log import RunLog
+
+    opened: list[RunLog] = []
+
+    def begin() -> None:
+        if path := runner.log_path:
+            opened.append(RunLog(path))
+            stages.keep(opened[0])
+
+    try:
+        yield begin
+    except Exception as error:
+        for log in opened:
+            log.failure(error)
+        raise
+    finally:
+        stages.keep(None)
+        for log in opened:
+            log.close()
 
 
 def _await_switch(launch: Launch, name: str, stopping: Stopping) -> str | None:

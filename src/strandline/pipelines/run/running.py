@@ -87,6 +87,8 @@ class RunOptions:
     """For the process that carries a rebuild out: it runs a version in the middle of a switch, when nobody else may."""
     accepts: bool = False
     """The user wants it to go on where the file does not go with what was written or kept."""
+    log_home: Path | None = None
+    """The directory under which the run logs; None: it keeps no log."""
 
 
 def nothing(words: str) -> None:
@@ -196,7 +198,13 @@ class Runner:
             self.options.once,
             self.options.takeover,
             self.options.rebuilds,
+            self.options.log_home,
         )
+
+    @property
+    def log_path(self) -> Path | None:
+        """The log that the run's record names."""
+        return Path(self._record.state.log) if self._record is not None and self._record.state.log else None
 
     @property
     def own(self) -> OwnVersion:

@@ -13,10 +13,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
+
+if TYPE_CHECKING:
+    from strandline.pipelines.run.run_log import RunLog
 
 TICK_S: Final = 0.2
 NAME_WIDTH: Final = 12
+EARLY_LINES_MAX: Final = 100
+"""How many lines are kept for a log that is not there yet."""
 
 
 class Stage:
@@ -36,6 +41,9 @@ class Stages:
         self._is_terminal = stream.isatty() if is_terminal is None else is_terminal
         self._lock = threading.Lock()
         self._open: list[Stage] = []
+        self._log: RunLog | None = None
+        self._early: list[tuple[float, str]] = []
+        """Lines that were said before there was a log."""
         self._closed = threading.Event()
         if self._is_terminal:
             threading.Thread(target=self._tick, name="stages", daemon=True).start()
@@ -73,6 +81,20 @@ class Stages:
         with self._lock:
             self._line(words)
 
+    def keep(self, log: RunLog | None) -> None:
+        """Write what is said, and what was said until now, to a log as well; None ends that."""
+        with self._lock:
+            self._log = log
+            if log is not None:
+                for at_s, words in self._early:
+                    log.line(words, at_s)
+            self._early.clear()
+
+    def note(self, words: str) -> None:
+        """Write a line to the log alone: the terminal shows the same in place."""
+        with self._lock:
+            self._note(words)
+
     def close(self) -> None:
         """Nothing is shown in place any more; lines may still be said."""
         self._closed.set()
@@ -87,6 +109,13 @@ class Stages:
         self._erase()
         self._stream.write(words + "\n")
         self._stream.flush()
+        self._note(words)
+
+    def _note(self, words: str) -> None:
+        if self._log is not None:
+            self._log.line(words)
+        elif len(self._early) < EARLY_LINES_MAX:
+            self._early.append((time.time(), words))
 
     def _erase(self) -> None:
         if self._is_terminal:

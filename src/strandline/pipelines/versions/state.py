@@ -175,6 +175,8 @@ class RunState(_Written):
     heartbeat_ms: int = 0
     once: bool = False
     failure: str | None = None
+    log: str = ""
+    """The file that the run logs to, on its host; empty: none."""
     queries: Mapping[str, QueryProgress] = field(default_factory=dict)
 
     def is_alive(self, now_ms: int) -> bool:

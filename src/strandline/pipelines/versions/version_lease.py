@@ -12,6 +12,7 @@ from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.language.model import Pipeline
 from strandline.pipelines.rebuild.phases import how_to_end, is_switching
 from strandline.pipelines.run.outputs import public_topics_of
+from strandline.pipelines.run.run_log import log_file_of
 from strandline.pipelines.versions.state import PipelineState, RunState, VersionState, checkpoint_of, text_of
 
 
@@ -31,6 +32,8 @@ class Claim:
     takeover: bool
     rebuilds: bool = False
     """Whether it is the process that carries a rebuild out."""
+    log_home: Path | None = None
+    """The directory under which the run logs; None: it keeps no log."""
 
 
 def claimed(claim: Claim, entries: Mapping[str, dict[str, Any]]) -> tuple[RunState, dict[str, str | None]]:
@@ -66,6 +69,7 @@ def claimed(claim: Claim, entries: Mapping[str, dict[str, Any]]) -> tuple[RunSta
         started_ms=claim.now_ms,
         heartbeat_ms=claim.now_ms,
         once=claim.once,
+        log="" if claim.log_home is None else str(log_file_of(claim.log_home, name, number)),
         queries={} if before is None else before.queries,
     )
     state = replace(state, versions={**state.versions, number: version})
