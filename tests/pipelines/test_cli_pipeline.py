@@ -187,6 +187,25 @@ def test_stop_that_is_not_heard_is_4(cli: CommandLine, registry: Registry, topic
     assert "process 4711 on anna has not after 0.5 s" in ended.stderr
 
 
+def test_the_group_of_a_query_says_whether_its_pipeline_runs(
+    cli: CommandLine, broker: EmbeddedBroker, registry: Registry, topic: str
+) -> None:
+    run = known(registry, topic)
+    group = f"pipeline.{topic}.totals"
+    broker.create_topic(f"{topic}.orders")
+    cli.ok("group", "reset", group, "--topic", f"{topic}.orders", "--to-earliest", "--yes")
+    told = cli.ok("group", "list", "--json", "--pattern", f"{group}*").objects
+    assert told[0]["pipeline"] == {"pipeline": topic, "version": 1, "state": "running"}
+    assert f"pipeline {topic}, running" in cli.ok("group", "list", "--pattern", f"{group}*").lines[1]
+    shown = cli.ok("group", "describe", group).lines
+    assert shown[2:5:2] == [
+        f"state        pipeline {topic}, running",
+        "members      none: Spark reads, and commits how far each query is",
+    ]
+    registry.put_run(replace(run, state=STOPPED))
+    assert cli.ok("group", "describe", group, "--json").objects[0]["pipeline"]["state"] == "stopped"
+
+
 def logged(registry: Registry, name: str, home: Path, **more: object) -> tuple[RunState, RunLog]:
     path = log_file_of(home, name, 1)
     run = known(registry, name, log=str(path), host=platform.node(), pid=os.getpid(), **more)

@@ -22,6 +22,7 @@ from strandline.cli.group.lag_counts import Lag, read_lags
 from strandline.cli.group.offsets import committed_offsets, partition_leaders, ranges_of
 from strandline.cli.group.reading import read_group
 from strandline.cli.group.state import GroupDescription, GroupMember, partitions_words, places_json
+from strandline.cli.pipeline.reading import QueryGroup, query_groups
 
 
 def describe(
@@ -45,16 +46,18 @@ def describe(
             output.line(f"{topic},{partition},{committed.offset}")
         return
     positions = _positions(cluster, group)
+    query = query_groups(cluster, [name]).get(name)
     if as_json:
         output.json_line(
             _group_object(group)
             | {
+                "pipeline": None if query is None else query.to_json(),
                 "members": None if group.members is None else [_member_object(member) for member in group.members],
                 "offsets": positions,
             }
         )
         return
-    _show(output, group, positions)
+    _show(output, group, positions, query)
 
 
 def members(
@@ -116,13 +119,13 @@ def _positions(cluster: Cluster, group: GroupDescription) -> list[dict[str, Any]
     return positions
 
 
-def _show(output: Output, group: GroupDescription, positions: list[dict[str, Any]]) -> None:
+def _show(output: Output, group: GroupDescription, positions: list[dict[str, Any]], query: QueryGroup | None) -> None:
     output.line(f"group        {group.group_id}")
     kind = f"{group.group_type} protocol" + (f", assignor {group.assignor}" if group.assignor else "")
     if group.protocol_type not in ("consumer", ""):
         kind += f", of {group.protocol_type}"
     output.line(f"type         {kind}")
-    output.line(f"state        {_state_words(group)}")
+    output.line(f"state        {_state_words(group) if query is None else query}")
     output.line(f"coordinator  {'unknown' if group.coordinator is None else f'node {group.coordinator}'}")
     if group.members:
         output.line(f"members      {count(len(group.members), 'member')}")
@@ -131,7 +134,8 @@ def _show(output: Output, group: GroupDescription, positions: list[dict[str, Any
         rows = [[member.name, member.host.removeprefix("/"), _owns(member)] for member in ordered]
         output.table(["member", "host", "owns"], rows)
     else:
-        output.line(f"members      {_nobody(group)}")
+        spark = "none: Spark reads, and commits how far each query is"
+        output.line(f"members      {_nobody(group) if query is None else spark}")
     output.line("")
     if not positions:
         output.line("offsets      none are committed")

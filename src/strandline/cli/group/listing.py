@@ -12,6 +12,7 @@ from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, 
 from strandline.cli.common.output import Output
 from strandline.cli.group.reading import read_groups
 from strandline.cli.group.state import GroupDescription
+from strandline.cli.pipeline.reading import QueryGroup, query_groups
 from strandline.cli.topic.listing import matcher
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling", "Dead")
@@ -47,16 +48,17 @@ def list_groups(
         and (not in_states or group.state.lower() in in_states)
         and (not of_types or group.group_type in of_types)
     ]
+    of_queries = query_groups(cluster, [group.group_id for group in groups])
     if as_json:
         for group in groups:
-            output.json_line(_object(group))
+            output.json_line(_object(group, of_queries.get(group.group_id)))
     elif groups:
         rows = [
             (
                 group.group_id,
                 group.group_type,
-                group.state,
-                "-" if group.members is None else len(group.members),
+                str(of_queries.get(group.group_id, group.state)),
+                "-" if group.members is None or group.group_id in of_queries else len(group.members),
                 "-" if group.coordinator is None else group.coordinator,
             )
             for group in groups
@@ -67,7 +69,7 @@ def list_groups(
         output.talk("no group is like that" if is_filtered else "no groups yet: a consumer with a group.id makes one")
 
 
-def _object(group: GroupDescription) -> dict[str, object]:
+def _object(group: GroupDescription, query: QueryGroup | None) -> dict[str, object]:
     return {
         "group": group.group_id,
         "type": group.group_type,
@@ -75,6 +77,7 @@ def _object(group: GroupDescription) -> dict[str, object]:
         "members": None if group.members is None else len(group.members),
         "coordinator": group.coordinator,
         "protocol_type": group.protocol_type,
+        "pipeline": None if query is None else query.to_json(),
     }
 
 

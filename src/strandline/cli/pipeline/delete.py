@@ -17,7 +17,7 @@ from strandline.cli.common.plain_words import count
 from strandline.cli.common.plans import confirm
 from strandline.cli.group.offsets import committed_offsets
 from strandline.cli.group.reading import read_groups
-from strandline.cli.pipeline.reading import PipelineName, is_there, known_pipeline, registry_of
+from strandline.cli.pipeline.reading import PipelineName, group_ids_of, is_there, known_pipeline, registry_of
 
 if TYPE_CHECKING:
     from strandline.pipelines.rebuild.removing import Doomed
@@ -67,7 +67,6 @@ def doomed_versions(state: PipelineState, kept: Mapping[str, str], *, keep_topic
     """Return what goes with each version of a pipeline (pure)."""
     from strandline.pipelines.rebuild.phases import own_topic
     from strandline.pipelines.rebuild.removing import Doomed
-    from strandline.pipelines.run.outputs import suffix_of
     from strandline.pipelines.versions.state import checkpoint_of
 
     found = []
@@ -87,7 +86,7 @@ def doomed_versions(state: PipelineState, kept: Mapping[str, str], *, keep_topic
                 tuple(topic for topic in wanted if topic in kept),
                 checkpoint_of(version.checkpoints, state.name, number, "") if version.checkpoints else "",
                 tuple(sinks),
-                tuple(f"pipeline.{state.name}.{each.replace(' ', '-')}{suffix_of(number)}" for each in datasets),
+                tuple(group_id for group_id, each in group_ids_of(state).items() if each == number),
             )
         )
     return found

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strandline.cli.common.client import TIMEOUT_S_DEFAULT, connect
+from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, connect
+from strandline.cli.common.conversation import is_plain
 from strandline.cli.common.failures import NotFound, did_you_mean
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT
 from strandline.cli.pipeline.failures import plain_failures
@@ -44,6 +47,53 @@ def known_pipeline(registry: Registry, name: str) -> PipelineState:
             f"there is no pipeline {name!r}", hint=f"{meant}?" if meant else "see them with `strandline pipeline list`"
         )
     return state
+
+
+@dataclass(frozen=True)
+class QueryGroup:
+    """The consumer group of a query. Spark reads, so it has positions and never a member."""
+
+    pipeline: str
+    version: int
+    state: str
+    """`running`, or what `state_in_words` says."""
+
+    def __str__(self) -> str:
+        return f"pipeline {self.pipeline}, {self.state}"
+
+    def to_json(self) -> dict[str, object]:
+        return {"pipeline": self.pipeline, "version": self.version, "state": self.state}
+
+
+def query_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, QueryGroup]:
+    """Return those of the groups that belong to queries of pipelines; the registry is read only if some may."""
+    if not is_plain(cluster) or not any(each.startswith("pipeline.") for each in group_ids):
+        return {}
+    from strandline.pipelines.versions.version_store import Registry, RegistryFailed
+
+    found = {}
+    now_ms = time.time_ns() // 1_000_000
+    try:
+        with Registry(cluster.bootstrap, timeout_s=cluster.timeout_s) as registry:
+            for name, state in registry.refresh().pipelines.items():
+                runs = registry.runs(name)
+                for group_id, version in group_ids_of(state).items():
+                    found[group_id] = QueryGroup(name, version, state_in_words(runs.get(version), now_ms))
+    except RegistryFailed:
+        # Groups are shown all the same, as any other cluster would have them.
+        return {}
+    return found
+
+
+def group_ids_of(state: PipelineState) -> dict[str, int]:
+    """Return the groups of all queries of a pipeline, with the version of each."""
+    from strandline.pipelines.run.outputs import suffix_of
+
+    return {
+        f"pipeline.{state.name}.{dataset.replace(' ', '-')}{suffix_of(number)}": number
+        for number, version in state.versions.items()
+        for dataset in (*version.gone, *version.datasets)
+    }
 
 
 def state_in_words(run: RunState | None, now_ms: int) -> str:
