@@ -42,6 +42,7 @@ from strandline.pipelines.versions.state import (
     RunState,
     VersionState,
 )
+from strandline.pipelines.versions.version_files import digest_of
 from strandline.pipelines.versions.version_store import Registry
 
 SHOP = """
@@ -398,15 +399,13 @@ def test_a_file_that_spark_refuses_creates_nothing(cli: CommandLine, topic: str,
 
 def test_explain_says_what_a_file_declares_without_java(home: Path) -> None:
     lonely = CommandLine()
-    shown = lonely.ok("pipeline", "explain", "shop.py", "--no-state").stdout.decode()
+    shown = lonely.ok("pipeline", "explain", "shop.py").stdout.decode()
     assert "pipeline shop (shop.py)" in shown
     assert "what does not parse goes to the topic orders.dead" in shown
     assert "stream large: Orders of more than a hundred.\n  reads    paid (as a part)\n" in shown
     assert "  writes   topic totals, compacted, a record for each customer; mode update;" in shown
     assert "  reads    totals (its changes, a stream)\n" in shown
-    told = {
-        each["dataset"]: each for each in lonely.ok("pipeline", "explain", "shop.py", "--no-state", "--json").objects
-    }
+    told = {each["dataset"]: each for each in lonely.ok("pipeline", "explain", "shop.py", "--json").objects}
     assert (told["paid"]["topic"], told["paid"]["kind"]) == (None, "temporary")
     assert (told["rich"]["key"], told["rich"]["mode"], told["rich"]["changes"]) == (["customer"], "append", ["totals"])
 
@@ -414,7 +413,7 @@ def test_explain_says_what_a_file_declares_without_java(home: Path) -> None:
 def test_explain_says_first_that_a_name_is_not_there(home: Path) -> None:
     """Only a cluster knows of other pipelines; that none answers is not what is wrong with a mistyped name."""
     (home / "mistyped.py").write_text(SHOP.replace("def paid(orders)", "def paid(order)"))
-    ended = CommandLine().run("pipeline", "explain", "mistyped.py", "--no-state", "-b", "127.0.0.1:9")
+    ended = CommandLine().run("pipeline", "explain", "mistyped.py", "-b", "127.0.0.1:9")
     assert ended.status == 1
     refused, hint = ended.stderr.splitlines()
     assert refused.startswith("error: mistyped.py:7: paid reads order, which is neither declared")
@@ -432,7 +431,9 @@ def test_where_there_is_no_pipeline_it_is_said_what_makes_one(lonely: EmbeddedBr
 
 @pytest.mark.slow
 def test_explain_asks_spark_for_columns_and_state(home: Path) -> None:
-    ended = subprocess.run([*COMMAND, "pipeline", "explain", "shop.py", "--json"], capture_output=True, text=True)
+    ended = subprocess.run(
+        [*COMMAND, "pipeline", "explain", "shop.py", "--plan", "--json"], capture_output=True, text=True
+    )
     assert ended.returncode == 0, ended.stderr
     told = {each["dataset"]: each for each in map(json.loads, ended.stdout.splitlines())}
     assert told["totals"]["state"] == ["aggregate"]
@@ -593,12 +594,12 @@ def test_a_change_is_told_before_it_happens_and_a_failure_in_a_sentence(home: Pa
     run = ("run", "shop.py", "--once", "--master", "local[2]")
     assert said(*run).returncode == 0
     (home / "shop.py").write_text(SHOP.replace("F.sum", "F.max").replace("> 500", "> 600") + "# Changed.\n")
-    told = said("explain", "shop.py", "--diff", "--json")
+    told = said("explain", "shop.py", "--diff", "--plan", "--json")
     assert told.returncode == 0, told.stderr
     changes = {each["dataset"]: each["change"] for each in map(json.loads, told.stdout.splitlines())}
     expected = {"large": "same", "totals": "needs rebuild", "rich": "continues with old state"}
     assert changes == {"dead letters of orders": "same", **expected}
-    shown = said("explain", "shop.py", "--diff").stdout
+    shown = said("explain", "shop.py", "--diff", "--plan").stdout
     assert "functions: sum(large.amount) before, max(large.amount) now" in shown
     refused = said(*run)
     assert refused.returncode == 1
@@ -618,6 +619,30 @@ def test_a_change_is_told_before_it_happens_and_a_failure_in_a_sentence(home: Pa
     assert "Traceback" in said(*run, "--verbose").stderr
 
 
-def test_a_diff_needs_spark(home: Path) -> None:
-    ended = CommandLine().run("pipeline", "explain", "shop.py", "--diff", "--no-state")
-    assert (ended.status, ended.stderr.splitlines()[0]) == (2, "error: --diff and --no-state cannot go together")
+def test_a_diff_says_without_spark_what_the_declarations_tell(
+    cli: CommandLine, registry: Registry, topic: str, home: Path
+) -> None:
+    (home / f"{topic}.py").write_text(shop_of(topic))
+    kinds = {"large": Kind.STREAM, "totals": Kind.TABLE, "old": Kind.STREAM, "dead letters of orders": Kind.STREAM}
+    topics = {name: name for name in kinds} | {"dead letters of orders": f"{topic}.dead"}
+    datasets = {
+        name: DatasetState(
+            name, kind, topics[name], topics[name], key=("id",) if kind is Kind.TABLE else (), query_id="7"
+        )
+        for name, kind in kinds.items()
+    }
+    version = VersionState(1, f"{topic}.py", digest="other", checkpoints="here", datasets=datasets)
+    registry.change(topic, lambda _: PipelineState(topic, 1, {1: version}))
+    told = cli.ok("pipeline", "explain", f"{topic}.py", "--diff", "--json").objects
+    assert {each["dataset"]: each["change"] for each in told} == {
+        "dead letters of orders": "only Spark knows",
+        "large": "only Spark knows",
+        "totals": "needs rebuild",
+        "rich": "new",
+        "old": "gone",
+    }
+    assert "its key was id and is customer" in cli.ok("pipeline", "explain", f"{topic}.py", "--diff").stdout.decode()
+    same = replace(version, digest=digest_of((home / f"{topic}.py").read_bytes()))
+    registry.change(topic, lambda _: PipelineState(topic, 1, {1: same}))
+    told = cli.ok("pipeline", "explain", f"{topic}.py", "--diff", "--json").objects
+    assert {each["dataset"]: each["change"] for each in told}["large"] == "same"

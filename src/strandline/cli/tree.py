@@ -114,7 +114,7 @@ COMMANDS: dict[str, Entry] = {
             ("logs", "pipeline.logs:logs", "Show what the running or last run said; follow it."),
             ("delete", "pipeline.delete:delete", "Delete a pipeline, what it wrote and its checkpoints."),
             ("rebuild", "pipeline.rebuild:rebuild", "Run a new version from the beginning, then switch to it."),
-            ("explain", "pipeline.explain:explain", "Say what a file declares, and what Spark keeps for it."),
+            ("explain", "pipeline.explain:explain", "Say what a file declares, and what a change of it means."),
         ),
     ),
     "view": Entry(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from strandline.cli.common.failures import CommandFailed, Unreachable, UsageFailed
+from strandline.cli.common.failures import CommandFailed, Unreachable
 from strandline.cli.common.options import AsJson, GroundBootstrap, key_values
 from strandline.cli.common.output import Output
 from strandline.cli.pipeline.failures import check_file, plain_failures
@@ -27,9 +28,7 @@ NOWHERE = "127.0.0.1:9"
 
 def explain(
     file: File,
-    no_state: Annotated[
-        bool, typer.Option("--no-state", help="Leave out what only Spark knows: columns and state.")
-    ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Ask Spark, too: columns, state, what a change means.")] = False,
     diff: Annotated[
         bool, typer.Option("--diff", help="Say what the file means for each dataset that the cluster knows.")
     ] = False,
@@ -38,16 +37,12 @@ def explain(
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a file declares: what each dataset reads and writes, and what Spark keeps for it. Nothing is run.
+    """Say what a file declares: what each dataset reads and writes. Nothing is run.
 
-    Java is started to ask Spark for columns and state; no node and no cluster are needed, unless the file reads
-    datasets of other pipelines, or --diff compares it with what has run.
+    With --plan Java is started, and Spark says which columns and which state there are. No node and no cluster are
+    needed, unless the file reads datasets of other pipelines, or --diff compares it with what has run.
     """
     check_file(file)
-    if diff and no_state:
-        raise UsageFailed(
-            "--diff and --no-state cannot go together", hint="what has changed in state, only Spark knows"
-        )
     spark_settings = key_values(settings, option="--set")
     output = Output(as_json=as_json)
     with plain_failures(verbose=verbose):
@@ -56,7 +51,8 @@ def explain(
 
         pipeline = load(file, known=None)
         if diff:
-            _show_changes(output, pipeline, bootstrap, spark_settings, verbose=verbose)
+            asked = (lambda known: _planned(pipeline, known, spark_settings, verbose=verbose)) if plan else None
+            _show_changes(output, pipeline, bootstrap, asked)
             return
         known: dict[str, KnownDataset] = {}
         if graph.outside_inputs(pipeline):
@@ -65,7 +61,7 @@ def explain(
         if not as_json:
             _show(output, pipeline, known)
             output.flush()
-        queries = [] if no_state else _planned(pipeline, known, spark_settings, verbose=verbose)[1]
+        queries = _planned(pipeline, known, spark_settings, verbose=verbose)[1] if plan else []
         compiled = {each.name: each for each in queries}
     if as_json:
         for each in _objects(pipeline, compiled):
@@ -75,11 +71,16 @@ def explain(
 
 
 def _show_changes(
-    output: Output, pipeline: Pipeline, bootstrap: str | None, settings: dict[str, str], *, verbose: bool
+    output: Output,
+    pipeline: Pipeline,
+    bootstrap: str | None,
+    ask_spark: Callable[[dict[str, KnownDataset]], tuple[SparkSession, list[CompiledQuery]]] | None,
 ) -> None:
-    from strandline.pipelines.changes.change_review import review
+    from strandline.pipelines.changes.change_review import is_same_text, review
+    from strandline.pipelines.changes.file_changes import declared_changes
     from strandline.pipelines.language import graph
     from strandline.pipelines.run.compiling import Wiring
+    from strandline.pipelines.run.outputs import planned_datasets
     from strandline.pipelines.versions.state import VersionState, pinned
     from strandline.pipelines.versions.version_handle import datasets_of
 
@@ -88,9 +89,13 @@ def _show_changes(
     before = (None if state is None else state.current) or VersionState(1)
     others = {name: each for name, each in pinned(known, before).items() if not name.startswith(f"{pipeline.name}.")}
     graph.check_inputs(pipeline, others)
-    spark, compiled = _planned(pipeline, others, settings, verbose=verbose)
-    planned = datasets_of(pipeline, compiled)
-    found = review(spark, pipeline, Wiring(NOWHERE, known=others), before, planned)
+    if ask_spark is None:
+        declared = planned_datasets(pipeline, before.number)
+        found = declared_changes(before, declared, is_same_text=is_same_text(before, pipeline))
+    else:
+        spark, compiled = ask_spark(others)
+        planned = datasets_of(pipeline, compiled)
+        found = review(spark, pipeline, Wiring(NOWHERE, known=others), before, planned)
     if output.as_json:
         for each in found:
             told = {"pipeline": pipeline.name, "version": before.number, "dataset": each.dataset}

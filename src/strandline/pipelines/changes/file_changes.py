@@ -5,6 +5,7 @@ new                         it never ran: it begins with its inputs
 continues with old state    its rows are made in another way from now on, and what was written stays
 needs rebuild               what was written or kept does not go with what the file says now
 gone                        the file does not have it any more; its topic stays as it is
+only Spark knows            the file has changed, and Spark was not asked what that means
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Verdict(Enum):
     CONTINUES = "continues with old state"
     NEEDS_REBUILD = "needs rebuild"
     GONE = "gone"
+    OPEN = "only Spark knows"
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,22 @@ def changes_of(before: VersionState, planned: Mapping[str, DatasetState], *, is_
         Change(name, Verdict.GONE, f"what it wrote stays in {each.topic}")
         for name, each in before.datasets.items()
         if name in known and name not in planned
+    ]
+
+
+def declared_changes(before: VersionState, declared: Mapping[str, DatasetState], *, is_same_text: bool) -> list[Change]:
+    """Return what is known of a change without Spark: `declared` has kinds, keys and topics, and no plans."""
+    known = {**before.gone, **before.datasets}
+    filled = {
+        name: replace(known[name], kind=now.kind, key=now.key, public_topic=now.public_topic) if name in known else now
+        for name, now in declared.items()
+    }
+    found = changes_of(before, filled, is_same_text=is_same_text)
+    return [
+        replace(each, verdict=Verdict.OPEN, reason="the file has changed; --plan asks Spark what that means")
+        if each.verdict is Verdict.SAME and not is_same_text
+        else each
+        for each in found
     ]
 
 
