@@ -116,7 +116,7 @@ def _plan(registry: Registry, state: PipelineState, doomed: list[Doomed], kept: 
     with cluster.errors("cannot read the topics of the cluster"):
         there = admin.list_topics(timeout=cluster.timeout_s).topics
     topics = {topic: None for each in doomed for topic in each.topics if topic in there}
-    readers = _groups_reading(cluster, admin, set(topics), own={group for each in doomed for group in each.groups})
+    readers = _groups_reading(cluster, set(topics), own={group for each in doomed for group in each.groups})
     plan = [f"delete the pipeline {state.name}: {count(len(doomed), 'version')}, for good, with"]
     for topic in topics:
         read_by = f"; read by group {', '.join(readers[topic])}" if topic in readers else ""
@@ -127,14 +127,14 @@ def _plan(registry: Registry, state: PipelineState, doomed: list[Doomed], kept: 
     return plan
 
 
-def _groups_reading(cluster: Cluster, admin: Any, topics: set[str], own: set[str]) -> dict[str, list[str]]:
+def _groups_reading(cluster: Cluster, topics: set[str], own: set[str]) -> dict[str, list[str]]:
     """By topic, the groups with a position in it or a member that reads it."""
     found: dict[str, list[str]] = {}
     for group in read_groups(cluster) if topics else ():
         if group.group_id in own:
             continue
         read = {topic for member in group.members or () for topic in member.topics or ()}
-        read |= {topic for topic, _ in committed_offsets(cluster, admin, group.group_id)}
+        read |= {topic for topic, _ in committed_offsets(cluster, group.group_id)}
         for topic in read & topics:
             found.setdefault(topic, []).append(group.group_id)
     return found

@@ -29,7 +29,7 @@ from strandline.codec.messages.txn_offset_commit_request import (
 from strandline.codec.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 from strandline.errors import ErrorCode, named
 from strandline.runtime.fault_points import fault_point
-from strandline.spark.sink.cluster import GROUP, SinkCluster
+from strandline.spark.sink.cluster import SinkCluster
 from strandline.spark.sink.failures import TransactionLost
 from strandline.spark.sink.options import SinkOptions
 from strandline.spark.sink.producer import TransactionalProducer
