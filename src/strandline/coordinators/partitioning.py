@@ -26,10 +26,6 @@ def java_string_hash(text: str) -> int:
     return value - (1 << 32) if value & 0x80000000 else value
 
 
-def partition_of_group(group_id: str, *, partition_count: int) -> int:
-    return partition_of_key(group_id, partition_count=partition_count)
-
-
 def partition_of_transactional_id(transactional_id: str, *, partition_count: int) -> int:
     """That of the sink, if it is one of a sink: one append decides all of a sink's transactions."""
     if transactional_id.startswith(SINK_PREFIX):
@@ -41,3 +37,6 @@ def partition_of_key(key: str, *, partition_count: int) -> int:
     """The partition that owns a group id, or a transactional id of no sink."""
     # Kafka clears the sign bit instead of taking the absolute value, since abs(-2**31) is still negative in Java.
     return (java_string_hash(key) & 0x7FFFFFFF) % partition_count
+
+
+partition_of_group = partition_of_key
