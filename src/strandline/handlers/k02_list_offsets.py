@@ -152,6 +152,6 @@ class _LookUp:
         try:
             look_up(on_found)
         except StrandlineError:
-            # Refused at once: nobody will call back.
+            # Rejected at once, so `on_found` is never called.
             self._open -= 1
             raise

@@ -121,8 +121,8 @@ class _Answer:
         return encoded
 
     def of(self, topics: Iterable[bytes]) -> EncodedResponse:
-        """The whole: everything around the topics is small and encoded anew, the topics are put in between."""
-        # Behind the topics stand only fields of fixed size: authorized operations in 8-10, an error code from 13 on.
+        """Return the response with these encoded topics; what is around them is small and encoded each time."""
+        # Only fields of fixed size follow the topics: authorized operations in 8-10, an error code from 13 on.
         tail_size = 4 * (8 <= self._version <= 10) + 2 * (self._version >= 13)
         return EncodedResponse(joined(self._around(), self._version, topics, tail_size=tail_size))
 

@@ -5,11 +5,11 @@ watermark; with `require_stable` (7+) a partition whose offset an open transacti
 UNSTABLE_OFFSET_COMMIT. Many groups are asked over several turns of the loop. A member of the consumer protocol must
 name its present epoch (9+).
 
-A broker that the controller has not heard of for a session refuses with NOT_COORDINATOR: another may coordinate by now
-and have taken newer offsets, and whoever processes exactly once from an old one writes its output twice. So while the
-controllers have no majority for longer than `broker.session.timeout.ms`, consumers that run go on, and those that
-start wait. So does one whose disk, full or stalled, keeps it from what the controllers decide. Left open: a leadership
-that moves away from a live broker, for as long as it has not heard of that, half a second at most by its own fault.
+A broker without an answer from the controller for a session rejects with NOT_COORDINATOR. Another broker may be the
+coordinator by then and have newer offsets. An exactly-once processor that starts from an old offset would write its
+output twice. So while the controllers have no majority for longer than `broker.session.timeout.ms`, running consumers
+continue, and starting ones wait. A broker whose full or stalled disk keeps it from new metadata rejects, too. Not
+covered: a leadership that moves away from a live broker, until that broker learns of it, half a second at most.
 """
 
 from __future__ import annotations

@@ -21,5 +21,5 @@ def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRespo
 
 
 def refusal(code: ErrorCode) -> HeartbeatResponse:
-    # While the group is being loaded nobody can have lost a session: the sessions begin when the load has ended.
+    # No member can have lost its session while the group is loading, because sessions start when the load has ended.
     return HeartbeatResponse(error_code=ErrorCode.NONE if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code)

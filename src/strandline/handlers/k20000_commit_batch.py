@@ -11,8 +11,8 @@ type 1) by `__strandline.sink.<sink>#`, what the transactional ids of the sink b
   or listed twice: INVALID_REQUEST. They are more than 5,000, or their names do not fit a record: MESSAGE_TOO_LARGE.
   In all of these nothing is changed.
 - `note` is the driver's own, up to 512 KiB, and kept with the batch until the next one; ListSinks tells it.
-- With `expected_last_batch_id` the batch is decided only if that is the last one; else PRODUCER_FENCED. Whoever goes on
-  from what it read of the sink knows by that that nobody else did meanwhile.
+- With `expected_last_batch_id` the batch is decided only if that is the last one; else PRODUCER_FENCED. So a driver
+  that continues a sink knows that no other driver did meanwhile.
 - After CONCURRENT_TRANSACTIONS, REQUEST_TIMED_OUT, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE and
   COORDINATOR_LOAD_IN_PROGRESS the driver asks again with the same batch and list, and the answer to that counts.
 """

@@ -30,7 +30,7 @@ from strandline.runtime.time_slicing import gradually
 API_KEY = 20_001
 VERSIONS = (0, 0)
 
-NOBODY = MemberRef("")
+NO_MEMBER = MemberRef("")
 
 
 def handle(context: RequestContext, request: GroupHistoryRequest) -> GroupHistoryResponse | None:
@@ -78,7 +78,7 @@ def rebalance_of(rebalance: Rebalance) -> GroupRebalance:
 
 
 def note_of(note: Note) -> GroupNote:
-    who = note.who or NOBODY
+    who = note.who or NO_MEMBER
     return GroupNote(
         at_ms=note.at_ms,
         what=note.what.value,

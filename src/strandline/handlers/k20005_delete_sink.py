@@ -1,8 +1,8 @@
 """DeleteSink (20005), version 0: a sink is forgotten, with its transactional ids; what it has open is aborted.
 
 It is Strandline's own; no other broker knows it. Asked of the coordinator of the sink, as CommitBatch. The last batch
-goes, too: whoever goes on with the sink may commit any batch, also one that was committed before. So it is for a sink
-that nobody writes to again. CONCURRENT_TRANSACTIONS while its last decision is being carried out.
+is forgotten, too: a driver that continues the sink may commit any batch, even one that was committed before. So this
+is for a sink that is no longer written to. CONCURRENT_TRANSACTIONS while its last decision is being carried out.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Asked of the leaders of partitions. Counted is what a reader of committed records gets up to the last stable offset: no
 markers, nothing that was aborted, nothing that the cleaner took. What lies between that and the high watermark comes as
-`undecided`. What is not at hand is counted until `timeout_ms` is over, and -1 where that was not enough: the node goes
-on, so whoever asks again later is told. A position below the log start counts from there.
+`undecided`. Counts that are not known yet are made until `timeout_ms` is over, and -1 where that was not enough: the
+node continues, so a later request gets the count. A position below the log start counts from there.
 """
 
 from __future__ import annotations

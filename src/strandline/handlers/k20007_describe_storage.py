@@ -104,7 +104,7 @@ class _Description:
                     segment.retain()
                     some.append(segment)
             except OSError:
-                continue  # Its times stay unknown; whoever reads its records is told what is wrong with it.
+                continue  # Its times stay unknown; a Fetch of its records returns the error.
         if some:
             self._node.runtime.in_thread(partial(_read_times, some), partial(self._on_times, some))
         else:

@@ -1,8 +1,8 @@
 """ScrubPartitions (20009), version 0: the files of replicas on this node are read and checked now.
 
 It is Strandline's own. Asked of every broker that has a replica: each reads its own files. Answered when all were read,
-with what is damaged by then, and what is done about it; partitions that are not here get an error. Nobody is served
-what is damaged, whether it was asked for or not.
+with what is damaged by then, and what is done about it; partitions that are not here get an error. Damaged records
+are never served, with or without this request.
 """
 
 from __future__ import annotations

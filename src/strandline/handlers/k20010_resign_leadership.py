@@ -1,9 +1,9 @@
 """ResignLeadership (20010), version 0: a leader asks the controller that another in-sync replica leads in its place.
 
 It is Strandline's own, between brokers and the controller. Honoured: the broker epoch, and the leader epoch of each
-partition. Each partition has its outcome, told when it is committed: who leads now, ELIGIBLE_LEADERS_NOT_AVAILABLE if
-nobody else can, FENCED_LEADER_EPOCH if that leadership is over already. As with AlterPartition, a controller that lost
-its lead says so for the whole request.
+partition. Each partition has its outcome when it is committed: the new leader, ELIGIBLE_LEADERS_NOT_AVAILABLE if no
+other replica can lead, FENCED_LEADER_EPOCH if that leadership is over already. As with AlterPartition, a controller
+that lost its lead answers NOT_CONTROLLER for the whole request.
 """
 
 from __future__ import annotations

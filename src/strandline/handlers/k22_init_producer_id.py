@@ -2,8 +2,8 @@
 
 Honoured: idempotent producers, each request of which gets an id of its own with epoch 0, as in Kafka, even if it names
 an id and an epoch: to raise an epoch on request would let any client fence any other. With a transactional id the
-coordinator answers: whoever had the id before is fenced, its open transaction is aborted first (the client hears
-CONCURRENT_TRANSACTIONS and asks again), and one that names its id and epoch goes on with the next epoch (KIP-360).
+coordinator answers. The producer that had the id before is fenced, and its open transaction is aborted first (the
+client gets CONCURRENT_TRANSACTIONS and retries). One that names its id and epoch gets the next epoch (KIP-360).
 """
 
 from __future__ import annotations

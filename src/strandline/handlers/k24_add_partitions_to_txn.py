@@ -2,8 +2,8 @@
 
 Clients name one transaction (0-3), brokers many (4-5): whether partitions are part of it (`VerifyOnly`), or that they
 are from now on, because a producer of transactions v2 writes there. A partition that does not exist keeps the others
-of its transaction out. As in a Kafka without an authorizer, nobody asks whether the sender of versions 4-5 is a broker:
-it can do nothing by them that it could not do by the others.
+of its transaction out. As in a Kafka without an authorizer, the sender of versions 4-5 need not be a broker: these
+versions allow nothing that the others do not.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """WriteTxnMarkers (27), versions 1-2: a coordinator has the markers of ended transactions written.
 
-Honoured: coordinator and producer epochs, by which a partition refuses whoever is behind; the transaction version (2).
+Honoured: coordinator and producer epochs, of which a partition rejects older ones; the transaction version (2).
 A marker is answered when it is committed, or after `COMMIT_WAIT_S` with REQUEST_TIMED_OUT: it may be committed yet, and
 the markers of others do not wait for it. As in a Kafka without an authorizer, administrators send this too, to end a
 transaction that its coordinator does not know of (`kafka-transactions.sh abort`). A request that comes by a connection

@@ -123,7 +123,7 @@ class _TransactionalCommit:
         """Whether a marker came while the coordinator was asked, and it does no harm to ask again.
 
         Mostly it is the marker of the transaction before, for which the coordinator made us wait. From version 5 on
-        each transaction has an epoch of its own, so nobody gets into the next one by asking again.
+        each transaction has an epoch of its own, so a retry cannot join the next one.
         """
         partition = self.led_partition()
         if partition is None or self.context.api_version < ADDS_FROM_VERSION:

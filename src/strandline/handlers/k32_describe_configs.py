@@ -59,7 +59,7 @@ _NAMELESS = {
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse | None:
     unknown = [each.resource_type for each in request.resources if each.resource_type not in RESOURCES]
     if unknown:
-        # Kafka cannot say who may see such a thing, and answers nobody.
+        # Kafka has no access rule for such a resource, and rejects the whole request.
         refusal = RequestError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {unknown[0]}")
         return DescribeConfigsResponse(results=[_refused(each, refusal) for each in request.resources])
     reply_in_parts(context, DescribeConfigsResponse(), map(_Answer(context, request).part, request.resources))

@@ -1,4 +1,4 @@
-"""DeleteGroups (42), versions 0-2: groups go with all their offsets, if nobody is a member.
+"""DeleteGroups (42), versions 0-2: groups without members are deleted with all their offsets.
 
 A group that is named twice is answered once. Many groups are deleted over several turns of the loop.
 """

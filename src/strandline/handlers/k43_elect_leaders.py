@@ -1,6 +1,6 @@
-"""ElectLeaders (43), versions 0-2: leadership to preferred replicas, or to any live one where nobody leads.
+"""ElectLeaders (43), versions 0-2: elect the preferred replicas, or any live one where there is no leader.
 
-Honoured: both kinds, a list of partitions or all of them; with all, only those are told that were not led so already.
+Honoured: both kinds, a list of partitions or all of them; with all, the response lists only those that changed.
 Answered when the elections are committed. The timeout is `broker/network/forwarding`'s.
 """
 

@@ -52,7 +52,7 @@ def handle(context: RequestContext, request: FetchSnapshotRequest) -> FetchSnaps
 
     def on_read(read: tuple[int, bytes] | None, error: BaseException | None) -> None:
         if read is None:
-            # Cleaned away meanwhile, or the disk failed: the replica asks anew and is told of another one.
+            # Deleted meanwhile, or the disk failed: the replica fetches again and gets the id of another one.
             context.reply(_answer(context, topic.name, asked, ErrorCode.SNAPSHOT_NOT_FOUND))
             return
         size, data = read

@@ -53,7 +53,7 @@ def _ask_all(
     producer_ids = frozenset(request.producer_id_filters)
     for index in transactions.led_indexes():
         ids: tuple[str, ...] = transactions.ids_of(index)
-        # One part at least, which names states that nobody knows.
+        # One part at least, because it names the unknown states.
         for at in range(0, max(len(ids), 1), IDS_PER_PART_MAX):
             event = ListTransactions(
                 gathering.token(refusal=lambda code: code),

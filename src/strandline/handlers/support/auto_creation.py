@@ -1,8 +1,7 @@
-"""Topics that come into being because somebody asks for them: by Metadata, or as an internal one.
+"""Topics that are created on first use: by a Metadata request, or as an internal topic.
 
-The controller is asked to create them, as by any client; then what it did becomes known to this node, a moment later if
-the controller is another one. Whoever asked waits for that moment, and not longer than `KNOWN_S_MAX`: its client asks
-again anyway.
+The node sends CreateTopics to the controller, as a client would. If the controller is another node, the topics are in
+the image of this one a moment later. The request waits for that, `KNOWN_S_MAX` at most: its client retries anyway.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from strandline.quorum.controller.new_topics import NewTopic, internal_topic
 from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
 
 VERSION: Final = 4
-"""The last whose answer does not list the settings of every topic; nobody here would read them."""
+"""The last version whose response does not list the settings of every topic, which are not needed here."""
 CREATE_S_MAX: Final = 10.0
 KNOWN_S_MAX: Final = 1.0
 LOOK_S: Final = 0.01
@@ -32,11 +31,11 @@ _NOT_THE_ASKERS_FAULT: Final = (
 )
 
 Refused = dict[str, int]
-"""Error codes of topics that may not be created, by name. One that could not be for now is simply not there."""
+"""Error codes of topics that may not be created, by name. Topics that failed for now are left out."""
 
 
 def create_missing(node: Node, names: Iterable[str], on_done: Callable[[Refused], object]) -> None:
-    """Have topics created with the defaults for them, and call `on_done` when they are there, or will not be."""
+    """Create topics with their default settings, and call `on_done` when they exist or have failed."""
     wanted = [topic for topic in (_wanted(node, name) for name in names) if topic is not None]
     if not wanted:
         on_done({})
@@ -55,9 +54,9 @@ def create_missing(node: Node, names: Iterable[str], on_done: Callable[[Refused]
     )
 
     def on_answer(response: CreateTopicsResponse | None, error: BaseException | None) -> None:
-        # Without an answer nobody knows what was created. What the image holds then is what is told.
+        # Without a response it is unknown what was created, so the image decides.
         codes = {} if response is None else {each.name: each.error_code for each in response.topics}
-        # That another request is creating a topic is no error: it is there soon.
+        # A topic that another request is creating is no error: it will exist soon.
         expected = [name for name, code in codes.items() if code in (0, ErrorCode.TOPIC_ALREADY_EXISTS)]
         refused = {name: code for name, code in codes.items() if code not in _NOT_THE_ASKERS_FAULT}
         _when_known(node, expected, lambda: on_done(refused), until=node.runtime.monotonic() + KNOWN_S_MAX)
@@ -71,12 +70,12 @@ def _wanted(node: Node, name: str) -> NewTopic | None:
     try:
         return coordinators_topic(node, name) if name in (CONSUMER_OFFSETS, TRANSACTION_STATE) else None
     except RequestError:
-        # Too few brokers are registered. It is unknown until there are more, and whoever asked asks again.
+        # Too few brokers are registered. The topic is unknown until there are more, and the client retries.
         return None
 
 
 def coordinators_topic(node: Node, name: str) -> NewTopic:
-    """The topic of groups or transactions as it is to be created; RequestError that says why not yet."""
+    """Return the topic of groups or transactions to create; raise RequestError while that is not possible."""
     return internal_topic(name, image=node.image, config=node.config, voter_ids=node.metadata.voter_ids)
 
 

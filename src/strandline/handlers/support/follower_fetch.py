@@ -1,16 +1,15 @@
-"""A Fetch of a follower: what it asks for is an acknowledgement of everything before it.
+"""A Fetch of a follower: its fetch offset acknowledges all records before it.
 
-It counts only if the follower is who it says (the broker epoch of its registration), is a replica of the partition,
-knows the leader's epoch, and holds a log that is a part of ours, which its last record's epoch shows. Otherwise it is
-told what is wrong, or where the logs part, and nothing is counted.
+The offset counts only if the follower has the broker epoch of its registration, is a replica of the partition, knows
+the leader epoch, and its log is a prefix of the leader's, which the epoch of its last record shows. Otherwise the
+response says what is wrong, or where the logs diverge, and nothing is counted.
 
-Records are given up to the log end. A fetch that waits is answered when records come; when the high watermark is beyond
-what the follower knows, at once, but no more often than every few milliseconds if nothing else is to be told: under
-load the next records bring it along.
+A follower reads up to the log end. A waiting fetch is answered when there are records. A new high watermark alone is
+sent at once, but only every few milliseconds: under load it travels with the next records.
 
-With OFFSET_OUT_OF_RANGE a follower is told where the log starts, and begins anew there. So is a follower that was away
-until tombstones were removed which it has not fetched (decision 0037). It is told the leader's tombstone horizon along
-with that, and with all records below the horizon: its own log will lack the same tombstones.
+OFFSET_OUT_OF_RANGE carries the log start offset, and the follower copies the log from there. The same is sent to a
+follower that was away while tombstones were removed that it has not fetched (decision 0037). This response, and all
+records below the tombstone horizon, carry the horizon: the follower's log will lack the same tombstones.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from strandline.partition.partition import ANY_EPOCH, Partition
 from strandline.runtime.runtime import TimerHandle
 
 HIGH_WATERMARK_INTERVAL_S: Final = 0.005
-"""The least time between two answers of one session that tell nothing but the high watermark."""
+"""The least time between two responses of one session that carry only the high watermark."""
 
 
 def attempt(
@@ -49,7 +48,7 @@ def attempt(
         registered is not None and registered.epoch == request.replica_epoch and request.replica_id != node.node_id
     )
     exchange.on_abandoned = made.abandon
-    # Before anything is read: an acknowledgement must not wait for another partition's cold pages.
+    # Before any read, because an acknowledgement must not wait for the cold pages of another partition.
     for fetch in request.partitions:
         entry = session.entries.get((fetch[0], fetch[1]))
         if entry is not None:
@@ -78,7 +77,7 @@ class FollowerAttempt(FetchAttempt):
     # Counting
 
     def count(self, entry: FollowerEntry) -> PartitionData[LogSlice] | None:
-        """Take the entry's offset for an acknowledgement; or what the follower is told instead."""
+        """Count the fetch offset as an acknowledgement, or return the response that rejects it."""
         partition = entry.partition or self._find(entry)
         if isinstance(partition, int):
             return self._refuse(entry, partition)
@@ -119,7 +118,7 @@ class FollowerAttempt(FetchAttempt):
         return None
 
     def _compare(self, partition: Partition, entry: FollowerEntry) -> tuple[int, int] | None:
-        """Where the follower's log parts from ours, if it does; StrandlineError if it is none of our followers."""
+        """Return where the follower's log diverges from ours, if it does; raise if it is not a follower of ours."""
         if not partition.is_leader:
             raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another leads")
         if partition.log.failure is not None:
@@ -143,7 +142,7 @@ class FollowerAttempt(FetchAttempt):
         return diverging
 
     def _why_not_on(self, partition: Partition, entry: FollowerEntry) -> PartitionData[LogSlice] | None:
-        """What a follower is told that may hold values whose tombstones were removed here; None if it holds none."""
+        """Return the rejection of a follower that may hold values whose tombstones were removed here, else None."""
         in_sync, log = partition.in_sync, partition.log
         assert in_sync is not None
         name = TopicPartition(partition.topic, partition.index)
@@ -159,7 +158,7 @@ class FollowerAttempt(FetchAttempt):
         return self._let_begin_again(partition, entry)
 
     def _let_begin_again(self, partition: Partition, entry: FollowerEntry) -> PartitionData[LogSlice]:
-        """Tell a follower to copy the log from its start, as soon as no election can depend on what it still holds."""
+        """Make a follower copy the log from its start, once no election can depend on its present log."""
         in_sync, log = partition.in_sync, partition.log
         assert in_sync is not None
         if in_sync.may_lead(self.session.replica_id):
@@ -212,7 +211,7 @@ class FollowerAttempt(FetchAttempt):
             assert partition is not None
         log, tags = partition.log, NO_TAGS
         if entry.fetch_offset < log.tombstone_horizon:
-            # Once more: tombstones may have been removed since it was counted.
+            # Checked again, because tombstones may have been removed since it was counted.
             refusal = self._why_not_on(partition, entry)
             if refusal is not None:
                 return refusal

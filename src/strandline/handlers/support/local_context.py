@@ -1,6 +1,6 @@
-"""A request that did not come by a connection of its own: asked within this process, or wrapped in an Envelope.
+"""A request without a connection of its own: sent within this process, or wrapped in an Envelope.
 
-The handler is the one that a request from outside would meet, and its answer is handed to `on_reply` as a message.
+The same handler serves it, and its response goes to `on_reply` as a message.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LocalContext:
         raise AssertionError("no connection belongs to this request")
 
     def remember_software(self, name: str, version: str) -> None:
-        """Of brokers nobody asks."""
+        """Do nothing: in-process requests have no client software."""
 
     def reply(self, response: Any) -> None:
         assert not self._is_answered, "a request is answered once"

@@ -1,4 +1,4 @@
-"""The marker that ends a transaction on one partition: written where the partition is led, whoever asked for it."""
+"""The marker that ends a transaction on one partition, written by the leader of the partition."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Fetch (1), versions 4-18, on the controller listener: the metadata log, for voters and observers.
 
-Only `__cluster_metadata-0` is served, to whoever names the epoch of its last batch, as every replica does since version
-12; anything else is an INVALID_REQUEST, as in Kafka. The answer is a part of the log, where the replica's log has to be
-cut, or the snapshot to take instead. Where there is no news it waits, at most as long as was asked: for new batches,
-for a new high watermark, for another leader. `min_bytes` and fetch sessions mean nothing here.
+Only `__cluster_metadata-0` is served, to replicas that name the epoch of their last batch, as all do since version 12;
+anything else is an INVALID_REQUEST, as in Kafka. The response has records, the offset to truncate to, or the snapshot
+to load instead. Without news it waits, at most as long as the replica asked: for new batches, for a new high watermark,
+for another leader. `min_bytes` and fetch sessions have no effect here.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from strandline.log.maintenance.retention import outlook
 from strandline.partition.partition import Partition
 
 FOR_EVER: Final = 2**60
-"""Settings of 2^63-1, which stand for "no limit", make times and sizes that no field holds and nobody lives to see."""
+"""The cap for times and sizes, because settings of 2^63-1 ("no limit") would overflow the fields."""
 
 
 def add_deletion(stored: StoredPartition, partition: Partition, now_ms: int) -> None:

@@ -101,7 +101,7 @@ class TransactionalProduce:
         self.verdicts: Verdicts = {}
 
     def look_at(self, node: Node, partitions: Sequence[PartitionRecords]) -> bool:
-        """Begin with all batches of transactions; whether somebody has to be asked about some of them."""
+        """Start on all transactional batches; return whether a coordinator has to verify some of them."""
         topics = node.topics
         for topic, index, records in partitions:
             found = topics.get(topic)
