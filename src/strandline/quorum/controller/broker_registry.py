@@ -58,7 +58,7 @@ class BrokerRegistry:
 
         def register(before: int) -> list[Any]:
             try:
-                # The steps took time: somebody else may be registered by now, or this one by another copy of this.
+                # The steps took time: another incarnation may be registered by now, or this one by a retry.
                 current = self._checked(request, cluster_id, now, is_own)
             except RequestError as refusal:
                 refusals.append(refusal)
@@ -70,7 +70,7 @@ class BrokerRegistry:
             self._state.sessions.begin(request.broker_id, now)
             return self._state.decided([_record(request, epochs[0])])
 
-        # In one step with the last of what the former life left: until it is registered anew the broker counts as
+        # In one step with the last change for the former incarnation. Until it is registered again the broker counts as
         # leaving, and from then on as fenced. In between it could be elected.
         yield from self._end_of_previous(request, existing, register)
         if refusals:
@@ -86,7 +86,7 @@ class BrokerRegistry:
     def _end_of_previous(
         self, request: BrokerRegistrationRequest, existing: BrokerImage | None, then: Then
     ) -> Steps[None]:
-        """A broker that was unregistered may still be an eligible leader of something: nobody knows what it kept."""
+        """End the former incarnation. After an unclean shutdown it also leaves the ELR: it may have lost records."""
         is_clean = existing is not None and existing.epoch == request.previous_broker_epoch
         if is_clean or not self._state.has_elr:
             return self._elections.leave(request.broker_id, then)
@@ -164,7 +164,7 @@ class BrokerRegistry:
             raise RequestError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
 
         def then(before: int) -> list[Any]:
-            # Unregistered by another request, or registered anew, while the steps went on.
+            # Unregistered by another request, or registered again, during the steps.
             if self._state.image.brokers.get(broker_id) is not broker:
                 return []
             self._state.sessions.end(broker_id)

@@ -25,7 +25,7 @@ class BrokerSession:
     offline_dirs: frozenset[uuid.UUID] = frozenset()
     is_extended: bool = False
     is_over: bool = False
-    """Whether the broker is known to be dead: nobody need wait for the rest of the session."""
+    """Whether the broker is known to be dead, so that the session ends early."""
 
 
 class BrokerSessions:
@@ -78,8 +78,8 @@ class BrokerSessions:
         ]
         ended.sort(key=lambda session: (session.heard_at, session.broker_id))
         if ended and now - (ended[0].heard_at + timeout_s) > LATE_S:
-            # Nobody looked in time: this process stood still, and the heartbeats that came meanwhile wait in its
-            # sockets. Each session is given the time to read them, once.
+            # This check is late because the process was stopped, and heartbeats may wait in its sockets. Each session
+            # is extended once, so that they can be read.
             for session in ended:
                 if not session.is_extended:
                     session.is_extended = True

@@ -170,7 +170,7 @@ def _changed_list(each: ConfigOperation, value: str, resource_type: int, setting
 
 
 def _kind_and_default(name: str, resource_type: int) -> tuple[str, str | None]:
-    """Of the settings that may be lists; Kafka lets nobody append to those of groups and subscriptions."""
+    """Return kind and default of a setting that may be a list; as in Kafka, not for groups and subscriptions."""
     if resource_type == RESOURCE_TOPIC and name in TOPIC_SETTINGS:
         setting = TOPIC_SETTINGS[name][1]
         return setting.kind, text_of(setting.default)

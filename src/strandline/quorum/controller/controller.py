@@ -314,7 +314,7 @@ class Controller(TopicCommands):
     def allocate_producer_ids(
         self, broker_id: int, broker_epoch: int, block_size: int = PRODUCER_ID_BLOCK_SIZE
     ) -> tuple[list[Any], ProducerIdBlock]:
-        """A block of ids that nobody had and nobody else will get. It may be used once its record is flushed."""
+        """Return a new block of ids for one broker. It may be used once its record is flushed."""
         self._state.broker(broker_id, broker_epoch)
         first = self._state.image.next_producer_id
         if first > PRODUCER_ID_MAX - block_size:

@@ -1,7 +1,7 @@
 """Leaders: who leads after a broker came or went, and what ElectLeaders asks for.
 
 Everything that goes through many partitions comes in steps (`ControllerState.change_partitions`). While a broker is
-taken out step by step it stands in `leaving`, so that nobody elects it or puts it back into an in-sync set.
+taken out step by step it is in `leaving`, so that it is neither elected nor put back into an in-sync set.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Elections:
     def evacuate(self, broker_id: int, directories: frozenset[uuid.UUID]) -> Steps[None]:
         """Move leaderships and in-sync places away from directories that are offline.
 
-        Where nobody else could lead, everything stays: of a full disk one can still read.
+        Where no other replica can lead, the leader stays: records can still be read from a full disk.
         """
 
         def concerns(partition: PartitionImage) -> bool:
@@ -113,7 +113,7 @@ class Elections:
         return self._state.change_partitions(concerns, change)
 
     def elect_leaderless(self) -> Steps[None]:
-        """A leader for every partition that has none, or one that may not lead, if somebody may."""
+        """Elect a leader for every partition without one, or with one that may not lead, if a replica can."""
 
         def concerns(partition: PartitionImage) -> bool:
             return partition.leader < 0 or not self._is_led(partition)

@@ -89,7 +89,7 @@ def feature_records(updates: Sequence[FeatureUpdate], finalised: Mapping[str, in
         if finalised.get(update.feature, 0) != update.level:
             records.append(FeatureLevelRecord(name=update.feature, feature_level=update.level))
             if update.feature == ELIGIBLE_LEADER_REPLICAS and update.level == 0:
-                # Nobody keeps them up to date any more.
+                # Without the feature they are not kept up to date.
                 records.append(ClearElrRecord(topic_name=""))
     return records
 

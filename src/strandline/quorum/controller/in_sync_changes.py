@@ -1,8 +1,8 @@
 """AlterPartition: a leader asks for another in-sync set.
 
 A compare-and-set on the partition epoch (KIP-497): what the leader believes must be what is decided, or it learns the
-newer state first. Nobody enters the set who is fenced, shuts down or is another incarnation than the leader knows
-(KIP-841, KIP-903): a broker that came back empty must not become a member by a request that was under way when it died.
+newer state first. No broker enters the set that is fenced, shuts down or is another incarnation than the leader knows
+(KIP-841, KIP-903): a broker that came back empty must not become a member by a request from before it died.
 
 A leader that asks for the set that is decided already says that it knows of it: see `partition_changes`.
 """

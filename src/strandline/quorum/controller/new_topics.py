@@ -231,7 +231,7 @@ def _checked_assignment(topic: NewTopic, image: ClusterImage, is_usable: Usable)
 
 
 def check_replicas(replicas: list[int], image: ClusterImage) -> None:
-    """Whether a partition may have these replicas, as far as nobody has to lead it at once."""
+    """Raise RequestError if a partition may not have these replicas; that one of them can lead is not checked."""
     if not replicas:
         raise bad_assignment("The manual partition assignment includes an empty replica list.")
     for broker_id in replicas:

@@ -1,8 +1,8 @@
 """One change of one partition: replicas, in-sync set, leader; the record that makes it so, or None if nothing changes.
 
-Whoever wants a partition changed says what shall hold (`PartitionChange`), and `record()` works out what follows from
-it, in this order: a reassignment that is complete ends, the eligible leader replicas (ELR, KIP-966) are brought up to
-date, a leader is elected.
+A caller states what shall hold (`PartitionChange`), and `record()` works out what follows from it, in this order: a
+reassignment that is complete ends, the eligible leader replicas (ELR, KIP-966) are brought up to date, a leader is
+elected.
 
 - A clean leader comes from the in-sync set, or from the ELR while that set is empty: both hold everything that was
   acknowledged. With the ELR, the in-sync set may become empty; without, its last member stays listed.
@@ -14,8 +14,8 @@ date, a leader is elected.
   the first of the last known ELR where no member of the in-sync set or of the ELR is left, because all of them had an
   unclean shutdown. The partition is marked as recovering.
 - The last known ELR are the last known leader and, behind it, those that left the ELR by an unclean shutdown while
-  nobody led. All of them held everything that was acknowledged. Kafka remembers only the leader; if that one came back
-  with a new disk, nobody could lead.
+  there was no leader. All of them held everything that was acknowledged. Kafka remembers only the leader; if that one
+  came back with a new disk, no replica could lead.
 - Every record that is applied raises the partition epoch; only one that names a leader raises the leader epoch. The
   leader is named when it changes or when a replica is removed, so that the removed one is fenced off. An in-sync set
   that shrinks or grows under the same leader keeps its leader epoch.
@@ -102,7 +102,7 @@ class PartitionChange:
         if leader != partition.leader:
             record.leader = leader
             if is_unclean:
-                # Nobody else is known to agree with it.
+                # No other replica is known to agree with it.
                 isr, elr = [leader], []
                 record.leader_recovery_state = RECOVERING
             elif leader in elr:
@@ -129,7 +129,7 @@ class PartitionChange:
         return None if _is_empty(record) else record
 
     def _eligible(self, isr: list[int], replicas: list[int]) -> list[int]:
-        """Who left the in-sync set when it was too small for anything to be acknowledged: they hold what it holds."""
+        """Return the replicas that left the in-sync set while it was below the minimum: they hold what it holds."""
         in_sync_min = self.in_sync_min if self.is_asked_by_leader else max(self.in_sync_min, AGREED_MIN)
         if not self.has_elr or len(isr) >= min(in_sync_min, len(replicas)):
             return []
@@ -137,7 +137,7 @@ class PartitionChange:
         return [each for each in candidates if each not in isr and each in replicas and each != self.unclean_shutdown]
 
     def _last_known(self, isr: list[int], replicas: list[int]) -> list[int]:
-        """Return the last known ELR, beginning with the last known leader, for the case that nobody is elected.
+        """Return the last known ELR, beginning with the last known leader, for the case that no leader is elected.
 
         A replica that is in another directory now is a new, empty one, and is forgotten.
         """

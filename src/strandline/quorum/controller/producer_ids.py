@@ -15,9 +15,9 @@ from typing import Final
 from strandline.errors import ErrorCode, RequestError
 
 WAITING_MAX: Final = 10_000
-"""Requests that may wait for a block; one more is told to come back."""
+"""Requests that may wait for a block; more are rejected and retried."""
 ASK_AT_LEFT: Final = 10
-"""The next block is asked for when so many hundredths of this one are left, so that nobody waits for it."""
+"""Hundredths of the block that are left when the next one is requested, so that no producer waits for it."""
 
 Callback = Callable[[int, BaseException | None], object]
 OnBlock = Callable[[int, int, BaseException | None], object]
@@ -38,7 +38,7 @@ class ProducerIds:
         self._waiting: deque[Callback] = deque()
 
     def next(self, callback: Callback) -> None:
-        """Call `callback(producer_id, None)` with an id nobody else has, or `callback(-1, error)`; perhaps later."""
+        """Call `callback(producer_id, None)` with a new id, or `callback(-1, error)`; perhaps later."""
         if len(self._waiting) >= WAITING_MAX:
             callback(-1, _not_now("Too many requests wait for a producer id."))
             return

@@ -1,7 +1,7 @@
 """ResignLeadership: a leader that cannot serve some of its records makes way for another in-sync replica.
 
-Nobody leaves the in-sync set: all of its members hold everything that was acknowledged, and the one that resigns mends
-what it lacks from the next leader. Where there is no other member it goes on leading what it has.
+The in-sync set stays: all of its members hold everything that was acknowledged, and the old leader fetches what it
+lacks from the next one. Where there is no other member it continues to lead.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class ControllerState:
         self.sessions = BrokerSessions()
         self.liveness = BrokerLiveness(is_proven=config.is_broker)
         self.leaving: dict[int, int] = {}
-        """Brokers that are taken out of in-sync sets step by step, by how many: nobody may put them back meanwhile."""
+        """Brokers that are taken out of in-sync sets step by step, by how many steps; not to be put back meanwhile."""
         self.topic_by_collision_key: dict[str, str] = {}
         self.changes_per_step = CHANGES_PER_STEP
         self._image: ClusterImage | None = None
@@ -84,7 +84,7 @@ class ControllerState:
         return self._image
 
     def take(self, image: ClusterImage | None) -> None:
-        """Decide from now on about this image, which nobody else changes; None: decide no more."""
+        """Decide about this image, which only the controller changes, from now on; None: decide no more."""
         self._image = image
         self.leaving = {}
         names = () if image is None else image.topics

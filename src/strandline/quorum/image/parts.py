@@ -98,7 +98,7 @@ class Topic:
     config_overrides: dict[str, str] = dataclasses.field(default_factory=dict)
     version: int = dataclasses.field(default=0, compare=False)
     answers: dict[Any, Any] = dataclasses.field(default_factory=dict, repr=False, compare=False)
-    """Encoded answers about this topic, kept by whoever made them for as long as the version stands."""
+    """Encoded responses about this topic, cached by handlers while the version is the same."""
 
     def changed(self, version: int) -> None:
         self.version = version

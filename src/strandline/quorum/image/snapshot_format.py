@@ -7,9 +7,9 @@
 A file without its footer was never finished, and says nothing. Offsets count from 0 and mean nothing either; every
 batch carries the epoch of the snapshot. A control record's key is two int16: version 0 and the type.
 
-The snapshot of offset 0 and epoch 0 is special. Nobody made it from a log: `strandline format` writes it to tell a node
-who the voters are and which features a new cluster begins with. It is never sent to another node; the first leader
-writes what it says into the log.
+The snapshot of offset 0 and epoch 0 is special. It is not made from a log: `strandline format` writes it to give a node
+the voters and the features of a new cluster. It is never sent to another node; the first leader writes its content into
+the log.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class HighWatermark:
 
 @dataclass(frozen=True, slots=True)
 class LeaderKnown:
-    """`leader_id` leads `epoch`; -1 with no peer: nobody is known to, in the newest epoch we heard of."""
+    """`leader_id` leads `epoch`, the newest one known; -1, with no peer, while its leader is unknown."""
 
     epoch: int
     leader_id: int
@@ -83,7 +83,7 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChunk:
-    """Write `records` at `position` of the unfinished file of `snapshot_id`; position 0 begins it anew."""
+    """Write `records` at `position` of the unfinished file of `snapshot_id`; position 0 starts it over."""
 
     snapshot_id: SnapshotId
     position: int

@@ -38,7 +38,7 @@ def on_vote(state: RaftState, request: VoteRequest, now: float) -> VoteResponse:
 
 
 def why_not_the_voter(state: RaftState, voter_id: int, directory_id: UUID) -> ErrorCode:
-    """A request to a voter is refused by whoever is not that voter: its disk may have been replaced since."""
+    """Return why this replica is not the voter that a request names; its disk may have been replaced since."""
     if voter_id not in (-1, state.node_id) or directory_id not in (ZERO_UUID, state.key.directory_id):
         return ErrorCode.INVALID_VOTER_KEY
     return ErrorCode.NONE if state.is_voter else ErrorCode.INCONSISTENT_VOTER_SET
@@ -138,7 +138,7 @@ def give_up_prospects(state: RaftState, now: float) -> None:
 def on_vote_answer(state: RaftState, to: Peer, request: VoteRequest, response: VoteResponse | None, now: float) -> None:
     role = state.role
     if not isinstance(role, Prospective | Candidate) or role.ballot.waiting.get(to.node_id) is not request:
-        return  # Of an earlier round, or from somebody who was answered for already.
+        return  # From an earlier round, or a second answer.
     ballot = role.ballot
     del ballot.waiting[to.node_id]
     answered = only_partition(response) if response is not None else None

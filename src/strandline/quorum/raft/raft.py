@@ -118,20 +118,20 @@ class Raft:
         return isinstance(self._state.role, Leader)
 
     def confirmed_at(self, now: float) -> float | None:
-        """When a majority last took this node for the leader; None if it leads nobody."""
+        """Return when a majority last followed this node; None if it does not lead."""
         state, role = self._state, self._state.role
         if not isinstance(role, Leader):
             return None
         return now if len(state.voters) == 1 else leading.confirmed_at(state, role)
 
     def is_confirmed(self, now: float) -> bool:
-        """Whether this node leads and nobody else can: too little time is over since a majority followed it."""
+        """Return whether this node leads and no other can, because a majority followed it a moment ago."""
         confirmed_at = self.confirmed_at(now)
         return confirmed_at is not None and now - confirmed_at < self._state.timing.fetch_timeout_min_s
 
     @property
     def leader_id(self) -> int:
-        """-1 while nobody is known to lead `epoch`."""
+        """The leader of `epoch`; -1 while it is unknown."""
         return self._state.leader_id
 
     @property
@@ -184,7 +184,7 @@ class Raft:
             leading.on_leader_time(state, role, now)
         elif isinstance(role, Resigned):
             if now >= role.ends_at:
-                # In the epoch we led we can vote for nobody any more.
+                # This node voted for itself in the epoch that it led.
                 state.become_unattached(state.epoch + 1, now)
             else:
                 epochs.end_epoch(state, role, now)
@@ -251,7 +251,7 @@ class Raft:
         return leading.on_fetch(self._state, fetch, now)
 
     def answer_fetch(self, fetch: ReplicaFetch) -> FetchAnswer:
-        """The same for a request that has been waiting: judged anew, but it proves nothing of the replica any more."""
+        """Answer a request that has been waiting; unlike a new one it does not show that the replica is alive."""
         return leading.answer_fetch(self._state, fetch)
 
     def on_fetch_snapshot(self, key: ReplicaKey, leader_epoch: int, cluster_id: str | None, now: float) -> ErrorCode:

@@ -55,7 +55,7 @@ class RaftLog(Protocol):
 
     @property
     def latest_snapshot(self) -> SnapshotId | None:
-        """The newest complete one. Its end is never above the high watermark of whoever made it."""
+        """The newest complete snapshot. Its end is never above the high watermark of the replica that made it."""
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
         """The largest epoch up to `epoch` that has entries here, and where it ends.

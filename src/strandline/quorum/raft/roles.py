@@ -1,7 +1,7 @@
 """What a replica remembers in each role, besides the epoch and the vote that outlive roles.
 
     unattached   knows the epoch, not its leader; asks around
-    prospective  asks whether it would win (pre-vote), so that a replica that cannot win disturbs nobody
+    prospective  asks whether it would win (pre-vote), so that a replica that cannot win causes no election
     candidate    asks for votes in an epoch of its own
     leader       appends, and counts what others have fetched
     follower     fetches from the leader
@@ -182,7 +182,7 @@ class Fetching:
     failures: int = 0
     snapshot: SnapshotFetch | None = None
     installing: SnapshotId | None = None
-    """Outlives roles: the driver is replacing the log, and until it is done nobody here fetches or stands."""
+    """Outlives roles: while the driver replaces the log, this replica neither fetches nor stands for election."""
 
     def reset(self) -> None:
         self.request = None

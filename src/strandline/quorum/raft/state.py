@@ -1,6 +1,6 @@
 """The state of one replica, and every way from one role to another.
 
-Whoever changes the epoch or the vote goes through `remember`, which puts a `Save` before whatever follows from it.
+Epoch and vote change only through `remember`, which puts a `Save` before all effects that follow from the change.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from strandline.codec.message import Message
 
 EPOCH_LAST: Final = 2**31 - 2
-"""Nobody is believed who claims a later epoch: the next one would not fit the wire."""
+"""A later epoch is rejected, because the one after it would not fit the wire."""
 
 
 class RaftState:
@@ -75,7 +75,7 @@ class RaftState:
         is_same = self.epoch == state.leader_epoch
         self.voted = ReplicaKey(state.voted_id, state.voted_directory_id) if is_same and state.voted_id >= 0 else None
         self.epoch_leader_id = state.leader_id if is_same else UNKNOWN_ID
-        """Who leads or led `epoch`, once that is known; the role says whether it still does."""
+        """The leader of `epoch`, once it is known; the role says whether it still leads."""
         latest = log.latest_snapshot
         self.high_watermark = max(log.start_offset, latest.end_offset if latest is not None else 0)
         self.fetching = Fetching()
@@ -144,7 +144,7 @@ class RaftState:
     def become_unattached(
         self, epoch: int, now: float, *, election_in_s: float | None = None, retries: int = 0
     ) -> None:
-        """Follow nobody, in this epoch or a later one."""
+        """Become unattached, in this epoch or a later one."""
         if election_in_s is None:
             election_in_s = self.timing.election_timeout(self.random)
         self._enter(Unattached(now + election_in_s if self.is_voter else NEVER, retries), epoch)

@@ -26,7 +26,7 @@ class RaftTiming:
 
     @property
     def check_quorum_s(self) -> float:
-        """A leader that no majority fetched from for so long resigns: others may have elected somebody long ago."""
+        """A leader without fetches from a majority for so long resigns, because another may have been elected."""
         return self.fetch_timeout_s * 1.5
 
     @property
@@ -36,7 +36,7 @@ class RaftTiming:
 
     @property
     def fetch_timeout_min_s(self) -> float:
-        """For so long nobody who followed a leader stands against it."""
+        """For so long a follower of a leader does not stand for election."""
         return self.fetch_timeout_s * 0.8
 
     def fetch_timeout(self, random: Random) -> float:

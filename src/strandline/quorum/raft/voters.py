@@ -32,7 +32,7 @@ class Peer(NamedTuple):
 
 
 class ReplicaKey(NamedTuple):
-    """One copy of the log: the node and the directory it is in (zero where nobody said)."""
+    """One replica of the log: its node and its directory (zero where that is unknown)."""
 
     node_id: int
     directory_id: UUID = ZERO_UUID
@@ -109,7 +109,7 @@ class VoterSet:
 
     @classmethod
     def of_record(cls, record: VotersRecord) -> VoterSet:
-        """A voter without an endpoint gets the address ("", 0), to which nobody connects."""
+        """Return the voters of a record; one without an endpoint gets the address ("", 0)."""
         voters = []
         for entry in record.voters:
             endpoint = entry.endpoints[0] if entry.endpoints else Endpoint()
