@@ -252,7 +252,7 @@ def test_a_producer_is_fenced_with_the_member_it_commits_for(story: Story) -> No
     assert story.committed() == 1
 
 
-def test_a_producer_that_names_nobody_may_always(story: Story) -> None:
+def test_a_producer_that_names_no_member_may_always(story: Story) -> None:
     """As those before KIP-447: their transactional id stands for the partitions that they read."""
     stable(story, "t")
     assert story.commit_in_transaction(7, 1) is E.NONE

@@ -111,7 +111,7 @@ def test_who_begins_aborts_what_is_open_and_comes_again(story: Story) -> None:
     assert story.init() == (101, 2)
     assert story.add(zombie) is FENCED
     assert story.end(zombie) is FENCED
-    assert story.told == ["transaction of x aborted: a producer begins anew with its transactional id"]
+    assert story.told == ["transaction of x aborted: a producer restarted with its transactional id"]
 
 
 def test_a_late_copy_of_an_init_does_not_abort_what_was_begun_since(story: Story) -> None:

@@ -150,7 +150,7 @@ def delete_offsets(group: Group | None, offsets: CommittedOffsets, event: Delete
     response = OffsetDeleteResponse()
     subscribed = subscribed_topics(group)
     for topic in request.topics:
-        # Whoever reads the topic now would write the offset again, or miss it at its next start.
+        # A member that reads the topic would commit the offset again, or miss it at its next start.
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic.name in subscribed else ErrorCode.NONE
         answered = OffsetDeleteResponseTopic(name=topic.name)
         response.topics.append(answered)

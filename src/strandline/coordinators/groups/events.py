@@ -1,7 +1,7 @@
 """What can happen to a shard of groups (events), and what the shard asks its driver to do (effects).
 
 The driver performs effects in order. A `Reply` leaves only when every `Append` that the shard asked for earlier is
-below the high watermark of the partition, so that nobody is told what a crash or an election could take back.
+below the high watermark of the partition, because a crash or an election could take back what is above.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ class Record(NamedTuple):
 
 class TimerKind(StrEnum):
     SESSION = "session"
-    """A member has not been heard of for its session timeout."""
+    """A member sent no heartbeat for its session timeout."""
     JOIN = "join"
     """The time to join the next generation is over."""
     SYNC = "sync"
     """The time to ask for the assignment of this generation is over."""
     REBALANCE = "rebalance"
-    """A member of a consumer group has not given up in time what it was told to."""
+    """A member of a consumer group has not released its revoked partitions in time."""
     EXPIRY = "expiry"
-    """Offsets and groups that nobody uses any more are looked for: one timer for the shard, its group id is empty."""
+    """Unused offsets and groups are to be removed: one timer for the shard, its group id is empty."""
 
 
 class TimerKey(NamedTuple):
@@ -230,7 +230,7 @@ class TimerFired(Generic[KeyT]):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Every record has been through `load`; the shard now serves, and its members' sessions begin anew."""
+    """All records went through `load`; the shard serves requests, and the sessions of its members start again."""
 
 
 Request = (
@@ -248,7 +248,7 @@ Request = (
     | DeleteGroup
     | DeleteOffsets
 )
-"""The events that somebody waits for."""
+"""Events that a client waits for."""
 
 Event = Request | TransactionEnded | TopicDeleted | TopicsChanged | TimerFired[TimerKey] | Loaded
 

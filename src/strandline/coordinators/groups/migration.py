@@ -4,14 +4,14 @@ back when the last one is gone.
     ClassicGroup --(ConsumerGroupHeartbeat with epoch 0)--> ConsumerGroup, its members still speak the classic protocol
     ConsumerGroup --(only members of the classic protocol are left)--> ClassicGroup, which rebalances
 
-What members own goes along, so nobody gives up a partition for the change itself, and nobody is given one that another
-may still read. The generation becomes the epoch and the epoch the generation, so members go on committing. All records
-of a change are asked for at once: those that end the group of the one kind, then those that begin the other.
+Assignments are kept, so no member releases a partition because of the change, and none gets one that another may still
+read. The generation becomes the epoch and the epoch the generation, so members can continue to commit. All records of a
+change are appended together: those that end the group of the one kind, then those that start the other.
 
 Narrower than Kafka: a static consumer that is replaced by a classic one makes a classic group without a rebalance only
 if every member owns exactly what the target gives it; Kafka hands out the target although others may hold parts of
 it. Wider: what assignors of the common clients add to an assignment for themselves does not stand in the way, and a
-consumer group that has only classic members becomes classic whoever leaves it.
+consumer group that has only classic members becomes classic, whichever member left last.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ def _refusal(group: ClassicGroup, reason: str) -> RequestError:
 
 
 def release(group: ClassicGroup, step: StepContext) -> None:
-    """A classic group makes way. Whoever waits in it is told to come again, and then finds the consumer group."""
+    """End a classic group. Its waiting members retry, and then find the consumer group."""
     step.cancel_timer(join_key(group))
     step.cancel_timer(sync_key(group))
     for member_id in group.pending_join:
-        # Whoever was handed this id may come with it all the same: a consumer group takes any id.
+        # The client with this id may still join with it, because a consumer group accepts any id.
         step.cancel_timer(session_key(group, member_id))
     for member in group.members.values():
         answer_waiting(group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS, step, told_id=member.member_id)
@@ -265,7 +265,7 @@ def assignment_of(partitions: Mapping[UUID, Iterable[int]], topics: Topics, meta
     try:
         version = version_of(metadata)
     except MalformedMessage:
-        # Nobody was let in by us like that, but a log may come from elsewhere. Version 0 is what all begin with.
+        # We accept no such member, but the log may come from another broker. All clients know version 0.
         version = 0
     return encode_assignment(assignment, version)
 

@@ -26,7 +26,7 @@ EVERYTHING = _Everything()
 
 
 def subscribed_topics(group: ClassicGroup | ConsumerGroup) -> Container[str]:
-    """`EVERYTHING` if the members read topics, and nobody can tell which."""
+    """Return the topics that members read; `EVERYTHING` if these are unknown."""
     if isinstance(group, ConsumerGroup):
         return group.subscribed_topic_names
     if not uses_consumer_protocol(group):

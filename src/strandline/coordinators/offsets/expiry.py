@@ -1,4 +1,4 @@
-"""Offsets and groups that nobody uses any more are forgotten: `offsets.retention.minutes`.
+"""The removal of unused offsets and groups: `offsets.retention.minutes`.
 
 An offset may go when its topic is read by no member of the group, and the retention has passed since
 
@@ -67,7 +67,7 @@ class OffsetExpiry:
 
 
 def is_unused(group: Group, offsets: CommittedOffsets) -> bool:
-    # A member id that was handed out counts: whoever has it is on its way.
+    # A member id that was handed out counts, because its client is about to join.
     is_awaited = isinstance(group, ClassicGroup) and bool(group.pending_join)
     return group.state == GroupState.EMPTY and not is_awaited and not offsets.has_any_or_pending(group.group_id)
 

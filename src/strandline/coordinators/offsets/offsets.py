@@ -127,7 +127,8 @@ class CommittedOffsets:
 
 
 def commit_error(group: ClassicGroup | None, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
-    """A position may be moved by a member of the present generation only, or by anybody while nobody is a member."""
+    """Return why the commit is rejected. Members of the present generation may commit; any client may if there are no
+    members."""
     generation_id = request.generation_id_or_member_epoch
     if group is None:
         if generation_id < 0:
@@ -245,7 +246,7 @@ def fetch(offsets: CommittedOffsets, event: FetchOffsets, step: StepContext) -> 
 
 
 def hide_unstable(pending: PendingOffsets, response: OffsetFetchResponseGroup) -> None:
-    """Whoever begins to read where a transaction is about to move the offset would read what it has read already."""
+    """Replace offsets that a transaction is about to move, because a reader from there would read records twice."""
     for topic in response.topics:
         topic.partitions = [
             unstable_partition(partition.partition_index)
@@ -265,7 +266,7 @@ def fetched(offsets: CommittedOffsets, request: OffsetFetchRequestGroup) -> Offs
     response = OffsetFetchResponseGroup(group_id=request.group_id)
     if request.topics is None:
         for name, partitions in offsets.of_group(request.group_id):
-            # Offsets of an earlier topic of that name stand apart; whoever knows which one lives drops the others.
+            # Offsets of an earlier topic of that name are listed apart; the handler drops those of deleted topics.
             by_id: dict[UUID, OffsetFetchResponseTopics] = {}
             for index, value in partitions.items():
                 topic = by_id.setdefault(value.topic_id, OffsetFetchResponseTopics(name=name, topic_id=value.topic_id))

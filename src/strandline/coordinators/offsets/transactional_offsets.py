@@ -1,12 +1,12 @@
-"""Offsets that were committed within transactions: TxnOffsetCommit, and what a marker makes of them.
+"""Offsets committed within transactions: TxnOffsetCommit, and the effect of the marker on them.
 
-Until its marker is there such an offset is pending. Nobody sees it; whoever asks for stable offsets only is told to
-come again; and neither the offset before it nor its group is forgotten meanwhile. A marker that commits puts it in the
-place of the committed one, unless that was written later in the log. For compaction keeps the later of the two records,
-and whoever loads the log after that must come to the same end.
+Until its marker is written such an offset is pending. It is invisible, a fetch of stable offsets has to be retried, and
+neither the previous offset nor the group expires. A commit marker replaces the committed offset by the pending one,
+unless the committed one is later in the log. Compaction keeps the later of the two records, and a coordinator that
+loads the log afterwards must get the same result.
 
-A tombstone takes the pending offsets of a partition along, as it does in Kafka: a deleted group, topic or offset does
-not come back with the marker.
+A tombstone removes the pending offsets of a partition, as in Kafka: a deleted group, topic or offset does not come back
+with the marker.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def commit_error(group: Group | None, request: OffsetCommitRequest) -> ErrorCode
     if group is None:
         return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
     if isinstance(group, ConsumerGroup):
-        if generation_id == NO_EPOCH and names_nobody(request):
+        if generation_id == NO_EPOCH and names_no_member(request):
             return ErrorCode.NONE
         code = consumer_offsets.commit_error(group, request, MEMBER_EPOCH_FROM_VERSION)
         # Producers know nothing of member epochs.
         return ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code
-    if generation_id < 0 and (group.state is GroupState.EMPTY or names_nobody(request)):
+    if generation_id < 0 and (group.state is GroupState.EMPTY or names_no_member(request)):
         return ErrorCode.NONE
     return classic_error(group, request)
 
 
-def names_nobody(request: OffsetCommitRequest) -> bool:
+def names_no_member(request: OffsetCommitRequest) -> bool:
     return not request.member_id and request.group_instance_id is None
 
 

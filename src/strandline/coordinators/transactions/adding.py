@@ -3,7 +3,7 @@
 While the markers of the last transaction are under way, the next one cannot begin. Kafka says CONCURRENT_TRANSACTIONS,
 and the client backs off and asks again. Markers take milliseconds, a back-off takes twenty and more. So here such a
 request is parked until the last marker is written, for `PARKED_MS_MAX` at the most, and not at all if they have taken
-that long already: somebody who leads is missing then.
+that long already, because then a partition has no leader.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def add(transaction: Transaction, event: AddPartitions, step: TransactionStepCon
         answer(event, ErrorCode.UNKNOWN_SERVER_ERROR, step)
         return
     if transaction.status is not TransactionStatus.ONGOING:
-        # Started anew with every transaction and never cancelled: that costs the driver next to nothing.
+        # Restarted with every transaction and never cancelled, because that costs the driver next to nothing.
         key = TransactionTimer(TransactionTimerKind.TIMEOUT, added.transactional_id)
         step.start_timer(key, added.timeout_ms)
     answer(event, ErrorCode.NONE, step)
@@ -95,8 +95,8 @@ def answer(event: AddPartitions, code: ErrorCode, step: TransactionStepContext) 
 
 def park(transaction: Transaction, event: AddPartitions, step: TransactionStepContext) -> None:
     known = step.known
-    # Markers that did not come in this time may take much longer. Each time somebody waits for them, so do all the
-    # others that a broker asked for with the same request.
+    # Markers that are this late may take much longer. A request that waits for them delays all other partitions that
+    # a broker asked for with it.
     is_late = step.now_ms - transaction.last_update_ms >= PARKED_MS_MAX
     if is_late or known.parked_count >= PARKED_REQUESTS_MAX:
         answer(event, ErrorCode.CONCURRENT_TRANSACTIONS, step)

@@ -1,10 +1,10 @@
 """CommitBatch: the driver of a sink has the transactions of a batch committed, all of them or none, and once.
 
 One record says what is decided (`Decision`): it is the only way in which a transaction of a sink is committed, and a
-sink has one for each batch at most. From it follows what each transactional id is at, here and in whoever loads the
-log (`apply`). Each then gets its own Prepare record, a share in each step (`roll`), and goes on like any other
-transaction. A decision is not followed by the next one of its sink before all of these are asked for, since compaction
-keeps the last one only.
+sink has one for each batch at most. The state of each transactional id follows from it, here and in a coordinator that
+loads the log (`apply`). Each id then gets its own Prepare record, some in each step (`roll`), and continues like any
+other transaction. The next decision of the sink waits until all of these are appended, because compaction keeps only
+the last decision.
 
 A commit by decision raises no epoch, whichever version of transactions the producers speak: who tells them is their
 own EndTxn, later. An abort fences the producer, as everywhere.
@@ -71,8 +71,8 @@ def commit_batch(event: CommitBatch, step: TransactionStepContext) -> None:
     elif wrong := what_is_wrong(request):
         refuse(event, ErrorCode.INVALID_REQUEST, wrong, step)
     elif request.batch_id < last_batch_id:
-        # Not `already_committed`: whoever is behind by more than an answer works from an old state of its own, and what
-        # it has written is not what was committed under this number.
+        # Not `already_committed`: a driver that is behind by more than one batch works from an old state, and has not
+        # written what was committed under this number.
         sentence = f"batch {request.batch_id} of sink {request.sink_id} is over: batch {last_batch_id} was committed"
         refuse(event, ErrorCode.PRODUCER_FENCED, sentence, step)
     elif sink is not None and request.batch_id == last_batch_id:

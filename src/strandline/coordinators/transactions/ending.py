@@ -1,9 +1,8 @@
 """The end of transactions: the decision, the markers that make it known, and the record that all of them are written.
 
-`decide` is the one place where transactions are decided, however many at once and whoever asks: EndTxn for one, a
-timeout, a producer that takes the id over. Nothing that comes later can change a decision. A coordinator that finds one
-in its log goes on from there. Only sinks decide for themselves (`batches`): their transactions are not committed by
-EndTxn.
+`decide` is the one place where transactions are decided, one or many: by EndTxn, by a timeout, or by a producer that
+takes over the id. A decision is final. A coordinator that finds one in its log continues from there. Only sinks decide
+for themselves (`batches`): their transactions are not committed by EndTxn.
 """
 
 from __future__ import annotations

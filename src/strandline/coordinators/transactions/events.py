@@ -1,8 +1,8 @@
 """What can happen to a shard of transactions (events), and what the shard asks its driver to do (effects).
 
 The driver performs effects in order. `Reply`, `SendMarkers` and `AllocateProducerId` are performed only when every
-`Append` that the shard asked for earlier is below the high watermark: nobody is told of a decision, and no partition
-gets a marker of it, that a crash or an election could take back. `Append`, `Reply`, the timers, `Loaded` and
+`Append` that the shard asked for earlier is below the high watermark: no client learns of a decision, and no partition
+gets its marker, while a crash or an election could take it back. `Append`, `Reply`, the timers, `Loaded` and
 `TimerFired` are those of the groups (`coordinators.events`).
 
 Error codes are those of the newest version. A handler of an old version turns PRODUCER_FENCED into
@@ -44,7 +44,7 @@ class TransactionTimerKind(StrEnum):
     PARKED = "parked"
     """Requests have waited long enough for the markers of the transaction before."""
     EXPIRY = "expiry"
-    """Ids that nobody uses any more are looked for: one timer for the shard, its transactional id is empty."""
+    """Unused ids are to be removed: one timer for the shard, its transactional id is empty."""
     RESUME = "resume"
     """There are more transactions that another coordinator left unfinished: one timer for the shard, too."""
     ROLL = "roll"
@@ -166,7 +166,7 @@ class ProducerIdAllocated:
 Request = (
     InitProducerId | AddPartitions | EndTransaction | CommitBatch | DeleteSink | DescribeTransaction | ListTransactions
 )
-"""The events that somebody waits for."""
+"""Events that a client waits for."""
 
 Event = Request | MarkersWritten | ProducerIdAllocated | TimerFired[TransactionTimer] | Loaded
 
@@ -203,7 +203,7 @@ class SendMarkers(NamedTuple):
 
 
 class AllocateProducerId(NamedTuple):
-    """Get a producer id that nobody had before, and say `ProducerIdAllocated` with the token."""
+    """Allocate a new producer id, and step `ProducerIdAllocated` with the token."""
 
     token: Token
 

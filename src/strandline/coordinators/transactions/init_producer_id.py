@@ -1,4 +1,4 @@
-"""InitProducerId with a transactional id: whoever asks gets the id for itself, and whoever had it is fenced.
+"""InitProducerId with a transactional id: the producer gets the id for itself, and its previous owner is fenced.
 
 A request that names a producer id and an epoch (KIP-360) comes from a producer that wants to go on after an error: it
 gets the next epoch if it still is the owner, and the same answer again if it lost the first one.
@@ -42,10 +42,10 @@ def init_producer_id(event: InitProducerId, step: TransactionStepContext) -> Non
     if code is not ErrorCode.NONE:
         refuse(event, code, step)
     elif transaction.status is TransactionStatus.ONGOING:
-        if fence(transaction, event, step, reason="a producer begins anew with its transactional id"):
+        if fence(transaction, event, step, reason="a producer restarted with its transactional id"):
             refuse(event, ErrorCode.CONCURRENT_TRANSACTIONS, step)
     elif is_repeated(transaction, request):
-        # Nobody else has begun since, else the last epoch were not known any more.
+        # No other producer has started since, or the last epoch would not be known any more.
         begin(with_epoch_as_it_is(transaction, request, step), event, step)
     elif not is_exhausted(transaction.producer_epoch):
         begin(with_next_epoch(transaction, request, step), event, step)

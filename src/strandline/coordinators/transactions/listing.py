@@ -20,7 +20,7 @@ def describe(event: DescribeTransaction, step: TransactionStepContext) -> None:
         code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if is_named else ErrorCode.INVALID_REQUEST
         step.reply(event.token, DescribedTransaction(error_code=code, transactional_id=event.transactional_id))
         return
-    # Whoever looks for transactions that hang counts on it that a partition with its marker is not named any more.
+    # Tools that look for hanging transactions expect that a partition with its marker is not listed any more.
     awaited = step.known.awaited.get(event.transactional_id)
     partitions = transaction.partitions if awaited is None else awaited.partitions
     step.reply(

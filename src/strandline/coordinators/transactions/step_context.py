@@ -46,7 +46,7 @@ Postponed = InitProducerId | EndTransaction | OverdueTransaction
 class Transactions:
     """The transactional ids of a shard, and its sinks.
 
-    Only `by_id` is in the log, and what was decided last for each sink. The rest is made anew by another coordinator.
+    Only `by_id` and the last decision of each sink are in the log. Another coordinator starts without the rest.
     """
 
     __slots__ = (
@@ -74,9 +74,9 @@ class Transactions:
         self.parked_count = 0
         self.postponed: dict[Token, Postponed] = {}
         self.spare_producer_ids: list[int] = []
-        """Asked for, and then not needed by whoever had asked."""
+        """Allocated, and then not needed."""
         self.clients: dict[str, tuple[str, str]] = {}
-        """Client id and host of whoever last began with the transactional id."""
+        """Client id and host of the producer that last initialized the transactional id."""
         self.sinks: dict[str, Sink] = {}
         """By sink id; also those that have transactional ids and no decision yet."""
         self.unrolled: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""What time does to transactions: one that is open for too long is aborted, an id that nobody uses is forgotten.
+"""Timeouts: a transaction that is open for too long is aborted, an unused transactional id is removed.
 
 Each open transaction has a timer of its own, so it is aborted when its time is over and not up to
 `transaction.abort.timed.out.transaction.cleanup.interval.ms` later. A clock that is set changes nothing: the timer
@@ -64,7 +64,7 @@ def is_open(work: OverdueTransaction, step: TransactionStepContext) -> bool:
 
 
 class Resuming:
-    """The transactions that were not complete when we took over, and that nobody may ever ask about again."""
+    """The transactions that were incomplete when this coordinator took over, even if no producer asks for them."""
 
     def __init__(self) -> None:
         self._left: deque[str] = deque()
@@ -92,7 +92,7 @@ class Resuming:
 
 
 def is_stuck(transaction: Transaction, step: TransactionStepContext) -> bool:
-    """Decided, in the log, and nobody has its markers written."""
+    """Return whether the transaction is decided in the log and its markers are not being written."""
     known = step.known
     return (
         transaction.is_prepared

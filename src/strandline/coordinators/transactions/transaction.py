@@ -69,7 +69,7 @@ class Transaction(NamedTuple):
     last_update_ms: int
     status: TransactionStatus = TransactionStatus.EMPTY
     previous_producer_id: int = NO_PRODUCER_ID
-    """The id before the last change of it: somebody who still names it may have missed an answer."""
+    """The producer id before the last change; a producer that still names it may have missed a response."""
     next_producer_id: int = NO_PRODUCER_ID
     """The id to go on with after this transaction, for the epochs of the present one are used up."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
@@ -92,7 +92,7 @@ class Transaction(NamedTuple):
     def with_epoch(
         self, producer_epoch: int, *, last_epoch: int, timeout_ms: int, now_ms: int, producer_id: int | None = None
     ) -> Transaction:
-        """Its owner begins anew, or another one takes over: no transaction, and an epoch or an id of its own."""
+        """Return the state for a producer that starts: no transaction, and an epoch or an id of its own."""
         return self._replace(
             producer_id=self.producer_id if producer_id is None else producer_id,
             previous_producer_id=self.previous_producer_id if producer_id is None else self.producer_id,
@@ -117,7 +117,7 @@ class Transaction(NamedTuple):
         )
 
     def fenced(self) -> Transaction:
-        """The next epoch, which nobody is told: whoever has the present one is locked out."""
+        """Return the state with the next epoch, which no producer gets: the owner of the present one is fenced."""
         return self._replace(
             producer_epoch=min(self.producer_epoch + 1, EPOCH_LAST),
             last_producer_epoch=NO_PRODUCER_EPOCH,

@@ -63,7 +63,7 @@ class TransactionShard:
         return self._known.sinks
 
     def client_of(self, transactional_id: str) -> tuple[str, str] | None:
-        """Client id and host of whoever last began with the id, if that was with this coordinator."""
+        """Return client id and host of the producer that last initialized the id with this coordinator."""
         return self._known.clients.get(transactional_id)
 
     def load(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:

@@ -13,18 +13,18 @@ from heapq import heapify, heappop, heappush, heapreplace
 
 from strandline.coordinators.groups.assignors.spec import Assignment, GroupSpec, MemberSpec
 
-NOBODY = -1
+UNOWNED = -1
 
 ROUNDS_MAX = 16
 """Passes over the topics to even out members of unlike subscriptions; each about halves what is left."""
 
 Owners = dict[uuid.UUID, list[int]]
-"""For each partition of each topic the place of its owner among the members, or NOBODY."""
+"""For each partition of each topic the index of its owner among the members, or UNOWNED."""
 
 
 def assign_uniform(spec: GroupSpec) -> dict[str, Assignment]:
     members = list(spec.members.values())
-    owners: Owners = {topic_id: [NOBODY] * spec.partitions.get(topic_id, 0) for topic_id in spec.topic_ids}
+    owners: Owners = {topic_id: [UNOWNED] * spec.partitions.get(topic_id, 0) for topic_id in spec.topic_ids}
     sizes = _keep(members, owners)
     if spec.is_homogeneous:
         _even_out(owners, sizes)
@@ -42,7 +42,7 @@ def _keep(members: list[MemberSpec], owners: Owners) -> list[int]:
                 continue
             topic_owners = owners[topic_id]
             for partition in partitions:
-                if partition < len(topic_owners) and topic_owners[partition] == NOBODY:
+                if partition < len(topic_owners) and topic_owners[partition] == UNOWNED:
                     topic_owners[partition] = place
                     sizes[place] += 1
     return sizes
@@ -62,13 +62,13 @@ def _even_out(owners: Owners, sizes: list[int]) -> None:
     for topic_owners in reversed(owners.values()):
         for partition in range(len(topic_owners) - 1, -1, -1):
             owner = topic_owners[partition]
-            if owner != NOBODY and sizes[owner] > quotas[owner]:
-                topic_owners[partition] = NOBODY
+            if owner != UNOWNED and sizes[owner] > quotas[owner]:
+                topic_owners[partition] = UNOWNED
                 sizes[owner] -= 1
     takers = (place for place, size in enumerate(sizes) for _ in range(quotas[place] - size))
     for topic_owners in owners.values():
         for partition, owner in enumerate(topic_owners):
-            if owner == NOBODY:
+            if owner == UNOWNED:
                 topic_owners[partition] = next(takers)
 
 
@@ -96,13 +96,13 @@ def _even_out_unlike(members: list[MemberSpec], owners: Owners, sizes: list[int]
 
 
 def _fill(topic_owners: list[int], subscribers: list[int], sizes: list[int]) -> None:
-    """Give each partition that nobody has to the subscriber with the fewest."""
-    if NOBODY not in topic_owners:
+    """Give each partition without an owner to the subscriber with the fewest."""
+    if UNOWNED not in topic_owners:
         return
     fewest = [(sizes[place], place) for place in subscribers]
     heapify(fewest)
     for partition, owner in enumerate(topic_owners):
-        if owner == NOBODY:
+        if owner == UNOWNED:
             size, place = fewest[0]
             topic_owners[partition] = place
             sizes[place] = size + 1

@@ -38,7 +38,7 @@ PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
 
 
 class Protocol(NamedTuple):
-    """One way to assign that a member can follow, and what the member says to whoever assigns that way."""
+    """An assignment strategy that a member supports, and its metadata for the leader that assigns with it."""
 
     name: str
     metadata: bytes
@@ -165,7 +165,7 @@ class ClassicGroup:
         member.session_timeout_ms = session_timeout_ms
 
     def remove(self, member_id: str) -> None:
-        """Forget a member or a pending member. Whoever still waits under that id was answered before."""
+        """Remove a member or a pending member, whose waiting requests were answered before."""
         assert member_id not in self.awaiting_join
         assert member_id not in self.awaiting_sync
         member = self.members.pop(member_id, None)

@@ -172,7 +172,7 @@ def join_again(group: ClassicGroup, member: Member, event: JoinGroup, step: Step
     if subscribes_to_others(member, event.request):
         step.note(group, Happening.SUBSCRIBED, member, reason=event.request.reason or "")
     elif group.state is not GroupState.PREPARING_REBALANCE:
-        # Whoever joins again while all have to does only that. Now it is this member that makes all join.
+        # During a rebalance all members join again. Here this member starts the rebalance.
         leads = "its leader" if member.member_id == group.leader_id else ""
         step.note(group, Happening.ASKED, member, reason=event.request.reason or leads)
     update_and_wait(group, member, event, step)
@@ -214,7 +214,7 @@ def replace_static_member(group: ClassicGroup, event: JoinGroup, new_id: str, st
         else:
             keep_generation(group, event, member, step, old_leader=old_leader)
     elif group.state is GroupState.COMPLETING_REBALANCE:
-        # The leader may already compute an assignment for the old member id, which nobody answers to any more.
+        # The leader may already be computing an assignment for the old member id, which no longer exists.
         prepare_rebalance(group, step)
     else:
         maybe_complete_join(group, step)
@@ -230,8 +230,8 @@ def keep_generation(
         is_leader = member.member_id == group.leader_id
         response = join_response(group, member.member_id, with_members=is_leader, skip_assignment=is_leader)
     else:
-        # An older client that hears it leads would assign anew, and a stable group ignores that. So it is told the
-        # leader's former id: it then takes itself for a follower and asks for the assignment that it had.
+        # An older client would assign again if it learned that it leads, and a stable group ignores that. So it gets
+        # the leader's former id: it then acts as a follower and asks for the assignment that it had.
         response = join_response(group, member.member_id, with_members=False)
         response.leader = old_leader or ""
     step.reply(event.token, response)

@@ -76,7 +76,7 @@ def answer_waiting(
 
 
 def remove_member(group: ClassicGroup, member_id: str, step: StepContext, *, why: Happening, reason: str = "") -> None:
-    """Take a member or pending member out. A client that still waits is sent back to join as somebody new."""
+    """Remove a member or pending member. A client that still waits has to join again as a new member."""
     member = group.members.get(member_id)
     if member is not None:
         step.note(group, why, member, reason=reason)
@@ -208,7 +208,7 @@ def on_join_timeout(group: ClassicGroup, step: StepContext) -> None:
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     if group.is_initial_rebalance and group.joined_during_initial_delay and group.initial_remaining_ms:
-        # Somebody arrived during the delay, so more may be on their way: wait again, within the rebalance timeout.
+        # A member joined during the delay, so more may follow: wait again, within the rebalance timeout.
         delay_ms = min(step.config.initial_rebalance_delay_ms, group.initial_remaining_ms)
         group.joined_during_initial_delay = False
         group.initial_remaining_ms = max(group.initial_remaining_ms - group.initial_delay_ms, 0)

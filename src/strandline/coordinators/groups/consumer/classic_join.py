@@ -3,10 +3,10 @@
 Narrower than Kafka: a member that is unknown and claims to own partitions is refused. It was fenced and has not
 noticed; let in, it would read on until it asks for its assignment, beside the new owner.
 
-And one that takes the seat of a consumer which has not left moves the group to a new epoch. A consumer keeps its member
-id for as long as it lives; did it win its seat back in the epoch that it lost it in, then its commits from before would
-pass for commits of today, and take positions back behind what was committed in between. Who has left first has said
-its last word; for that one the epoch stays, and a static member that restarts with the other protocol disturbs nobody.
+A classic member that replaces a consumer which has not left moves the group to a new epoch. A consumer keeps its member
+id while its process runs. If it came back in the epoch in which it was replaced, its earlier commits would be accepted
+and move positions back. A consumer that has left sends no more commits. Then the epoch stays, and a static member that
+restarts with the other protocol causes no rebalance.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def recorded(member: ConsumerMember) -> tuple[object, ...]:
 
 
 def owned_partitions(subscription: ConsumerProtocolSubscription, topics: Topics) -> list[TopicPartitions]:
-    """By ids instead of names. Nobody owns partitions of a topic that was deleted."""
+    """Return the owned partitions by topic id, without those of deleted topics."""
     return [
         TopicPartitions(topic_id=facts.id, partitions=owned.partitions)
         for owned in subscription.owned_partitions

@@ -123,11 +123,11 @@ class ConsumerGroup:
         self.owners: dict[UUID, dict[int, str]] = {}
         """Who owns a partition or has not given it up yet, by topic id and partition."""
         self.metadata_may_have_changed = True
-        """Something happened to topics since the hash was computed; the next heartbeat looks. At first, who knows."""
+        """Topics may have changed since the hash was computed, so the next heartbeat checks; True after a load."""
         self.changed_topics: frozenset[str] = frozenset()
-        """Which ones, as far as we were told, for whoever asks why the group rebalanced."""
+        """The topics that changed, as far as known, for the history of the group."""
         self.patterns_are_resolved = False
-        """What `regexes` says was true before `changed_topics`; False after a load, for who knows what came before."""
+        """Whether `regexes` was up to date before `changed_topics`; False after a load, when that is unknown."""
         self.has_partition_metadata_record = False
         """A coordinator before Kafka 4.1 left a ConsumerGroupPartitionMetadata record, to be cleared away."""
         self._subscribed: frozenset[str] | None = None

@@ -106,7 +106,7 @@ def records_without(group: ConsumerGroup, members: Sequence[ConsumerMember], ste
         records += member_tombstones(group.group_id, member.member_id)
     records += move_epoch(group, step, must_move=True)
     if not group.members:
-        # Nobody is left to be assigned anything. Who comes next need not wait for the interval to pass.
+        # No member is left. The next one need not wait for the assignment interval.
         group.set_target({}, epoch=group.group_epoch, now_ms=0)
         records.append(target_epoch_record(group))
     return records

@@ -1,11 +1,11 @@
-"""Who may commit and fetch offsets of a group of the consumer protocol.
+"""Which members may commit and fetch offsets of a group of the consumer protocol.
 
-A position is moved by a member in its present epoch. An older epoch is let pass for a partition that the member was
-given in that epoch or before: it owns the partition since, only the news of the new epoch has not reached it.
+A member commits in its present epoch. An older epoch is accepted for a partition that the member was assigned in that
+epoch or before: it has owned the partition since, and has not learned of the new epoch yet.
 
-Narrower than Kafka in one place: nobody moves the position in a partition that another member owns. A member can give
-up a partition and stay in its epoch, because it has to give up more. A commit of it that was under way meanwhile would
-take the position back under the hands of the new owner.
+Stricter than Kafka in one place: a commit for a partition that another member owns is rejected. A member can release a
+partition and stay in its epoch, because it has to release more. Its late commit would move back the position of the new
+owner.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def commit_error(group: ConsumerGroup, request: OffsetCommitRequest, api_version
 
 
 def is_owned_by_another(group: ConsumerGroup, member: ConsumerMember, request: OffsetCommitRequest) -> bool:
-    """Whether some partition of the commit is another member's. What is nobody's may be committed by any of them."""
+    """Return whether another member owns a partition of the commit. Any member may commit unowned ones."""
     for topic in request.topics:
         owners = group.owners.get(topic.topic_id)
         if owners is not None:
@@ -52,7 +52,7 @@ def is_owned_by_another(group: ConsumerGroup, member: ConsumerMember, request: O
 
 
 def owned_since(member: ConsumerMember, request: OffsetCommitRequest, member_epoch: int) -> bool:
-    """Whether the member owns every partition of the commit, and has since that epoch at the latest."""
+    """Return whether the member has owned every partition of the commit since that epoch at the latest."""
     for topic in request.topics:
         epochs = member.assigned.get(topic.topic_id, {})
         giving_up = member.pending_revocation.get(topic.topic_id, {})

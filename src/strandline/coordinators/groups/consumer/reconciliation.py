@@ -2,7 +2,7 @@
 
     assigned      & target            it keeps
     assigned      - target            it gives up; until it says so by what it owns, it stays in its epoch
-    target        - assigned          it gets, as far as nobody else owns it, and moves to the epoch of the target
+    target        - assigned          it gets, as far as no other member owns it, and moves to the epoch of the target
 
 The three outcomes are the states UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS and STABLE. Topics that the member does
 not subscribe to any more count as not in the target, which may be older than its subscription.
@@ -122,7 +122,7 @@ def _towards_target(
         kept = {partition: epoch for partition, epoch in has.items() if partition in wanted_set}
         lost = {partition: epoch for partition, epoch in has.items() if partition not in wanted_set}
         missing = [partition for partition in wanted if partition not in has]
-        # What the member itself is about to give up is as good as free: nobody else can have got it meanwhile.
+        # A partition that the member itself is releasing counts as free, because no other member can have got it.
         free = [partition for partition in missing if group.owner(topic_id, partition) in (None, member.member_id)]
         waits = waits or len(free) < len(missing)
         if kept:

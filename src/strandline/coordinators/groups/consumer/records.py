@@ -85,7 +85,7 @@ def target_record(group_id: str, member_id: str, target: Assignment) -> Record:
 
 
 def changed_targets(group: ConsumerGroup, target: Mapping[str, Assignment]) -> list[Record]:
-    """The records that turn the target assignment that stands into another."""
+    """Return the records that replace the present target assignment by another."""
     return [
         target_record(group.group_id, member_id, assignment)
         for member_id, assignment in target.items()
@@ -157,7 +157,7 @@ def consumer_group_records(group: ConsumerGroup) -> list[Record]:
 
 
 def consumer_group_tombstones(group: ConsumerGroup) -> list[Record]:
-    """Everything that takes the group out of the log, whoever is still a member."""
+    """Return the tombstones of all records of the group, with those of its remaining members."""
     group_id = group.group_id
     by_member = [member_tombstones(group_id, member_id) for member_id in group.members]
     return [

@@ -27,7 +27,7 @@ PATTERN_INSTRUCTIONS_MAX: Final = 2_000
 """Of a compiled pattern, about one per character or repeat. The worst of this size that were found take half a
 millisecond for the longest name; `(?:a?b?){900}`, twice as large, takes thirty times as long."""
 COMPILED_PATTERNS_MAX: Final = 64
-"""Kept compiled; any other is compiled anew when it is needed."""
+"""Patterns that are kept compiled; others are compiled each time."""
 PATTERN_MEMORY_BYTES_MAX: Final = 2 * 1024 * 1024
 """What RE2 may use for one compiled pattern."""
 
@@ -125,7 +125,7 @@ def _compiled(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = PATTERN_MEMORY_BYTES_MAX
-    # Nobody asks what a group matched, and to keep track of ten thousand groups takes RE2 minutes.
+    # Captures are not needed, and tracking ten thousand of them takes RE2 minutes.
     options.never_capture = True
     # Topic names are ASCII. So is nearly every pattern, and then a character class need not know all of Unicode.
     is_narrow = pattern.isascii() and "\\x{" not in pattern

@@ -1,9 +1,9 @@
 """When a group of the consumer protocol gets a new epoch, and what its target assignment is for it.
 
 The epoch moves when members, what they subscribe to, or the topics behind that change. The hash of those topics is
-kept with the epoch, so a change that happened while nobody coordinated the group is seen too. The assignment follows
-with the first heartbeat that comes no sooner than `group.consumer.assignment.interval.ms` after the one before, so a
-group whose members come and go all the time costs one assignment per interval and not one for each of them.
+kept with the epoch, so a change while the group had no coordinator is noticed, too. The assignment is computed by the
+first heartbeat that is at least `group.consumer.assignment.interval.ms` after the last one. So a group whose members
+join and leave all the time costs one assignment per interval, not one for each of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from strandline.coordinators.groups.topics import metadata_hash
 
 
 def on_topics_changed(group: ConsumerGroup, names: frozenset[str]) -> None:
-    """The next heartbeat looks closer. A pattern may match any of the names, also one that nobody subscribes to yet."""
+    """Have the next heartbeat check the topics. A pattern may match any name, also one without a subscriber yet."""
     concerned = names if group.uses_patterns or group.regexes else names & group.subscribed_topic_names
     if concerned:
         group.metadata_may_have_changed = True
@@ -54,7 +54,7 @@ def move_epoch(group: ConsumerGroup, step: StepContext, *, must_move: bool) -> l
 
 
 def resolve_patterns(group: ConsumerGroup, step: StepContext) -> list[Record]:
-    """Match the patterns of the members against the topics, and forget those that nobody uses any more."""
+    """Match the patterns of the members against the topics, and forget unused patterns."""
     if not group.uses_patterns and not group.regexes:
         return []
     used = dict.fromkeys(

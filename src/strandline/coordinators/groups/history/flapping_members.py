@@ -1,4 +1,4 @@
-"""Who flaps: a client that joins a group and is soon gone, again and again, each time with a rebalance."""
+"""Clients that join a group and leave soon after, again and again, each time with a rebalance."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from strandline.coordinators.groups.history.assignment_diff import MemberRef
 FLAP_WINDOW_MS = 600_000
 SHORT_LIFE_MS = 300_000
 FLAPS_MIN = 3
-"""So many short lives of a client within the window, and it is said to flap."""
+"""Short memberships within the window from which on a client counts as flapping."""
 FLAPPERS_MAX = 1_000
-"""Clients of one group that are watched."""
+"""Clients of one group that are remembered."""
 LIVES_MAX = 100
-"""Short lives of one client that are counted."""
+"""Short memberships of one client that are counted."""
 
 
 class FlappingMembers:
-    """When the members of one group joined, and how soon they went, as far as we looked."""
+    """When the members of one group joined, and how soon they left."""
 
     __slots__ = ("_joined_ms", "_short")
 
@@ -25,13 +25,13 @@ class FlappingMembers:
         self._joined_ms: dict[str, int] = {}
         """By instance id, or else by member id."""
         self._short: dict[tuple[str, str], list[int]] = {}
-        """When the lives ended that ended soon, by client."""
+        """The ends of short memberships, by client."""
 
     def __bool__(self) -> bool:
         return bool(self._joined_ms)
 
     def begin(self, who: MemberRef, now_ms: int) -> None:
-        # Of a static member nobody hears that it died, only that another process took its seat.
+        # The death of a static member shows only when another process takes its instance id.
         self.end(who, now_ms)
         self._joined_ms[_seat(who)] = now_ms
 
@@ -47,11 +47,11 @@ class FlappingMembers:
         del ends_ms[:-LIVES_MAX]
 
     def leave(self, who: MemberRef) -> None:
-        """As a member does that has done its work: however short, this is no life to count."""
+        """Forget a member that left on purpose: its membership does not count, however short it was."""
         self._joined_ms.pop(_seat(who), None)
 
     def flaps(self, who: MemberRef, now_ms: int) -> int:
-        """How often the client came and was soon gone lately; 0 while that is nothing to speak of."""
+        """Return the number of recent short memberships of the client; 0 below `FLAPS_MIN`."""
         client = _client(who)
         lately = [at_ms for at_ms in self._short.get(client, ()) if at_ms > now_ms - FLAP_WINDOW_MS]
         if lately:
@@ -61,13 +61,13 @@ class FlappingMembers:
         return len(lately) if len(lately) >= FLAPS_MIN else 0
 
     def forget_all_but(self, *seats: Container[str]) -> None:
-        """Who is in none of these any more went without a word."""
+        """Drop members absent from every `seats` set."""
         self._joined_ms = {
             seat: at_ms for seat, at_ms in self._joined_ms.items() if any(seat in known for known in seats)
         }
 
     def forget_joins(self) -> None:
-        """How long those live who are there is not known any more."""
+        """Forget when the present members joined, because that is no longer known."""
         self._joined_ms.clear()
 
 

@@ -1,11 +1,11 @@
-"""Why did it rebalance? What happened to groups, kept for whoever asks later: a bounded buffer in memory.
+"""Why groups rebalanced: a bounded buffer in memory.
 
-A rebalance is opened by what makes one necessary (`note`: somebody joined, left, timed out ...) and closed when the
-group is at rest again (`settle`). What is noted in between belongs to it. At both ends it is looked at what each
-member owns. A happening that moves nothing, such as a static member that came back in time, is an entry of its own.
+A rebalance is opened by its cause (`note`: a member joined, left, timed out ...) and closed when the group is at rest
+again (`settle`). Notes in between belong to it. At both ends the assignment of each member is taken. A happening that
+moves nothing, such as a static member that came back in time, is an entry of its own.
 
-One history serves all shards of a node, so the buffer is bounded for the node, and what a node saw of a group stays
-when another becomes its coordinator. It is lost when the node stops; the node's log keeps the sentences.
+One history serves all shards of a node, so the buffer is bounded for the node. The entries of a group stay when another
+node becomes its coordinator. They are lost when the node stops; its log keeps the sentences.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from strandline.coordinators.groups.history.flapping_members import FlappingMemb
 
 REBALANCES_PER_GROUP_MAX = 100
 HISTORY_BYTES_MAX = 16 * 1024 * 1024
-"""About, of everything that is remembered by a node; the oldest goes first, whosesoever it is."""
+"""Approximate size of the history of a node; the oldest entry of any group is dropped first."""
 NOTES_MAX = 200
-"""Of one rebalance; more are counted only."""
+"""Notes of one rebalance; more are only counted."""
 CHANGES_MAX = 1_000
-"""Members of which one rebalance tells what they lost and got; more are counted only."""
+"""Members whose changes one rebalance lists; more are only counted."""
 REASON_CHARACTERS_MAX = 255
 
 ENTRY_BYTES = 1_000
@@ -45,18 +45,18 @@ CHANGE_BYTES = 400
 class Happening(StrEnum):
     JOINED = "joined"
     RETURNED = "returned"
-    """A new process of a static member took the seat that was kept for it."""
+    """A new process of a static member took over its instance id."""
     LEFT = "left"
     AWAY = "away"
-    """A static member said that it will be back; its seat is kept."""
+    """A static member left for a while; its assignment is kept."""
     REMOVED = "removed"
     """By an administrator, or because the group is full."""
     TIMED_OUT = "timed out"
-    """Not heard of for its session."""
+    """No heartbeat for the session timeout."""
     LATE = "late"
     """Did not join, ask for its assignment or give up partitions within the rebalance timeout."""
     FENCED = "fenced"
-    """Another process has its instance id now, or it spoke with an epoch that cannot be."""
+    """Another process has its instance id, or it sent an impossible epoch."""
     ASKED = "asked"
     """A member asks for a rebalance, as a leader of the classic protocol does when topics changed."""
     SUBSCRIBED = "subscribed"
@@ -66,7 +66,7 @@ class Happening(StrEnum):
     CONVERTED = "converted"
     """The group changed to the other protocol."""
     ASSIGNED = "assigned"
-    """The assignment is computed anew for another reason, which is said."""
+    """The assignment is computed again for another reason, which is given."""
 
 
 BEGINNINGS = frozenset({Happening.JOINED, Happening.RETURNED})
@@ -79,11 +79,11 @@ class Note(NamedTuple):
     who: MemberRef | None
     reason: str = ""
     flaps: int = 0
-    """How often this client came and was soon gone within the last minutes, if that is often."""
+    """Short memberships of this client within the last minutes, if there are several."""
 
 
 class AssignmentChange(NamedTuple):
-    """What one member had and has. Who left has nothing, who joined had nothing."""
+    """The assignment of one member before and after; nothing before it joined and after it left."""
 
     who: MemberRef
     before: Held
@@ -148,7 +148,7 @@ class GroupHistory:
         reason: str = "",
         opens: bool = True,
     ) -> Note:
-        """To be called before the group changes, so that what a member owned is still seen."""
+        """Note what happens, before the group changes, so that the old assignments are still there."""
         observed = self._groups.get(group.group_id)
         if observed is None:
             observed = self._groups[group.group_id] = _Observed()
@@ -164,7 +164,7 @@ class GroupHistory:
         return note
 
     def _note_alone(self, observed: _Observed, group: Group, note: Note) -> None:
-        """What moves nothing is gathered in one entry: a process that is fenced for ever must not push out the rest."""
+        """Gather notes that move nothing in one entry: a process that is fenced for ever must not push out the rest."""
         alone = observed.past.pop() if observed.past and not observed.past[-1].is_rebalance else None
         if alone is None:
             alone = Rebalance(group.group_id, _type_of(group), note.at_ms, is_rebalance=False)
@@ -203,7 +203,7 @@ class GroupHistory:
         return observed is not None and observed.open is not None
 
     def interrupt(self, group_id: str, now_ms: int) -> None:
-        """We do not coordinate the group any more. Whoever goes on with a rebalance that is open tells how it ended."""
+        """Close the open rebalance, because another coordinator continues it."""
         observed = self._groups.get(group_id)
         if observed is not None and observed.open is not None:
             rebalance, observed.open = observed.open, None
@@ -212,7 +212,7 @@ class GroupHistory:
             self._keep(observed, rebalance)
 
     def start_over(self, group_id: str) -> None:
-        """The group was loaded from its records: what was seen half before does not count, and who lives is new."""
+        """Forget the open rebalance and the times of joining, because the group was loaded from its records."""
         observed = self._groups.get(group_id)
         if observed is not None:
             observed.open = None

@@ -22,10 +22,10 @@ VERBS = {
     Happening.SUBSCRIBED: "changed its subscription",
     Happening.TOPICS: "topics changed",
     Happening.CONVERTED: "the group changed its protocol",
-    Happening.ASSIGNED: "partitions were assigned anew",
+    Happening.ASSIGNED: "partitions were reassigned",
 }
 TOLD_AT_ONCE = frozenset({Happening.TIMED_OUT, Happening.LATE, Happening.FENCED, Happening.REMOVED})
-"""What somebody may look for in the log while the rebalance is still under way."""
+"""Happenings that are logged at once, while the rebalance is still in progress."""
 
 
 def note_words(note: Note) -> str:
@@ -38,7 +38,7 @@ def note_words(note: Note) -> str:
 
 
 def short_name(who: MemberRef) -> str:
-    """The name that somebody chose; the member id, if nobody did."""
+    """Return the configured name; the member id if there is none."""
     return who.instance_id or who.client_id or who.member_id
 
 
