@@ -263,7 +263,7 @@ class ProduceWait:
         self.results[position] = _refused(self.node, result.topic, result.partition, code)
 
     def expire(self) -> None:
-        """The client's patience is over. The records may still be committed; it cannot know, and is told so."""
+        """Answer REQUEST_TIMED_OUT; the records may still be committed."""
         for position in self.outstanding:
             self.fail(position, ErrorCode.REQUEST_TIMED_OUT)
         self.answer()

@@ -4,7 +4,7 @@ id and broker epoch are given) by `follower_fetch`.
 A consumer is served by the leader and, from version 11 on, by a follower (KIP-392), never above the high watermark that
 is known there. A partition that is led elsewhere is answered with who leads it, from version 12 on.
 
-A reader that names the epoch of its last record is told where its log was cut, if it was.
+A reader that names the epoch of its last record gets the offset where the log was truncated, if it was.
 
 With read_committed nothing from the last stable offset on is sent, and aborted transactions among the rest are named.
 

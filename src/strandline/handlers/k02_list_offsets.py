@@ -127,7 +127,7 @@ class _LookUp:
 
     def _check_available(self, partition: Partition) -> None:
         """A new leader does not know yet what its predecessors had committed. Until it does, the end that it could name
-        might lie before one that clients were told already (KIP-207)."""
+        might lie before one that clients already got (KIP-207)."""
         if partition.high_watermark < partition.epoch_start_offset:
             raise RequestError(
                 ErrorCode.OFFSET_NOT_AVAILABLE if self._context.api_version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE,

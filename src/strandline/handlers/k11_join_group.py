@@ -1,7 +1,7 @@
 """JoinGroup (11), versions 0-9: enter a group, or take part in its next generation.
 
 Honoured: dynamic members (an id first from version 4), static members (5), the protocol type in the answer (7),
-skip_assignment (9). The reason (8) is told in the group's history.
+skip_assignment (9). The reason (8) is in the group's history.
 """
 
 from __future__ import annotations

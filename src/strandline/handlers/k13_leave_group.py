@@ -1,6 +1,6 @@
 """LeaveGroup (13), versions 0-5: one member goes (0-2), or many, also static ones by their instance id (3+).
 
-The reason (5) is told in the group's history.
+The reason (5) is in the group's history.
 """
 
 from __future__ import annotations

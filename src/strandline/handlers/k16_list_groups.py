@@ -28,7 +28,7 @@ API_KEY = 16
 VERSIONS = (0, 5)
 
 LOAD_WAIT_S: Final = 2.0
-"""How long groups may take to be loaded; a client that is told to come again does so at once."""
+"""Seconds that groups may take to be loaded; a client that gets an error retries at once."""
 
 GROUPS_PER_PART_MAX: Final = 500
 """Groups that are listed in one step of their shard; each costs it some microseconds."""

@@ -45,7 +45,7 @@ def handle(context: RequestContext, request: CommitBatchRequest) -> CommitBatchR
 
 
 class _Wait:
-    """One who waits for the decision, for a time. What is decided later, is: the next one who asks is told."""
+    """Wait up to the timeout for the decision; a retry returns a later decision."""
 
     def __init__(self, context: RequestContext) -> None:
         self._runtime = context.node.runtime

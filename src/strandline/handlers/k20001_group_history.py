@@ -45,8 +45,8 @@ def handle(context: RequestContext, request: GroupHistoryRequest) -> GroupHistor
     pending = PendingRequest(context.reply, refusal=lambda code: GroupHistoryResponse(error_code=code))
 
     def finish(parts: list[bytes | None]) -> None:
-        told = [part for part in parts if part is not None]
-        pending.answer(joined_response(around, context.api_version, told))
+        result = [part for part in parts if part is not None]
+        pending.answer(joined_response(around, context.api_version, result))
 
     gradually(node.runtime, encoded(context, wanted), finish)
     response: GroupHistoryResponse | None = pending.collect()
@@ -56,11 +56,11 @@ def handle(context: RequestContext, request: GroupHistoryRequest) -> GroupHistor
 def encoded(context: RequestContext, rebalances: list[Rebalance]) -> Iterator[bytes | None]:
     """Each of them as it goes into the answer, and None after each member of it, where others may be served."""
     for rebalance in rebalances:
-        told = rebalance_of(rebalance)
+        result = rebalance_of(rebalance)
         for change in rebalance.changes:
-            told.changes.append(change_of(context, change))
+            result.changes.append(change_of(context, change))
             yield None
-        yield encode(told, context.api_version)
+        yield encode(result, context.api_version)
 
 
 def rebalance_of(rebalance: Rebalance) -> GroupRebalance:

@@ -28,8 +28,8 @@ def handle(context: RequestContext, request: GroupLagRequest) -> None:
     around = GroupLagResponse()
 
     def finish(parts: list[bytes | None]) -> None:
-        told = [part for part in parts if part is not None]
-        context.reply(joined_response(around, context.api_version, told))
+        result = [part for part in parts if part is not None]
+        context.reply(joined_response(around, context.api_version, result))
 
     gradually(context.node.runtime, encoded(context, request.group_ids), finish)
 
@@ -40,11 +40,11 @@ def encoded(context: RequestContext, group_ids: list[str]) -> Iterator[bytes | N
     now_ms = lag.now_ms()
     left = POSITIONS_MAX
     for group_id in dict.fromkeys(group_ids):
-        told = WatchedGroup(group_id=group_id)
+        result = WatchedGroup(group_id=group_id)
         windows = lag.windows_of(group_id)[:left]
         left -= len(windows)
         for (topic, partition), window in windows:
-            told.positions.append(
+            result.positions.append(
                 WatchedPosition(
                     topic=topic,
                     partition=partition,
@@ -65,4 +65,4 @@ def encoded(context: RequestContext, group_ids: list[str]) -> Iterator[bytes | N
                 )
             )
             yield None
-        yield encode(told, context.api_version) if told.positions else None
+        yield encode(result, context.api_version) if result.positions else None

@@ -33,8 +33,8 @@ def handle(context: RequestContext, request: TransactionProgressRequest) -> None
     around = TransactionProgressResponse(node_id=node.node_id, now_ms=node.runtime.now_ms())
 
     def finish(parts: list[bytes | None]) -> None:
-        told = [part for part in parts if part is not None]
-        context.reply(joined_response(around, context.api_version, told))
+        result = [part for part in parts if part is not None]
+        context.reply(joined_response(around, context.api_version, result))
 
     gradually(node.runtime, encoded(node, request.transactional_ids, context.api_version), finish)
 
@@ -42,8 +42,8 @@ def handle(context: RequestContext, request: TransactionProgressRequest) -> None
 def encoded(node: Node, transactional_ids: list[str], version: int) -> Iterator[bytes | None]:
     """Each transaction as it goes into the answer; None for one that is not known here."""
     for transactional_id in dict.fromkeys(transactional_ids):
-        told = _watched(node, transactional_id)
-        yield None if told is None else encode(told, version)
+        result = _watched(node, transactional_id)
+        yield None if result is None else encode(result, version)
 
 
 def _watched(node: Node, transactional_id: str) -> TransactionWatched | None:

@@ -2,7 +2,7 @@
 
 It is Strandline's own; no other broker knows it. A node tells of what it has loaded; while some is still to be loaded
 the answer says COORDINATOR_LOAD_IN_PROGRESS. `sink_ids` picks some; null means all. It is for people to look at: a
-batch whose record is being written is told as the last one already. What counts is what CommitBatch answers.
+batch whose record is being written is listed as the last one already. The response of CommitBatch decides.
 
 With `include_notes` it tells what the driver of each has kept with the last batch, if asked for by `sink_ids`, and
 these are 16 at the most; else INVALID_REQUEST.
@@ -27,7 +27,7 @@ API_KEY = 20_004
 VERSIONS = (0, 0)
 
 NOTED_SINKS_MAX: Final = 16
-"""Sinks whose notes are told in one answer: each may have half a megabyte."""
+"""Sinks whose notes are in one response: each may have half a megabyte."""
 
 
 def handle(context: RequestContext, request: ListSinksRequest) -> None:

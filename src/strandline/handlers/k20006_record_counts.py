@@ -30,7 +30,7 @@ API_KEY = 20_006
 VERSIONS = (0, 0)
 
 POSITIONS_MAX: Final = 20_000
-"""Positions of one request that are counted; of the others nothing is told."""
+"""Positions of one request that are counted; the others are left out."""
 TIMEOUT_MS_MAX: Final = 60_000
 
 
@@ -38,7 +38,7 @@ class _Missing(NamedTuple):
     """A position that could not be answered at once."""
 
     partition: Partition
-    told: PositionCount
+    result: PositionCount
 
 
 def handle(context: RequestContext, request: RecordCountsRequest) -> None:
@@ -61,13 +61,13 @@ class _Answer:
         node = self._context.node
         positions = 0
         for topic in self._request.topics:
-            told = TopicCounts(name=topic.name)
-            self._response.topics.append(told)
+            result = TopicCounts(name=topic.name)
+            self._response.topics.append(result)
             for asked in topic.partitions:
                 partition = led_partition(node, topic.name, asked.partition)
                 code = partition if isinstance(partition, int) else _refusal(partition)
                 each = PartitionCounts(partition=asked.partition, error_code=code)
-                told.partitions.append(each)
+                result.partitions.append(each)
                 if code or isinstance(partition, int):
                     node.count_error(API_KEY, code)
                     yield
@@ -97,10 +97,10 @@ class _Answer:
         self._reply()
 
     def _count_missing(self) -> Part[None]:
-        for partition, told in self._missing:
-            counted = yield from self._context.node.lag.counting.counted(partition, told.offset)
+        for partition, result in self._missing:
+            counted = yield from self._context.node.lag.counting.counted(partition, result.offset)
             if counted is not None:
-                _set(told, counted)
+                _set(result, counted)
             # Whatever it took: others have their turn between two.
             yield None
 
@@ -114,10 +114,10 @@ def _refusal(partition: Partition) -> int:
     if partition.log.failure is not None:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if partition.high_watermark < partition.epoch_start_offset:
-        # A new leader does not know yet what was committed before it led: its end might lie before one told already.
+        # A new leader does not know yet what was committed before it led: its end might lie before one sent already.
         return ErrorCode.OFFSET_NOT_AVAILABLE
     return ErrorCode.NONE
 
 
-def _set(told: PositionCount, counted: Counted) -> None:
-    told.records, told.undecided = counted
+def _set(result: PositionCount, counted: Counted) -> None:
+    result.records, result.undecided = counted

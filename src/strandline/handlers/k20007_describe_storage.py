@@ -34,7 +34,7 @@ VERSIONS = (0, 0)
 SEGMENTS_MAX: Final = 1_000
 """Segments of one partition in an answer: one half of them the oldest, the other the newest."""
 ANSWER_SEGMENTS_MAX: Final = 50_000
-"""Segments in one answer; of partitions beyond it is told how many they have."""
+"""Segments in one response; partitions beyond that have only their number of segments."""
 TIMES_READ_MAX: Final = 2_000
 """Segments whose first and last times are read from disk for one answer."""
 TIMES_PER_TRIP: Final = 16
@@ -186,13 +186,13 @@ class _Description:
     def _segments(self, partition: Partition) -> list[StoredSegment]:
         log = partition.log
         ends = dict(zip(log.base_offsets, [*log.base_offsets[1:], log.log_end_offset], strict=True))
-        told = []
+        result = []
         for segment in _shown(log.segments):
             first_ms = segment.first_timestamp_ms
             if first_ms < 0:
                 first_ms = self._first_times.get(segment, _UNKNOWN)
             newest = newest_ms(segment)
-            told.append(
+            result.append(
                 StoredSegment(
                     base_offset=segment.base_offset,
                     end_offset=ends[segment.base_offset],
@@ -202,7 +202,7 @@ class _Description:
                     is_active=segment.is_active,
                 )
             )
-        return told
+        return result
 
 
 def _asked(node: Node, request: DescribeStorageRequest) -> Iterator[tuple[str, int]]:

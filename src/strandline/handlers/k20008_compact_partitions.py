@@ -67,18 +67,18 @@ class _Compaction:
         if error is not None:
             self._add(_refused(name, index, error_code(error), str(error)))
             return
-        told = CompactedPartition(topic=name, partition=index)
+        compacted = CompactedPartition(topic=name, partition=index)
         if cleaned is not None:
-            told.bytes_before, told.bytes_after = cleaned.size_bytes_before, cleaned.size_bytes_after
-            told.records_before, told.records_after = cleaned.result.records_read, cleaned.result.records_kept
-            told.records_without_key = cleaned.result.records_without_key
-            told.clean_up_to = cleaned.result.clean_up_to
+            compacted.bytes_before, compacted.bytes_after = cleaned.size_bytes_before, cleaned.size_bytes_after
+            compacted.records_before, compacted.records_after = cleaned.result.records_read, cleaned.result.records_kept
+            compacted.records_without_key = cleaned.result.records_without_key
+            compacted.clean_up_to = cleaned.result.clean_up_to
         elif partition.log.failure is None:
-            told.clean_up_to = self._node.cleaner.judge(partition).first_dirty
-        self._add(told)
+            compacted.clean_up_to = self._node.cleaner.judge(partition).first_dirty
+        self._add(compacted)
 
-    def _add(self, told: CompactedPartition) -> None:
-        self._answer.partitions.append(told)
+    def _add(self, compacted: CompactedPartition) -> None:
+        self._answer.partitions.append(compacted)
         self._left -= 1
         if not self._left:
             self._context.reply(self._answer)

@@ -72,11 +72,11 @@ def _refused(topic: str, index: int, code: int, message: str | None) -> Scrubbed
 
 def _scrubbed(node: Node, scrub: Scrub) -> ScrubbedPartition:
     partition = scrub.partition
-    told = ScrubbedPartition(topic=partition.topic, partition=partition.index, bytes_read=scrub.bytes_read)
+    result = ScrubbedPartition(topic=partition.topic, partition=partition.index, bytes_read=scrub.bytes_read)
     if scrub.error is not None:
-        told.error_code, told.error_message = ErrorCode.KAFKA_STORAGE_ERROR, scrub.error
-    told.damages = [
+        result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, scrub.error
+    result.damages = [
         FoundDamage(each.base_offset, each.end_offset, each.position, each.what, each.state)
         for each in node.scrubber.damages_of(partition)
     ]
-    return told
+    return result

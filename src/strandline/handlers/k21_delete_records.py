@@ -2,7 +2,7 @@
 
 Honoured: `cleanup.policy` (POLICY_VIOLATION unless it names `delete`), internal topics (refused), one outcome for each
 partition, the timeout. Answered when the new log start offset is on the leader's disk and every replica that is there
-has heard of it: a crash right after the answer brings nothing back. The files go away later.
+has the new start offset: a crash right after the response brings nothing back. The files are deleted later.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class _Wait:
             self._on_done()
 
     def _on_timeout(self) -> None:
-        """Some replica has not heard of it in time; it will."""
+        """Answer in time, although some replica does not have the new start offset yet."""
         self._timer = None
         for at in list(self._left):
             self.on_trimmed(at, ErrorCode.REQUEST_TIMED_OUT)

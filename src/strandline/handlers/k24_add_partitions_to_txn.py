@@ -118,8 +118,8 @@ def _topics(context: RequestContext, codes: PartitionCodes) -> list[AddPartition
         topic = topics.get(name)
         if topic is None:
             topic = topics[name] = AddPartitionsToTxnTopicResult(name=name)
-        told = fenced_code(code, api_key=API_KEY, version=context.api_version)
+        shown_code = fenced_code(code, api_key=API_KEY, version=context.api_version)
         topic.results_by_partition.append(
-            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=told)
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=shown_code)
         )
     return list(topics.values())

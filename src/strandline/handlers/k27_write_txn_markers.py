@@ -30,7 +30,7 @@ API_KEY = 27
 VERSIONS = (1, 2)
 
 COMMIT_WAIT_S: Final = 2.0
-"""How long a marker may take to be committed before the coordinator is told to come again."""
+"""Seconds that a marker may take to be committed before the coordinator has to retry."""
 
 
 def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> None:
@@ -87,11 +87,11 @@ class Writing:
             if topics:
                 self._results.append(result)
             for topic in topics:
-                told = WritableTxnMarkerTopicResult(name=topic.name)
-                result.topics.append(told)
+                topic_result = WritableTxnMarkerTopicResult(name=topic.name)
+                result.topics.append(topic_result)
                 for index in topic.partition_indexes:
                     partition = WritableTxnMarkerPartitionResult(partition_index=index)
-                    told.partitions.append(partition)
+                    topic_result.partitions.append(partition)
                     self._outstanding[number] = partition
                     place = TopicPartition(topic.name, index)
                     write_marker(self._context.node, place, marker, partial(self._on_written, number))
@@ -110,7 +110,7 @@ class Writing:
 
     def _give_up(self) -> None:
         if not self._is_begun:
-            # There is more to write than fits into that time; what is written is told when all of it is begun.
+            # There is more to write than fits into that time; the response lists it when all of it is started.
             self._deadline = self._context.node.runtime.call_later(COMMIT_WAIT_S, self._give_up)
             return
         for partition in self._outstanding.values():

@@ -42,7 +42,7 @@ API_KEY = 28
 VERSIONS = (0, 5)
 
 LOADING_FROM_VERSION = 2
-"""The first version whose clients expect to be told that a coordinator is loading."""
+"""The first version whose clients know COORDINATOR_LOAD_IN_PROGRESS."""
 ABORTABLE_FROM_VERSION = 4
 ADDS_FROM_VERSION = 5
 NO_SEQUENCE = -1
@@ -170,7 +170,7 @@ def code_for(code: ErrorCode, api_version: int) -> ErrorCode:
         # They come again, and do not look for another coordinator.
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        # It has not heard of `__consumer_offsets`, which was created a moment ago. Nothing is wrong with their topics.
+        # It does not know `__consumer_offsets`, which was created a moment ago. Nothing is wrong with their topics.
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if code is ErrorCode.TRANSACTION_ABORTABLE and api_version < ABORTABLE_FROM_VERSION:
         return ErrorCode.INVALID_TXN_STATE

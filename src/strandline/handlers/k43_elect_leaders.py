@@ -23,7 +23,7 @@ from strandline.quorum.controller.submission import Outcomes
 API_KEY = 43
 VERSIONS = (0, 2)
 
-Told = tuple[str, int, RequestError | None]
+ElectionOutcome = tuple[str, int, RequestError | None]
 
 
 def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse | None:
@@ -32,14 +32,14 @@ def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeader
     if request.election_type not in (ELECT_PREFERRED, ELECT_UNCLEAN):
         return _refused(context, request, f"Unknown election type {request.election_type}", ErrorCode.INVALID_REQUEST)
 
-    def on_done(outcomes: Outcomes[Told | None]) -> None:
+    def on_done(outcomes: Outcomes[ElectionOutcome | None]) -> None:
         failed = next((error for _, error in outcomes if error is not None), None)
         if failed is not None:
             # What of it reached the log is not known one by one.
             context.reply(_refused(context, request, error_message(failed), error_code(failed)))
         else:
-            told = iter([outcome for outcome, _ in outcomes if outcome is not None])
-            context.reply(_all(told) if named is None else _named(named, told))
+            elections = iter([outcome for outcome, _ in outcomes if outcome is not None])
+            context.reply(_all(elections) if named is None else _named(named, elections))
 
     try:
         decisions = context.node.controller.elections.decide(request.election_type, named)
@@ -54,18 +54,18 @@ def _refused(context: RequestContext, request: ElectLeadersRequest, reason: str,
     return answer
 
 
-def _named(named: list[tuple[str, list[int]]], told: Iterator[Told]) -> ElectLeadersResponse:
+def _named(named: list[tuple[str, list[int]]], elections: Iterator[ElectionOutcome]) -> ElectLeadersResponse:
     """Each topic as often as it was named."""
     results = [
-        ReplicaElectionResult(topic=topic, partition_result=[_result(*next(told)[1:]) for _ in indexes])
+        ReplicaElectionResult(topic=topic, partition_result=[_result(*next(elections)[1:]) for _ in indexes])
         for topic, indexes in named
     ]
     return ElectLeadersResponse(replica_election_results=results)
 
 
-def _all(told: Iterator[Told]) -> ElectLeadersResponse:
+def _all(elections: Iterator[ElectionOutcome]) -> ElectLeadersResponse:
     topics: dict[str, ReplicaElectionResult] = {}
-    for topic, index, error in told:
+    for topic, index, error in elections:
         topics.setdefault(topic, ReplicaElectionResult(topic=topic)).partition_result.append(_result(index, error))
     return ElectLeadersResponse(replica_election_results=list(topics.values()))
 

@@ -35,12 +35,12 @@ def handle(
         response = AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
         )
-        told = iter(outcomes)
+        left = iter(outcomes)
         for topic in request.topics:
             part = ReassignableTopicResponse(name=topic.name)
             response.responses.append(part)
             for partition in topic.partitions:
-                refusal, failure = next(told)
+                refusal, failure = next(left)
                 error = failure or refusal
                 part.partitions.append(
                     ReassignablePartitionResponse(

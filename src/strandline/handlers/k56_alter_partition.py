@@ -1,7 +1,7 @@
 """AlterPartition (56), versions 2-3: the leader of a partition asks for another in-sync set.
 
 Honoured: partition and leader epochs, the broker epoch of the leader and, from version 3 on, of every member; leader
-recovery state. Each partition has its outcome, told when it is committed. A controller that lost its lead says so for
+recovery state. Each partition has its outcome, sent when it is committed. A controller that lost its lead says so for
 the whole request: whether it was carried out, the next one knows.
 """
 

@@ -2,7 +2,7 @@
 
 Honoured: the type of endpoint (1+; brokers are described on the listener of clients, controllers on that of
 controllers), fenced brokers (2+), authorized operations, which are all of them while there are no access rules. As in
-Kafka, clients are told of a broker that takes requests for the controller, which is this one; on a controller's
+Kafka, clients get a broker that takes requests for the controller, which is this one; on a controller's
 listener it is the active controller that is named.
 """
 

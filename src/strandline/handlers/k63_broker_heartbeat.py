@@ -31,7 +31,7 @@ def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> BrokerHe
         )
         # A broker that dies closes the connection of its heartbeats.
         link = OWN_LINK if request.broker_id == node.node_id else context.connection
-        node.controller.liveness.heard(request.broker_id, link)
+        node.controller.liveness.on_heartbeat(request.broker_id, link)
         return decision
 
     def on_done(response: BrokerHeartbeatResponse | None, error: BaseException | None) -> None:

@@ -1,7 +1,7 @@
 """AssignReplicasToDirs (73), version 0: a broker says in which of its directories its replicas are (KIP-858).
 
 Honoured: the broker epoch, STALE_BROKER_EPOCH for the whole request if another life of the broker is registered. Each
-partition has its outcome, told when it is committed: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, or
+partition has its outcome, sent when it is committed: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, or
 NOT_LEADER_OR_FOLLOWER where the broker has no replica. As with AlterPartition, a controller that lost its lead says so
 for the whole request. As in Kafka, a directory that is not online is taken, and the broker does not lead there.
 """

@@ -36,7 +36,7 @@ from strandline.coordinators.groups.history.group_history import (
     Rebalance,
     is_at_rest,
 )
-from strandline.coordinators.groups.history.sentences import note_words, rebalance_told
+from strandline.coordinators.groups.history.sentences import note_words, rebalance_line
 from strandline.errors import ErrorCode
 
 NOBODY_ELSE = {"t": 4}
@@ -110,7 +110,7 @@ def test_who_timed_out_and_what_it_lost() -> None:
     story.join("A", protocols=topics("t"))
     story.sync("A", {"A": owns(0, 1)})
     last = history(story)[-1]
-    assert whys(last) == [f"B timed out (not heard of for its session, {SESSION_MS} ms)"]
+    assert whys(last) == [f"B timed out (no heartbeat for its session, {SESSION_MS} ms)"]
     assert moves(last) == {"A": ([], [1], 1), "B": ([1], [], 0)}
     assert last.began_ms == began_ms
     assert last.ended_ms - began_ms >= 500, "it took as long as A took to join"
@@ -243,7 +243,7 @@ def test_members_of_the_consumer_protocol() -> None:
 
     story.pass_ms(CONSUMER_SESSION_MS + 1)
     fifth = history(story)[-1]
-    assert whys(fifth) == [f"A timed out (not heard of for its session, {CONSUMER_SESSION_MS} ms)"]
+    assert whys(fifth) == [f"A timed out (no heartbeat for its session, {CONSUMER_SESSION_MS} ms)"]
     assert (fifth.members, moves(fifth)) == (0, {"A": ([0, 1, 2, 3, 4], [], 0)})
 
 
@@ -445,7 +445,7 @@ def test_one_rebalance_is_bounded() -> None:
     assert ended is not None
     assert (len(ended.notes), ended.notes_left_out) == (NOTES_MAX, 3)
     assert (len(ended.changes), ended.changes_left_out) == (CHANGES_MAX, 7)
-    told = rebalance_told(ended)
+    told = rebalance_line(ended)
     assert "and 193 more" in told.sentence
     assert told.facts["changed"] == CHANGES_MAX + 7
 
@@ -492,9 +492,9 @@ def test_the_log_is_told_of_rebalances_and_of_who_died() -> None:
     story.join("A", protocols=topics("t"))
     story.sync("A", {"A": owns(0, 1)})
     died, rebalanced = told
-    assert died.sentence == f"group orders: B timed out (not heard of for its session, {SESSION_MS} ms)"
+    assert died.sentence == f"group orders: B timed out (no heartbeat for its session, {SESSION_MS} ms)"
     assert died.facts["event"] == "timed out"
     assert died.facts["client"] == "B"
     assert rebalanced.sentence.startswith("group orders: rebalanced to generation 3 with 1 member in ")
-    assert rebalanced.sentence.endswith(f"ms: B timed out (not heard of for its session, {SESSION_MS} ms)")
+    assert rebalanced.sentence.endswith(f"ms: B timed out (no heartbeat for its session, {SESSION_MS} ms)")
     assert rebalanced.facts["members"] == 1

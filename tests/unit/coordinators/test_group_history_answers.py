@@ -99,9 +99,9 @@ def test_the_log_has_sentences_with_their_facts(world: World, caplog: pytest.Log
     sentences = [sentence for sentence, _ in told]
     assert sentences == [
         "group g: rebalanced to generation 1 with 1 member in 3000 ms: client joined",
-        "group g: client timed out (not heard of for its session, 10000 ms)",
+        "group g: client timed out (no heartbeat for its session, 10000 ms)",
         "group g: rebalanced to generation 2 with 0 members in 0 ms: "
-        "client timed out (not heard of for its session, 10000 ms)",
+        "client timed out (no heartbeat for its session, 10000 ms)",
     ]
     assert [facts["event"] for _, facts in told] == ["rebalanced", "timed out", "rebalanced"]
     assert {facts["group"] for _, facts in told} == {"g"}

@@ -51,7 +51,7 @@ class Watching:
 
 def connected(**how: bool) -> tuple[Watching, Wire]:
     watching, wire = Watching(1, **how), Wire()
-    watching.liveness.heard(1, wire)
+    watching.liveness.on_heartbeat(1, wire)
     return watching, wire
 
 
@@ -103,14 +103,14 @@ def test_a_heartbeat_by_another_connection_ends_all_doubts() -> None:
     watching.due(SETTLE_S)
     watching.told(1, REFUSED)
     assert watching.due(CONFIRM_S) == [1]
-    watching.liveness.heard(1, Wire())
+    watching.liveness.on_heartbeat(1, Wire())
     assert not watching.told(1, REFUSED), "that was about the time before"
     assert watching.due(100.0) == []
 
 
 def test_an_old_connection_that_closes_late_means_nothing() -> None:
     watching, old = connected()
-    watching.liveness.heard(1, Wire())
+    watching.liveness.on_heartbeat(1, Wire())
     old.closed = True
     assert watching.due(100.0) == []
     assert watching.due(100.0) == []
@@ -119,7 +119,7 @@ def test_an_old_connection_that_closes_late_means_nothing() -> None:
 def test_a_new_controller_asks_its_predecessor_at_once_and_others_after_a_while() -> None:
     watching = Watching(1, 2, 3, suspect=2)
     assert watching.due() == [2]
-    watching.liveness.heard(3, Wire())
+    watching.liveness.on_heartbeat(3, Wire())
     assert not watching.told(2, REFUSED)
     assert watching.due(CONFIRM_S) == [2]
     assert watching.told(2, REFUSED)
@@ -151,7 +151,7 @@ def test_a_controller_that_is_no_broker_believes_refusals_only_where_it_was_answ
         assert watching.due(AGAIN_S) == [1]
         assert not watching.told(1, REFUSED)
     again = Wire()
-    watching.liveness.heard(1, again)
+    watching.liveness.on_heartbeat(1, again)
     assert watching.due() == [1]
     assert not watching.told(1, ANSWERED)
     assert watching.due(100.0) == [], "once is enough"

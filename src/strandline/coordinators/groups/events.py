@@ -148,7 +148,7 @@ class TransactionEnded:
 class FetchOffsets:
     """One group of an OffsetFetch; topics of None asks for every offset of the group. Topics carry name and id.
 
-    With `require_stable` the offset of a partition that an open transaction is about to move is not told.
+    With `require_stable` the offset of a partition that an open transaction is about to move is left out.
     """
 
     token: Token

@@ -19,7 +19,7 @@ from strandline.coordinators.groups.events import (
 from strandline.coordinators.groups.group_config import GroupConfig
 from strandline.coordinators.groups.history.assignment_diff import Group, MemberRef, ref_of
 from strandline.coordinators.groups.history.group_history import GroupHistory, Happening
-from strandline.coordinators.groups.history.sentences import note_told, rebalance_told
+from strandline.coordinators.groups.history.sentences import note_line, rebalance_line
 from strandline.coordinators.groups.topics import Topics
 
 
@@ -66,16 +66,16 @@ class StepContext:
         """Remember what happens to the group, before it is changed. Unless a rebalance is open, this `opens` one."""
         who = member if member is None or isinstance(member, MemberRef) else ref_of(member)
         note = self.history.note(group, what, who, self.now_ms, reason=reason, opens=opens)
-        told = note_told(group.group_id, note)
-        if told is not None:
-            self.effects.append(told)
+        line = note_line(group.group_id, note)
+        if line is not None:
+            self.effects.append(line)
 
     def note_fenced(self, group: Group, who: MemberRef) -> None:
-        """A process speaks for an instance id that another one has taken, and is told so."""
+        """Note a process that is fenced, because another one has taken its instance id."""
         self.note(group, Happening.FENCED, who, reason="another process has its instance id", opens=False)
 
     def settle(self, group: Group) -> None:
         """The group may be at rest now. If it is, the rebalance that was open has ended."""
         rebalance = self.history.settle(group, self.now_ms)
         if rebalance is not None:
-            self.effects.append(rebalance_told(rebalance))
+            self.effects.append(rebalance_line(rebalance))

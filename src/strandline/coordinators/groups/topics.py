@@ -27,10 +27,10 @@ class TopicFacts:
 
     def __post_init__(self) -> None:
         # The same on every node and in every process, which Python's own hash is not.
-        told = b"%b\0%d\0%b" % (self.id.bytes, self.partitions, self.name.encode("utf-8", "surrogatepass"))
+        described = b"%b\0%d\0%b" % (self.id.bytes, self.partitions, self.name.encode("utf-8", "surrogatepass"))
         if self.racks:
-            told += repr(self.racks).encode("utf-8", "surrogatepass")
-        digest = hashlib.blake2b(told, digest_size=8).digest()
+            described += repr(self.racks).encode("utf-8", "surrogatepass")
+        digest = hashlib.blake2b(described, digest_size=8).digest()
         object.__setattr__(self, "hash", int.from_bytes(digest, "big", signed=True))
 
 

@@ -179,7 +179,7 @@ def accepted(
     *,
     replaced_code: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 ) -> Iterator[tuple[str, int, OffsetCommitValue]]:
-    """Topic, partition and value of each offset that can be stored. The response is told of all of them.
+    """Yield topic, partition and value of each offset that can be stored, and fill the response.
 
     A large commit comes in parts, and one within a transaction waits for its verification. If another topic got the
     name meanwhile, the position is refused with `replaced_code`: stored, it would hide one of the new topic.
@@ -208,7 +208,7 @@ def accepted(
                 topic_id=topic.topic_id,
             )
             if expire_timestamp == -1:
-                # There is no room for this either, and nothing is told that the next coordinator would not know.
+                # There is no room for this either, and the next coordinator would not know it.
                 value.leader_epoch = partition.committed_leader_epoch
             answered.partitions.append(OffsetCommitResponsePartition(partition_index=index))
             yield topic.name, index, value

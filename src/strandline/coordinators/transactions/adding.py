@@ -23,7 +23,7 @@ from strandline.errors import ErrorCode
 PARKED_MS_MAX: Final = 1_000
 """How long a request waits for the markers of the transaction before. Well below any client's request timeout."""
 PARKED_REQUESTS_MAX: Final = 10_000
-"""Of one shard; one more is told to come again."""
+"""Parked requests of one shard; more are rejected and retried."""
 
 
 def add_partitions(event: AddPartitions, step: TransactionStepContext) -> None:

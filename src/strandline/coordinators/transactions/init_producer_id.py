@@ -61,7 +61,7 @@ def refusal(transaction: Transaction, request: InitProducerIdRequest) -> ErrorCo
     asked = (request.producer_id, request.producer_epoch)
     if request.producer_id == NO_PRODUCER_ID or asked == (transaction.producer_id, transaction.producer_epoch):
         return ErrorCode.NONE
-    # It may have missed the answer that told it its present id and epoch. With them a transaction is open: it has not.
+    # It may have missed the response with its present id and epoch. If a transaction is open with them, it has not.
     may_have_missed = (
         transaction.status is not TransactionStatus.ONGOING
         and request.producer_epoch == transaction.last_producer_epoch

@@ -71,9 +71,9 @@ class Resuming:
 
     def start(self, transactions: Iterable[Transaction], step: TransactionStepContext) -> None:
         self._left.extend(each.transactional_id for each in transactions if each.status in UNFINISHED)
-        self.go_on(step)
+        self.resume_some(step)
 
-    def go_on(self, step: TransactionStepContext) -> None:
+    def resume_some(self, step: TransactionStepContext) -> None:
         for _ in range(min(len(self._left), RESUMED_PER_STEP_MAX)):
             transaction = step.known.by_id.get(self._left.popleft())
             if transaction is None:

@@ -136,7 +136,7 @@ class TransactionShard:
             case TransactionTimerKind.EXPIRY:
                 self._expiry.on_timer(step)
             case TransactionTimerKind.RESUME:
-                self._resuming.go_on(step)
+                self._resuming.resume_some(step)
             case TransactionTimerKind.ROLL:
                 batches.roll(step)
 

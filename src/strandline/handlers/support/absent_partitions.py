@@ -18,7 +18,7 @@ ASK_ANOTHER: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENC
 
 
 def why_absent(node: Node, topic: str | bytes, index: int) -> ErrorCode:
-    """What a client is told of a partition, named by its topic's name or id, that this node does not lead."""
+    """Return the error code for a partition, by topic name or id, that this node does not lead."""
     partition = partition_image(node, topic, index)
     if partition is None:
         if isinstance(topic, bytes) and node.image.topic_by_id(uuid.UUID(bytes=topic)) is None:

@@ -1,4 +1,4 @@
-"""How a fenced producer is told: clients of old versions know only the code that was there before PRODUCER_FENCED."""
+"""The error code for a fenced producer: older versions know only the code that was there before PRODUCER_FENCED."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class FollowerAttempt(FetchAttempt):
 
     is_of_follower = True
 
-    __slots__ = ("_tell_timer", "broker_epoch", "is_known")
+    __slots__ = ("_watermark_timer", "broker_epoch", "is_known")
 
     session: FollowerSession
 
@@ -72,7 +72,7 @@ class FollowerAttempt(FetchAttempt):
         self.broker_epoch = -1
         self.is_known = False
         """Whether this broker is registered with this epoch."""
-        self._tell_timer: TimerHandle | None = None
+        self._watermark_timer: TimerHandle | None = None
 
     # Counting
 
@@ -85,7 +85,7 @@ class FollowerAttempt(FetchAttempt):
             diverging = self._compare(partition, entry)
         except OffsetOutOfRange as error:
             if entry.fetch_offset == BEGINS_AGAIN:
-                return self._let_begin_again(partition, entry)
+                return self._copy_again(partition, entry)
             log = partition.log
             return PartitionData(
                 *entry.key, error_code(error), partition.high_watermark, -1, log.log_start_offset, None
@@ -104,7 +104,7 @@ class FollowerAttempt(FetchAttempt):
                 diverging_section(*diverging),
             )
         if entry.fetch_offset < partition.log.tombstone_horizon or entry.fetch_offset == entry.log_start_offset:
-            refusal = self._why_not_on(partition, entry)
+            refusal = self._missed_tombstones(partition, entry)
             if refusal is not None:
                 return refusal
         entry.is_counted = True
@@ -141,7 +141,7 @@ class FollowerAttempt(FetchAttempt):
             raise OffsetOutOfRange(f"offset {offset} is beyond {log.log_end_offset}")
         return diverging
 
-    def _why_not_on(self, partition: Partition, entry: FollowerEntry) -> PartitionData[LogSlice] | None:
+    def _missed_tombstones(self, partition: Partition, entry: FollowerEntry) -> PartitionData[LogSlice] | None:
         """Return the rejection of a follower that may hold values whose tombstones were removed here, else None."""
         in_sync, log = partition.in_sync, partition.log
         assert in_sync is not None
@@ -155,9 +155,9 @@ class FollowerAttempt(FetchAttempt):
             cleaned_up_to=self.node.directory.cleaner_offsets.get(name, 0),
         ):
             return None
-        return self._let_begin_again(partition, entry)
+        return self._copy_again(partition, entry)
 
-    def _let_begin_again(self, partition: Partition, entry: FollowerEntry) -> PartitionData[LogSlice]:
+    def _copy_again(self, partition: Partition, entry: FollowerEntry) -> PartitionData[LogSlice]:
         """Make a follower copy the log from its start, once no election can depend on its present log."""
         in_sync, log = partition.in_sync, partition.log
         assert in_sync is not None
@@ -178,11 +178,11 @@ class FollowerAttempt(FetchAttempt):
 
     def _may_wait(self, results: list[PartitionData[LogSlice]]) -> bool:
         if self._have_news(results):
-            wait_s = self._wait_to_tell_s()
+            wait_s = self._watermark_wait_s()
             if wait_s <= 0:
                 return False
-            if self._tell_timer is None:
-                self._tell_timer = self.node.runtime.call_later(wait_s, self._look_again)
+            if self._watermark_timer is None:
+                self._watermark_timer = self.node.runtime.call_later(wait_s, self._look_again)
         return True
 
     def _have_news(self, results: list[PartitionData[LogSlice]]) -> bool:
@@ -192,7 +192,7 @@ class FollowerAttempt(FetchAttempt):
             for data in results
         )
 
-    def _wait_to_tell_s(self) -> float:
+    def _watermark_wait_s(self) -> float:
         return self.session.told_at + HIGH_WATERMARK_INTERVAL_S - self.node.runtime.monotonic()
 
     def _has_news(self, entry: FetchEntry, data: PartitionData[LogSlice]) -> bool:
@@ -212,7 +212,7 @@ class FollowerAttempt(FetchAttempt):
         log, tags = partition.log, NO_TAGS
         if entry.fetch_offset < log.tombstone_horizon:
             # Checked again, because tombstones may have been removed since it was counted.
-            refusal = self._why_not_on(partition, entry)
+            refusal = self._missed_tombstones(partition, entry)
             if refusal is not None:
                 return refusal
             tags = horizon_section(log.tombstone_horizon)
@@ -237,21 +237,21 @@ class FollowerAttempt(FetchAttempt):
     # Waiting
 
     def on_high_watermark(self) -> None:
-        if self.session.waiter is self and self._tell_timer is None:
+        if self.session.waiter is self and self._watermark_timer is None:
             # In a later turn in any case, because the partition that calls is in the middle of an append.
-            self._tell_timer = self.node.runtime.call_later(max(0.0, self._wait_to_tell_s()), self._look_again)
+            self._watermark_timer = self.node.runtime.call_later(max(0.0, self._watermark_wait_s()), self._look_again)
 
     def _look_again(self) -> None:
-        self._cancel_telling()
+        self._cancel_watermark_timer()
         super()._look_again()
 
-    def _cancel_telling(self) -> None:
-        if self._tell_timer is not None:
-            self._tell_timer.cancel()
-            self._tell_timer = None
+    def _cancel_watermark_timer(self) -> None:
+        if self._watermark_timer is not None:
+            self._watermark_timer.cancel()
+            self._watermark_timer = None
 
     def _stop_waiting(self) -> None:
-        self._cancel_telling()
+        self._cancel_watermark_timer()
         super()._stop_waiting()
 
     # Ending

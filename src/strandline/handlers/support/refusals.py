@@ -21,10 +21,10 @@ def refusal(request: Message, version: int, code: int, message: str | None = Non
         array, parts = _PARTS[request.API_KEY]
         part_class = _element_class(answer_class, array)
         setattr(answer, array, [part_class(**facts) for facts in parts(request)])
-    return answer if _tell(answer, version, code, message) or has_parts else None
+    return answer if _set_error(answer, version, code, message) or has_parts else None
 
 
-def _tell(answer: Any, version: int, code: int, message: str | None) -> bool:
+def _set_error(answer: Any, version: int, code: int, message: str | None) -> bool:
     names = {field.name for field in answer.FIELDS if field.present(version)}
     if "error_message" in names:
         answer.error_message = message
@@ -33,7 +33,7 @@ def _tell(answer: Any, version: int, code: int, message: str | None) -> bool:
     for field in answer.FIELDS:
         if field.struct is not None and field.name in names:
             for element in getattr(answer, field.name) or ():
-                _tell(element, version, code, message)
+                _set_error(element, version, code, message)
     return "error_code" in names
 
 

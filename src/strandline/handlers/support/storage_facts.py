@@ -15,7 +15,7 @@ FOR_EVER: Final = 2**60
 
 def add_deletion(stored: StoredPartition, partition: Partition, now_ms: int) -> None:
     found = outlook(partition.log, high_watermark=partition.high_watermark, now_ms=now_ms)
-    deletes_at_ms, bytes_until = _told(found.deletes_at_ms), _told(found.bytes_until)
+    deletes_at_ms, bytes_until = _or_unknown(found.deletes_at_ms), _or_unknown(found.bytes_until)
     cause = found.because
     if cause == "time" and (found.deletes_at_ms or 0) >= FOR_EVER:
         cause = "size"
@@ -31,7 +31,7 @@ def add_deletion(stored: StoredPartition, partition: Partition, now_ms: int) -> 
     stored.next_deletion_is_held = found.is_held
 
 
-def _told(number: int | None) -> int:
+def _or_unknown(number: int | None) -> int:
     return -1 if number is None or number >= FOR_EVER else number
 
 
@@ -48,8 +48,8 @@ def add_cleaning(stored: StoredPartition, node: Node, partition: Partition, now_
     stored.clean_up_to = found.clean_up_to
     stored.first_uncleanable = found.first_uncleanable
     stored.uncleanable_because = found.because
-    stored.uncleanable_until_ms = _told(found.until_ms)
-    stored.cleaning_due_ms = _told(found.due_ms)
+    stored.uncleanable_until_ms = _or_unknown(found.until_ms)
+    stored.cleaning_due_ms = _or_unknown(found.due_ms)
     stored.cleaning_bytes = found.done_bytes
     stored.cleaning_bytes_total = found.total_bytes
     if found.last is not None:

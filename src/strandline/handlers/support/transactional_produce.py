@@ -45,7 +45,7 @@ _ASKED_IN_VAIN: Final = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.NOT_COORDINATOR,
-    # The coordinator has not heard of another partition of the request: a topic that was created a moment ago.
+    # The coordinator does not know another partition of the request: a topic that was created a moment ago.
     ErrorCode.OPERATION_NOT_ATTEMPTED,
 )
 

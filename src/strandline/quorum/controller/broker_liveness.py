@@ -90,7 +90,7 @@ class BrokerLiveness:
             for broker_id in sorted(broker_ids)
         }
 
-    def heard(self, broker_id: int, link: Link) -> None:
+    def on_heartbeat(self, broker_id: int, link: Link) -> None:
         """Note a heartbeat of the registered incarnation."""
         watched = self._watched.get(broker_id)
         if watched is None or watched.link is not link:

@@ -158,7 +158,7 @@ class BrokerRegistry:
     # The end.
 
     def unregistration(self, broker_id: int) -> Steps[None]:
-        """Forget a broker that is gone for good. One that lives is told at its next heartbeat, and ends."""
+        """Forget a broker that is gone for good. A live one gets an error for its next heartbeat, and stops."""
         broker = self._state.image.brokers.get(broker_id)
         if broker is None:
             raise RequestError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")

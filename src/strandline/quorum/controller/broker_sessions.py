@@ -1,6 +1,6 @@
 """What the active controller knows of the brokers' heartbeats: soft state, lost with it and learnt again.
 
-A new active controller gives every broker a fresh session: it cannot know when the last one heard of them.
+A new active controller gives every broker a fresh session: it cannot know when the last one got their heartbeats.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BrokerSessions:
         self._by_id: dict[int, BrokerSession] = {}
 
     def reset(self, broker_ids: Iterable[int], now: float, *, heard: tuple[int, float] | None = None) -> None:
-        """Fresh sessions for all, but for the one of whom it is known when it was last `heard`."""
+        """Start sessions for all brokers; that of the broker in `heard` starts at the time given there."""
         self._by_id = {broker_id: BrokerSession(broker_id, now) for broker_id in sorted(broker_ids)}
         if heard is not None and heard[0] in self._by_id:
             self._by_id[heard[0]].heard_at = min(now, heard[1])
@@ -69,7 +69,7 @@ class BrokerSessions:
         return session is not None and session.is_over
 
     def stale(self, counts: Callable[[int], bool], timeout_s: float, now: float) -> list[int]:
-        """Brokers that are dead, then those not heard for a session, the oldest first; if `counts` is true for them."""
+        """Return dead brokers, then those without a heartbeat for a session, the oldest first, if `counts` is true."""
         dead = [session.broker_id for session in self._by_id.values() if session.is_over and counts(session.broker_id)]
         ended = [
             session

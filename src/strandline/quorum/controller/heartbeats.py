@@ -1,8 +1,8 @@
 """What becomes of a broker with its heartbeats, and without them.
 
 FENCED --has applied its registration--> UNFENCED --wants to shut down--> CONTROLLED SHUTDOWN --leads nothing, and every
-active broker knows--> FENCED, and told to shut down
-UNFENCED --not heard for a session, known to be dead, or wants to be fenced--> FENCED
+active broker knows--> FENCED, and asked to shut down
+UNFENCED --no heartbeat for a session, known to be dead, or wants to be fenced--> FENCED
 
 `jobs` are steps that go on in `Controller.tick`; the first of them is made at once, with the answer.
 """
@@ -136,7 +136,7 @@ class Heartbeats:
             # Said with every heartbeat, and done again: an election may have come back to it meanwhile.
             records += self.begin(self._elections.evacuate(broker.id, session.offline_dirs))
             online = [each for each in registration.log_dirs if each not in session.offline_dirs]
-            # A record cannot say "no directory": a broker whose only one is gone is told apart by its session alone.
+            # A record cannot say "no directory": only its session shows a broker whose only directory is gone.
             if online and len(online) < len(registration.log_dirs):
                 record.log_dirs = online
         cordoned = request.cordoned_log_dirs
@@ -149,7 +149,7 @@ class Heartbeats:
     # No heartbeat.
 
     def fence_one_stale(self, now: float) -> list[Any]:
-        """Fence a broker that is dead, or the one that was not heard for the longest time if its session is over.
+        """Fence a broker that is dead, or the one with the oldest heartbeat if its session is over.
 
         One at a time: where the next one stands is seen by what the first one left behind.
         """

@@ -43,7 +43,7 @@ Steps = Generator[list[Any], None, T]
 """A long decision: each list of records is written before the next is asked for; the outcome is returned."""
 
 Then = Callable[[int], list[Any]]
-"""Decides the last records of a step, told how many come before them in it."""
+"""Decides the last records of a step, given how many come before them in it."""
 
 CHANGES_PER_STEP: Final = 150
 LOOKS_PER_STEP: Final = 4_000

@@ -25,7 +25,7 @@ ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 
-# Directory ids that name no directory: in use but not told, to be chosen by the broker, gone.
+# Directory ids that name no directory: in use but unknown, to be chosen by the broker, lost.
 MIGRATING_DIRECTORY: Final = ZERO_UUID
 UNASSIGNED_DIRECTORY: Final = uuid.UUID(int=1)
 LOST_DIRECTORY: Final = uuid.UUID(int=2)

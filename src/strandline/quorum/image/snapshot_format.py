@@ -180,7 +180,7 @@ def bootstrap_snapshot(
 ) -> bytes:
     """What `strandline format` writes as the snapshot of offset 0: who the voters are, and the first features.
 
-    Without voters (a broker that is to join, or voters that stand in its configuration) only the features are told.
+    Without voters (a broker that is to join, or voters that stand in its configuration) only the features are written.
     """
     # metadata.version first: it says how to read everything after it.
     names = sorted(features, key=lambda name: (name != METADATA_VERSION, name))

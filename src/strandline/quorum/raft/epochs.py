@@ -20,44 +20,46 @@ if TYPE_CHECKING:
     from strandline.codec.messages.begin_quorum_epoch_request import BeginQuorumEpochRequest
     from strandline.codec.messages.end_quorum_epoch_request import EndQuorumEpochRequest
 
-# Being told
+# Requests of the leader
 
 
 def on_begin(state: RaftState, request: BeginQuorumEpochRequest, now: float) -> BeginQuorumEpochResponse:
     if state.is_wrong_cluster(request.cluster_id):
         return BeginQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
-    told = only_partition(request)
-    if told is None:
+    partition = only_partition(request)
+    if partition is None:
         return BeginQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
-    error = why_not_the_voter(state, request.voter_id, told.voter_directory_id)
-    error = error or _why_not_its_leader(state, told.leader_id, told.leader_epoch)
+    error = why_not_the_voter(state, request.voter_id, partition.voter_directory_id)
+    error = error or _why_not_its_leader(state, partition.leader_id, partition.leader_epoch)
     if error == ErrorCode.NONE:
-        leader = _endpoint(request, told.leader_id) or state.peer_of(told.leader_id)
+        leader = _endpoint(request, partition.leader_id) or state.peer_of(partition.leader_id)
         if leader is None:
             error = ErrorCode.INVALID_REQUEST
-        elif not isinstance(state.role, Follower) or told.leader_epoch > state.epoch:
-            state.become_follower(told.leader_epoch, leader, now)
+        elif not isinstance(state.role, Follower) or partition.leader_epoch > state.epoch:
+            state.become_follower(partition.leader_epoch, leader, now)
     return begin_response(error, state.leader_id, state.epoch, state.leader)
 
 
 def on_end(state: RaftState, request: EndQuorumEpochRequest, now: float) -> EndQuorumEpochResponse:
     if state.is_wrong_cluster(request.cluster_id):
         return EndQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
-    told = only_partition(request)
-    if told is None:
+    partition = only_partition(request)
+    if partition is None:
         return EndQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
-    error = _why_not_its_leader(state, told.leader_id, told.leader_epoch)
-    if error == ErrorCode.NONE and (told.leader_epoch > state.epoch or isinstance(state.role, Follower | Unattached)):
+    error = _why_not_its_leader(state, partition.leader_id, partition.leader_epoch)
+    if error == ErrorCode.NONE and (
+        partition.leader_epoch > state.epoch or isinstance(state.role, Follower | Unattached)
+    ):
         # Where only the configuration names the voters, the leader knows no directories.
         directories = (ZERO_UUID, state.key.directory_id)
         successors = [
             entry.candidate_id == state.node_id and entry.candidate_directory_id in directories
-            for entry in told.preferred_candidates
+            for entry in partition.preferred_candidates
         ]
         wait_s = None
         if True in successors:
             wait_s = state.timing.succession_delay(successors.index(True), len(successors))
-        state.become_unattached(told.leader_epoch, now, election_in_s=wait_s)
+        state.become_unattached(partition.leader_epoch, now, election_in_s=wait_s)
     return end_response(error, state.leader_id, state.epoch, state.leader)
 
 

@@ -126,7 +126,7 @@ def on_fetch_answer(state: RaftState, to: Peer, request: Message, response: Fetc
         state.effects.append(Inconsistent(f"{to} answered as leader {leader_id} of epoch {epoch}"))
         _failed(state, now)
     else:
-        _heard(state, role, now)
+        _note_fetched(state, role, now)
         _take(state, partition, now)
 
 
@@ -139,7 +139,7 @@ def _on_fetch_error(state: RaftState, error: int, leader_id: int, epoch: int, no
     _failed(state, now)
 
 
-def _heard(state: RaftState, role: Follower, now: float) -> None:
+def _note_fetched(state: RaftState, role: Follower, now: float) -> None:
     role.has_fetched = True
     state.heard_leader = role.leader.node_id, now
     role.fetch_by = now + state.timing.fetch_timeout(state.random)
@@ -210,7 +210,7 @@ def on_snapshot_answer(
         return
     role = state.role
     if piece.error_code != ErrorCode.NONE or not isinstance(role, Follower):
-        # Whatever it is, the next Fetch is told again what to take.
+        # Whatever it is, the response to the next Fetch names the snapshot again.
         fetching.snapshot = None
         _on_fetch_error(state, piece.error_code, leader_id, epoch, now)
         return
@@ -225,7 +225,7 @@ def on_snapshot_answer(
         fetching.snapshot = None
         _failed(state, now)
         return
-    _heard(state, role, now)
+    _note_fetched(state, role, now)
     state.effects.append(SnapshotChunk(wanted.snapshot_id, wanted.position, piece.unaligned_records))
     wanted.position = end
     if end == piece.size:

@@ -31,7 +31,7 @@ class RaftTiming:
 
     @property
     def begin_epoch_s(self) -> float:
-        """A voter that has not fetched for so long is told again who leads."""
+        """A voter that has not fetched for so long gets BeginQuorumEpoch again."""
         return self.fetch_timeout_s / 2
 
     @property

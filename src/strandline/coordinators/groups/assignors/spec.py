@@ -1,4 +1,4 @@
-"""What an assignor is told: the members with what they subscribe to and hold now, and the size of each topic."""
+"""The input of an assignor: the members with subscriptions and present partitions, and the size of each topic."""
 
 from __future__ import annotations
 

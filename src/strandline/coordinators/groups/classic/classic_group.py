@@ -55,7 +55,7 @@ class Member:
     protocols: tuple[Protocol, ...]
     assignment: bytes = b""
     is_new: bool = False
-    """Has not been told its member id yet, so it cannot heartbeat and must not wait for ever either."""
+    """Does not know its member id yet, so it cannot send heartbeats and must not wait for ever."""
 
     def metadata_of(self, protocol_name: str | None) -> bytes:
         return next(protocol.metadata for protocol in self.protocols if protocol.name == protocol_name)

@@ -38,7 +38,7 @@ def restart_session(group: ClassicGroup, member: Member, step: StepContext) -> N
 def join_response(
     group: ClassicGroup, member_id: str, *, with_members: bool, skip_assignment: bool = False
 ) -> JoinGroupResponse:
-    """What a member is told of the present generation. Only a leader gets the members, for it has to assign."""
+    """Return the JoinGroup response for the present generation. Only a leader gets the members, because it assigns."""
     return JoinGroupResponse(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
@@ -201,7 +201,7 @@ def on_session_timeout(group: ClassicGroup, member_id: str, step: StepContext) -
 
 
 def silence(session_timeout_ms: int) -> str:
-    return f"not heard of for its session, {session_timeout_ms} ms"
+    return f"no heartbeat for its session, {session_timeout_ms} ms"
 
 
 def on_join_timeout(group: ClassicGroup, step: StepContext) -> None:

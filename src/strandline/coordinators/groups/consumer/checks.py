@@ -1,4 +1,4 @@
-"""What is wrong with a ConsumerGroupHeartbeat: each check raises what the member is told, with Kafka's codes.
+"""Checks of a ConsumerGroupHeartbeat: each raises the error for the member, with Kafka's codes.
 
 Milder than Kafka in two places. A static member that was fenced may join again under its own member id, where Kafka
 says UNRELEASED_INSTANCE_ID until its session is over. And a static member that comes back to a full group is let in:

@@ -141,7 +141,7 @@ def waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def expect_join(group: ConsumerGroup, member: ConsumerMember, step: StepContext) -> None:
-    """From the first time that it is told to join, it has the rebalance timeout, however often it is told again."""
+    """Start the rebalance timeout when the member is first asked to join, not again with each reminder."""
     if not member.is_to_join:
         member.is_to_join = True
         step.start_timer(join_key(group, member), member.rebalance_timeout_ms)

@@ -48,7 +48,7 @@ class MemberState(IntEnum):
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """It was told to give up partitions and has not said yet that it did."""
+    """It has to release partitions and has not confirmed that yet."""
     UNRELEASED_PARTITIONS = 2
     """It waits for partitions that others have not given up yet."""
     UNKNOWN = 127
@@ -94,7 +94,7 @@ class ConsumerMember:
     assigned: Partitions = field(default_factory=dict)
     pending_revocation: Partitions = field(default_factory=dict)
     is_to_join: bool = False
-    """A member of the classic protocol that was told to join again; the time for it runs. The log does not know it."""
+    """A member of the classic protocol that has to join again in time. This is not in the log."""
 
     @property
     def uses_classic_protocol(self) -> bool:

@@ -143,11 +143,11 @@ def _compiled(pattern: str) -> Any:
         matcher.Add(encoded)
         matcher.Compile()
     except re2.error as error:
-        raise _invalid(pattern, _told(error)) from error
+        raise _invalid(pattern, _reason_of(error)) from error
     return matcher
 
 
-def _told(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     reason = error.args[0] if error.args else ""
     return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
 

@@ -219,7 +219,7 @@ class GroupHistory:
             observed.flapping.forget_joins()
             self._maybe_forget(group_id, observed)
 
-    # ---- what is told
+    # ---- what is reported
 
     def of(self, group_id: str) -> list[Rebalance]:
         """The oldest first; the last one may be under way."""

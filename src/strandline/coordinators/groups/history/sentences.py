@@ -6,7 +6,7 @@ from strandline.coordinators.groups.events import Tell
 from strandline.coordinators.groups.history.assignment_diff import MemberRef
 from strandline.coordinators.groups.history.group_history import Happening, Note, Rebalance
 
-NOTES_TOLD_MAX = 10
+NOTES_LOGGED_MAX = 10
 """Of one rebalance, in its sentence; `group history` has them all."""
 
 VERBS = {
@@ -42,7 +42,7 @@ def short_name(who: MemberRef) -> str:
     return who.instance_id or who.client_id or who.member_id
 
 
-def note_told(group_id: str, note: Note) -> Tell | None:
+def note_line(group_id: str, note: Note) -> Tell | None:
     """The line of the log, if the happening deserves one before its rebalance has ended."""
     if note.who is None or (note.what not in TOLD_AT_ONCE and not note.flaps):
         return None
@@ -61,11 +61,11 @@ def note_told(group_id: str, note: Note) -> Tell | None:
     )
 
 
-def rebalance_told(rebalance: Rebalance) -> Tell:
+def rebalance_line(rebalance: Rebalance) -> Tell:
     took_ms = rebalance.ended_ms - rebalance.began_ms
-    told = [note_words(note) for note in rebalance.notes[:NOTES_TOLD_MAX]]
-    more = len(rebalance.notes) - len(told) + rebalance.notes_left_out
-    why = "; ".join(told) + (f"; and {more} more" if more else "")
+    causes = [note_words(note) for note in rebalance.notes[:NOTES_LOGGED_MAX]]
+    more = len(rebalance.notes) - len(causes) + rebalance.notes_left_out
+    why = "; ".join(causes) + (f"; and {more} more" if more else "")
     word = "generation" if rebalance.group_type == "classic" else "epoch"
     members = f"{rebalance.members} member{'' if rebalance.members == 1 else 's'}"
     return Tell(
