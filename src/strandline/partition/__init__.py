@@ -1,6 +1,6 @@
-"""One partition's truth, pure: its leader, epoch and high watermark, its producers, who waits for what.
+"""One partition on this node: what its log holds, up to where it is committed, and which requests wait for that.
 
-`partition` is the front: append, fetch and high-watermark moves are plain methods on ints and bytes, called by the
-one loop that owns all partitions. `producers` holds the sequences of idempotent producers; `waiting` the produces
-that wait to be committed and the fetches that wait for data. Bytes are kept by `strandline.log`.
+Plain methods and functions on ints and bytes, called by the loop that owns all partitions. They reach files only
+through the log, and the clock and threads only through the `Runtime`, that they are given. `partition` is the state;
+`leading`, `following`, `trimming`, `epochs` and `transaction_appends` work on it.
 """
