@@ -32,7 +32,7 @@ from enum import IntEnum
 from typing import Final
 
 MESSAGE_LENGTH_MAX: Final = 1000
-"""Of the sentence beside an error code: it may repeat what the peer sent, and old versions have room for 32 KiB."""
+"""Length of the message beside an error code. It may repeat what the peer sent; old versions hold 32 KiB."""
 
 
 class ErrorCode(IntEnum):
@@ -170,11 +170,11 @@ COMES_AGAIN: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Refusals after which a producer sends the same sequence again."""
+"""Errors after which a producer sends the same sequence again."""
 
 
 class StrandlineError(Exception):
-    """The root. `code` is what a Kafka client is told."""
+    """The root of all errors. `code` is sent to Kafka clients."""
 
     code: int = ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -202,7 +202,7 @@ class InvalidBatch(PeerError):
 
 
 class InvalidRecords(InvalidBatch):
-    """Records that a leader refuses, and their batch with them. `record_errors`: place in the batch, why."""
+    """Records that a leader rejects, with their batch. `record_errors` has the index in the batch and the reason."""
 
     def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...]) -> None:
         super().__init__(message)
@@ -243,7 +243,7 @@ class UnknownProducerId(PeerError):
 
 
 class RequestError(PeerError):
-    """A request that is refused with a code of its own and a sentence for the user."""
+    """A request that is rejected with its own code and a message for the user."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -255,23 +255,23 @@ class InvalidConfig(PeerError):
 
 
 class WorldError(StrandlineError):
-    """The world is not as we would like it; expected and handled."""
+    """A failure of the surroundings that is expected and handled."""
 
 
 class BehindRefused(WorldError):
-    """A batch whose predecessor we turned away ourselves, and which may come again in its turn.
+    """A batch whose predecessor the leader rejected, and which the producer may send again after it.
 
-    Not OUT_OF_ORDER_SEQUENCE_NUMBER: by that librdkafka begins a new epoch for all its partitions, and what another of
-    them may have stored already, unacknowledged, is then stored twice.
+    Not OUT_OF_ORDER_SEQUENCE_NUMBER, because librdkafka then begins a new epoch for all its partitions. Batches that
+    another partition has stored and not acknowledged yet would be stored twice.
     """
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 class TooManyProducers(WorldError):
-    """A node remembers as many producers as it may, and each of them appended a moment ago.
+    """The limit of remembered producers is reached, and each of them appended recently.
 
-    Every client retries this code; librdkafka takes THROTTLING_QUOTA_EXCEEDED for final.
+    Every client retries this code, while librdkafka treats THROTTLING_QUOTA_EXCEEDED as final.
     """
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -282,22 +282,22 @@ class DiskFailed(WorldError):
 
 
 class DiskFull(DiskFailed):
-    """There was no room to open a log. Nothing is wrong with the log, and it is opened when there is room again."""
+    """A disk without room to open a log. The log is sound, and is opened when there is room again."""
 
 
 class CorruptLog(WorldError):
-    """Damage that is not a torn tail. The partition stays offline until a person or a replica mends it."""
+    """Damage that is not a torn tail. The partition stays offline until a person or a replica repairs it."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class DamagedRecords(CorruptLog):
-    """A batch on disk is not what was written. It is not served; what lies before and behind it is."""
+    """A batch on disk that differs from what was written. It is not served; the batches around it are."""
 
     def __init__(self, message: str, *, base_offset: int = -1, position: int = -1) -> None:
         super().__init__(message)
         self.base_offset = base_offset
-        """Of the segment."""
+        """Base offset of the segment."""
         self.position = position
 
 
@@ -322,7 +322,7 @@ class Closed(WorldError):
 
 
 def error_code(error: BaseException) -> int:
-    """The code a client is told for `error`: its own, or KAFKA_STORAGE_ERROR for what the disk said."""
+    """Return the code that a client gets for `error`: its own, or KAFKA_STORAGE_ERROR for an OSError."""
     if isinstance(error, StrandlineError):
         return int(error.code)
     if isinstance(error, OSError):
@@ -331,7 +331,7 @@ def error_code(error: BaseException) -> int:
 
 
 def named(code: int) -> ErrorCode:
-    """A code that a peer sent: one that Kafka got after us is an error like any other."""
+    """Return the code that a peer sent, or UNKNOWN_SERVER_ERROR for one of a newer Kafka."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -339,6 +339,6 @@ def named(code: int) -> ErrorCode:
 
 
 def error_message(error: BaseException) -> str:
-    """The sentence beside the code, cut where it gets long."""
+    """Return the message beside the code, truncated to its limit."""
     text = str(error)
     return text if len(text) <= MESSAGE_LENGTH_MAX else text[:MESSAGE_LENGTH_MAX] + "..."

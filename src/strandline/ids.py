@@ -6,7 +6,7 @@ import uuid
 from typing import Final, NamedTuple, NewType
 
 Offset = NewType("Offset", int)
-"""The number of a record in its partition; it names the same record for ever, or none."""
+"""The number of a record in its partition. It names the same record for ever, or none."""
 
 LeaderEpoch = NewType("LeaderEpoch", int)
 ProducerId = NewType("ProducerId", int)
@@ -19,6 +19,8 @@ ZERO_UUID = uuid.UUID(int=0)
 
 
 class TopicPartition(NamedTuple):
+    """The name of a topic and the index of one of its partitions."""
+
     topic: str
     partition: int
 
@@ -33,12 +35,12 @@ SINK_END: Final = "#"
 
 
 def sink_key(sink_id: str) -> str:
-    """What all transactional ids of the sink begin with; FindCoordinator finds the sink's coordinator by it."""
+    """Return the prefix of all transactional ids of the sink, by which FindCoordinator finds its coordinator."""
     return f"{SINK_PREFIX}{sink_id}{SINK_END}"
 
 
 def sink_of(transactional_id: str) -> str | None:
-    """The sink that a transactional id is of, None if of none."""
+    """Return the sink of a transactional id, or None if it belongs to none."""
     if not transactional_id.startswith(SINK_PREFIX):
         return None
     sink_id, end, _ = transactional_id[len(SINK_PREFIX) :].partition(SINK_END)

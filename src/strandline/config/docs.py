@@ -89,7 +89,7 @@ What a node takes for a name and nothing else, or does not take, and why.
 
 
 def configuration_page() -> str:
-    """The whole of `docs/configuration.md`."""
+    """Return the whole of `docs/configuration.md`."""
     return "".join(
         (
             _HEAD.format(variable=environment_name("log.segment.bytes")),
@@ -153,7 +153,7 @@ def _default(setting: Setting) -> str:
 
 
 def _others(settings: Iterable[OtherSetting]) -> Iterator[str]:
-    """A paragraph for each reason: hundreds of rows that all say the same would hide what they say."""
+    """Yield one paragraph per reason, because hundreds of rows with the same reason would hide it."""
     for (verdict, reason), group in groupby(settings, key=lambda other: (other.verdict, other.reason)):
         yield f"\n**{verdict}**: {reason}\n"
         yield "\n| setting | of | type | default | update |\n|---|---|---|---|---|\n"

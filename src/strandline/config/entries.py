@@ -1,7 +1,7 @@
-"""What DescribeConfigs tells of a resource: each setting, its value, where that comes from and what lies beneath.
+"""The entries of DescribeConfigs for a resource: each setting, its value, its source and its synonyms.
 
-The synonyms of a setting are the values it would fall back to, the one in force first. Their order and the sources are
-Kafka's: a node's own dynamic setting, the cluster's, the file's, the default.
+The synonyms of a setting are its value in force and the values that it would fall back to. Their order and their
+sources are Kafka's: a node's own dynamic setting, the cluster's, the file's, the default.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ UNKNOWN_TYPE = 0
 
 
 class ConfigSynonym(NamedTuple):
+    """One value that a setting has or would fall back to."""
+
     name: str
     value: str | None
     source: ConfigSource
 
 
 class ConfigEntry(NamedTuple):
+    """One setting of a resource."""
+
     name: str
     value: str | None
     source: ConfigSource
@@ -36,7 +40,7 @@ class ConfigEntry(NamedTuple):
 
 
 def broker_entries(config: BrokerConfig) -> Iterator[ConfigEntry]:
-    """Every setting of this node."""
+    """Yield every setting of this node."""
     for name, node_setting in NODE_SETTINGS.items():
         if not node_setting.setting.hidden:
             yield _broker_entry(name, node_setting, config)
@@ -46,7 +50,7 @@ def broker_entries(config: BrokerConfig) -> Iterator[ConfigEntry]:
 
 
 def default_broker_entries(config: BrokerConfig) -> Iterator[ConfigEntry]:
-    """What the cluster says for all brokers, and nothing that only this node knows."""
+    """Yield the cluster's settings for all brokers, without what only this node has."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER
     for name, raw in config.dynamic_default.items():
         node_setting = NODE_SETTINGS.get(name)
@@ -82,13 +86,13 @@ def _broker_entry(name: str, node_setting: NodeSetting, config: BrokerConfig) ->
 
 
 def _unknown_entry(name: str, sources: list[ConfigSource]) -> ConfigEntry:
-    # Nobody knows what the value is, so nobody can say that it is no secret.
+    # The value of an unknown setting may be a secret.
     synonyms = tuple(ConfigSynonym(name, None, source) for source in sources)
     return ConfigEntry(name, None, sources[0], UNKNOWN_TYPE, None, synonyms, read_only=True, is_sensitive=True)
 
 
 def _node_synonyms(name: str, config: BrokerConfig) -> tuple[ConfigSynonym, ...]:
-    """All that was set under this name and its other names, and the defaults; from this very name on."""
+    """Return the values of this name and its other names, then the defaults, from this name on."""
     node_setting = NODE_SETTINGS.get(name)
     if node_setting is None:
         return ()
@@ -110,7 +114,7 @@ def _node_synonyms(name: str, config: BrokerConfig) -> tuple[ConfigSynonym, ...]
 
 
 def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
-    """Every setting of a topic with these overrides."""
+    """Yield every setting of a topic with these overrides."""
     texts = config.topic_config_in_force(overrides).value_texts()
     for name, (_, setting) in TOPIC_SETTINGS.items():
         if not setting.hidden or name in overrides:
@@ -125,7 +129,7 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Iterato
 
 
 def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
-    """Every setting of a group, whether or not the group exists."""
+    """Yield every setting of a group, whether or not the group exists."""
     for name, setting in GROUP_SETTINGS.items():
         default = config.text(setting.synonyms[0].name) if setting.synonyms else text_of(setting.default)
         value = text_of(setting.parse(overrides[name])) if name in overrides else default
@@ -137,7 +141,7 @@ def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Iterato
 
 
 def client_metrics_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
-    """Every setting of a client metrics subscription, whether or not it exists."""
+    """Yield every setting of a client metrics subscription, whether or not it exists."""
     for name, setting in CLIENT_METRICS_SETTINGS.items():
         value = text_of(setting.parse(overrides[name]) if name in overrides else setting.default)
         yield _entry(setting, value, ConfigSource.CLIENT_METRICS, config, is_override=name in overrides)

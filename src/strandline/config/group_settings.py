@@ -113,7 +113,7 @@ class GroupSettings:
 
 
 def check_groups(settings: GroupSettings) -> None:
-    """InvalidConfig where settings of groups contradict one another; the sentences are Kafka's."""
+    """Raise InvalidConfig where settings of groups contradict one another, with Kafka's messages."""
     if CLASSIC not in settings.group_coordinator_rebalance_protocols:
         raise InvalidConfig(f"group.coordinator.rebalance.protocols: disabling {CLASSIC!r} is not supported")
     assignors = settings.group_consumer_assignors

@@ -1,9 +1,8 @@
-"""Every setting of Apache Kafka that this node does not have, and what becomes of it: refused, or without effect.
+"""Every setting of Apache Kafka that this node does not have, and whether it is refused or has no effect.
 
-Refused is what would leave somebody in a false belief: that connections are encrypted, clients authenticated, limits
-kept, data somewhere else. Without effect is what tunes parts that are not here; it does no harm. Together with the
-settings that are declared in `broker_settings` and `topic_config` the table is complete, which a test holds against a
-running Kafka. The table itself is `kafka_settings.txt`.
+A setting is refused if ignoring it would mislead an operator: that connections are encrypted, clients authenticated,
+limits kept, or data stored elsewhere. One that tunes a part that does not exist here has no effect. A test compares
+this table and the declared settings with a running Kafka. The table itself is `kafka_settings.txt`.
 """
 
 from __future__ import annotations
@@ -20,6 +19,8 @@ _HEADING = re.compile(r"\[(node|topic), (refused|no effect)\] (.+)")
 
 
 class OtherSetting(NamedTuple):
+    """A setting of Kafka that this node does not have."""
+
     name: str
     kind: str
     """Kafka's type in lower case: boolean, int, short, long, double, string, list, class, password."""
@@ -29,7 +30,7 @@ class OtherSetting(NamedTuple):
     is_topic: bool
 
     def asks_for_more(self, raw: str) -> bool:
-        """Whether `raw` wants anything but what holds anyway: only that is refused, a default spelled out is not."""
+        """Return whether `raw` differs from the default. Only such a value is refused."""
         value = raw.strip()
         if self.kind == "boolean":
             value = value.lower()

@@ -1,9 +1,9 @@
 """The configuration of a node: Kafka's property names, from a file, the environment, the command line and the cluster.
 
-The node's own settings stand in `broker_settings`; those of topics in `topic_config`, and a node may set their
-defaults under the broker's names (`log.segment.bytes` for `segment.bytes`), kept in `topic_defaults`.
-Later sources win: default, `server.properties`, `STRANDLINE_...` variables, `-X key=value`; over all of these stand the
-dynamic settings that the metadata log holds, first those for every broker, then those for this one (`with_dynamic`).
+A node has the settings of several tables (`broker_settings`, `cluster_settings` and so on). It may also set the
+defaults of topics under the broker's names (`log.segment.bytes` for `segment.bytes`), kept in `topic_defaults`.
+Later sources win: default, `server.properties`, `STRANDLINE_...` variables, `-X key=value`, then the dynamic settings
+of the metadata log, first those for every broker, then those for this one (`with_dynamic`).
 `python -m strandline.config.docs` prints `docs/configuration.md`.
 """
 
@@ -62,15 +62,15 @@ class BrokerConfig(ClusterSettings, GroupSettings, TransactionSettings, StorageS
     """
 
     topic_defaults: TopicConfig = dataclasses.field(default_factory=TopicConfig)
-    """What a topic without overrides gets here."""
+    """The settings of a topic without overrides."""
     given: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Every setting that was set where the node was started, as text."""
+    """The settings that were given when the node was started, as text."""
     dynamic_default: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """What the cluster says for all brokers."""
+    """The cluster's dynamic settings for all brokers."""
     dynamic_broker: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """What the cluster says for this broker alone."""
+    """The cluster's dynamic settings for this broker alone."""
     warnings: tuple[str, ...] = ()
-    """Sentences for the person who wrote the configuration."""
+    """Messages for the author of the configuration."""
 
     @classmethod
     def load(
@@ -81,7 +81,7 @@ class BrokerConfig(ClusterSettings, GroupSettings, TransactionSettings, StorageS
         *,
         file_name: str = "server.properties",
     ) -> BrokerConfig:
-        """The configuration from a file's content, variables and command line; InvalidConfig names the bad one."""
+        """Load the configuration from a file's content, variables and command line. InvalidConfig names a bad one."""
         sources: list[tuple[str, Mapping[str, str]]] = [
             (file_name, parse_properties(content)),
             ("environment", from_environment(environ or {})),
@@ -108,9 +108,9 @@ class BrokerConfig(ClusterSettings, GroupSettings, TransactionSettings, StorageS
         return config
 
     def with_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
-        """This node with other dynamic settings; InvalidConfig for a value that is not allowed.
+        """Return this configuration with other dynamic settings. Raise InvalidConfig for a value that is not allowed.
 
-        Names that mean nothing here are kept and told, and nothing else.
+        Unknown names are kept and described, and have no effect.
         """
         merged = {**self.given, **default, **broker}
         values = {name: NODE_SETTINGS[name].parse(raw) for name, raw in merged.items() if name in NODE_SETTINGS}
@@ -125,7 +125,7 @@ class BrokerConfig(ClusterSettings, GroupSettings, TransactionSettings, StorageS
         return config
 
     def _check(self, origin: Mapping[str, str]) -> None:
-        """What no single setting can tell: listeners parse, and one data directory is named."""
+        """Check what depends on several settings, the listeners, and that there is one data directory."""
         for name in ("listeners", "advertised.listeners"):
             raw = self.given.get(name)
             if raw is not None:
@@ -150,7 +150,7 @@ class BrokerConfig(ClusterSettings, GroupSettings, TransactionSettings, StorageS
                 )
 
     def _check_dynamic(self) -> None:
-        """A running node must not be told to shut everybody out, or nobody could ever tell it otherwise."""
+        """Check dynamic settings. A node that accepts no connection is rejected, because no client could undo that."""
         self._check_protocols()
         check_groups(self)
         check_storage(self)
@@ -164,7 +164,7 @@ class BrokerConfig(ClusterSettings, GroupSettings, TransactionSettings, StorageS
                 raise InvalidConfig(f"max.connections.per.ip.overrides={entry!r} is not allowed; expected host:count")
 
     def layers(self) -> tuple[tuple[ConfigSource, Mapping[str, str]], ...]:
-        """What was set, from the source that wins to the one that loses."""
+        """Return the layers of given values, the one that wins first."""
         return (
             (ConfigSource.DYNAMIC_BROKER, self.dynamic_broker),
             (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.dynamic_default),
@@ -172,18 +172,18 @@ class BrokerConfig(ClusterSettings, GroupSettings, TransactionSettings, StorageS
         )
 
     def text(self, name: str) -> str | None:
-        """The value in force of one of the names a node takes, as text; None where nothing is set."""
+        """Return the value in force of one of a node's settings, as text; None where nothing is set."""
         for _, layer in self.layers():
             if name in layer:
                 return layer[name]
         return NODE_SETTINGS[name].default
 
     def per_host_overrides(self) -> list[str]:
-        """The entries of `max.connections.per.ip.overrides`, which Kafka takes for one text."""
+        """Return the entries of `max.connections.per.ip.overrides`, which is one text in Kafka."""
         return [entry.strip() for entry in self.max_connections_per_ip_overrides.split(",") if entry.strip()]
 
     def security_protocol(self, listener_name: str) -> str:
-        """What a listener of that name speaks; a name that says nothing, and is mapped to nothing, is PLAINTEXT."""
+        """Return the protocol of a listener: as mapped, else its name if that is a protocol, else PLAINTEXT."""
         for entry in (self.listener_security_protocol_map or "").split(","):
             name, _, protocol = entry.partition(":")
             if name.strip().upper() == listener_name:
@@ -191,21 +191,21 @@ class BrokerConfig(ClusterSettings, GroupSettings, TransactionSettings, StorageS
         return listener_name if listener_name in SECURITY_PROTOCOLS else PLAINTEXT
 
     def client_listeners(self) -> list[ListenerAddress]:
-        """Where clients and brokers connect: every listener that is not the controller's. None without that role."""
+        """Return the listeners for clients and brokers: all that are not for controllers."""
         return [each for each in parse_listeners(",".join(self.listeners)) if not self.is_for_quorum(each.name)]
 
     def controller_listeners(self) -> list[ListenerAddress]:
-        """Where the quorum connects, in the order of `listeners`; none where the node is no controller."""
+        """Return the listeners for the quorum, in the order of `listeners`; none if the node is no controller."""
         if not self.is_controller:
             return []
         return [each for each in parse_listeners(",".join(self.listeners)) if self.is_for_quorum(each.name)]
 
     def advertised(self) -> list[ListenerAddress]:
-        """What clients are told, or nothing where that follows from `listeners` and the ports really taken."""
+        """Return the addresses advertised to clients; none where they follow from `listeners` and the ports taken."""
         return [each for each in self._all_advertised() if not self.is_for_quorum(each.name)]
 
     def advertised_controllers(self) -> list[ListenerAddress]:
-        """What other nodes are told of this controller, or nothing, likewise."""
+        """Return the addresses of this controller advertised to other nodes; none as above."""
         return [each for each in self._all_advertised() if self.is_for_quorum(each.name)]
 
     def _all_advertised(self) -> list[ListenerAddress]:
@@ -214,9 +214,9 @@ class BrokerConfig(ClusterSettings, GroupSettings, TransactionSettings, StorageS
         return parse_listeners(",".join(self.advertised_listeners), name="advertised.listeners")
 
     def names_other_voters(self) -> bool:
-        """Whether the quorum, as far as it is configured, has a node besides this one.
+        """Return whether the configured quorum has a node besides this one.
 
-        Only the directory knows for sure: it may hold a set of voters.
+        The data directory may hold another set of voters, which wins.
         """
         voters = self.quorum_voters()
         if voters:
@@ -229,29 +229,29 @@ class BrokerConfig(ClusterSettings, GroupSettings, TransactionSettings, StorageS
         )
 
     def replication_factor_of_new_topics(self, broker_count: int) -> int:
-        """What a topic gets that was created without a number of replicas."""
+        """Return the replication factor of a topic that is created without one."""
         if "default.replication.factor" in self.given or broker_count < REPLICAS_OF_CLUSTER:
             return self.default_replication_factor
         return REPLICAS_OF_CLUSTER
 
     def in_sync_min_of_new_topic(self, replication_factor: int) -> int | None:
-        """The `min.insync.replicas` that a new topic gets as its own setting; None where somebody set a default.
+        """Return the `min.insync.replicas` that a new topic gets as its own setting; None where a default is set.
 
-        With two replicas it stays 1: else the loss of either would stop writers.
+        With two replicas it stays 1, because otherwise the loss of either would stop writers.
         """
         is_set = any("min.insync.replicas" in layer for _, layer in self.layers())
         return None if is_set or replication_factor < REPLICAS_OF_CLUSTER else IN_SYNC_OF_CLUSTER
 
     def topic_config(self, overrides: Mapping[str, str | None]) -> TopicConfig:
-        """What holds for a topic with these overrides; InvalidConfig for an unknown name or a bad value."""
+        """Return the settings of a topic with these overrides. Raise InvalidConfig for a bad name or value."""
         return self.topic_defaults.with_overrides(overrides)
 
     def topic_config_in_force(self, overrides: Mapping[str, str]) -> TopicConfig:
-        """What holds for a topic that exists; an override that this version does not take is passed over."""
+        """Return the settings of an existing topic, without overrides that this version does not know."""
         return self.topic_defaults.with_stored(overrides)
 
     def topic_config_entries(self, overrides: Mapping[str, str | None]) -> list[TopicConfigEntry]:
-        """Every topic setting in force and its source, as CreateTopics tells them."""
+        """Return every topic setting in force with its source, as CreateTopics returns them."""
         texts = self.topic_config(overrides).value_texts()
         entries = [
             TopicConfigEntry(
@@ -283,11 +283,11 @@ _HELD = frozenset(
     for name, node_setting in NODE_SETTINGS.items()
     if node_setting.setting.name in BROKER_SETTINGS | TOPIC_SETTINGS
 )
-"""What is no mere name: a value that somebody reads, or will once the part that reads it is there."""
+"""Names whose values the configuration holds. All others are accepted without effect."""
 
 
 def _resolved(values: Mapping[str, Value]) -> dict[str, object]:
-    """The attributes of a BrokerConfig whose settings were set; of several names the first one declared wins."""
+    """Return the attributes of a BrokerConfig that were set. Of several names the first one declared wins."""
     resolved: dict[str, object] = {}
     for attribute, setting in BROKER_SETTINGS.values():
         for name in NODE_SETTINGS[setting.name].names:

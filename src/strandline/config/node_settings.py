@@ -1,7 +1,7 @@
-"""Every name that a node takes as a setting: its own settings, the defaults of its topics, and what has no effect.
+"""Every name that a node accepts as a setting: its own settings, the defaults of its topics, and those without effect.
 
 Several names may mean one setting (`log.retention.ms`, `.minutes` and `.hours`); then the first one that is set wins.
-Of such names only the first can be changed while a node runs, so a dynamic setting wins over any of the file.
+Only the first of them can be changed while a node runs, so a dynamic setting wins over all names in the file.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ _DYNAMIC_WITHOUT_EFFECT: Final = frozenset(
         "share.coordinator.cached.buffer.max.bytes",
     }
 )
-"""Which of the settings without effect Kafka lets an administrator change while it runs."""
+"""The settings without effect that an administrator can change while Kafka runs."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeSetting:
-    """One name. `names` are all that mean the same, the one that wins first; `default` is in this name's unit."""
+    """One name. `names` has all names of the setting, the one that wins first; `default` is in this name's unit."""
 
     name: str
     setting: Setting
@@ -86,11 +86,11 @@ class NodeSetting:
         return self.update != READ_ONLY
 
     def parse(self, raw: str, *, source: str = "") -> Value:
-        """The value in the setting's unit; InvalidConfig if it is not allowed."""
+        """Return the value in the setting's unit. Raise InvalidConfig if it is not allowed."""
         return self.setting.parse(raw, name=self.name, source=source, factor=self.factor)
 
     def shown(self, raw: str) -> str | None:
-        """`raw` as Kafka prints it, in this name's unit."""
+        """Format `raw` as Kafka prints it, in this name's unit."""
         return raw.strip() if self.factor > 1 else text_of(self.parse(raw))
 
 
@@ -139,9 +139,9 @@ _BY_VARIABLE = {environment_name(name): name for name in (*NODE_SETTINGS, *REFUS
 
 
 def refusal_of_change(name: str, *, for_one_broker: bool) -> str | None:
-    """Why the setting cannot be changed while the node runs, at that level; None if it can.
+    """Return why the setting cannot be changed while the node runs, at that level; None if it can.
 
-    A name that means nothing may be set: Kafka keeps such for plug-ins.
+    An unknown name can be set, because Kafka keeps such names for plug-ins.
     """
     refused = REFUSED_SETTINGS.get(name)
     if refused is not None:
@@ -157,12 +157,12 @@ def refusal_of_change(name: str, *, for_one_broker: bool) -> str | None:
 
 
 def is_refused(name: str) -> bool:
-    """Whether it is a setting that must not be ignored, for the node or for one listener."""
+    """Return whether it is a setting that must not be ignored, for the node or for one listener."""
     return _without_listener(name) in REFUSED_SETTINGS
 
 
 def _without_listener(name: str) -> str:
-    """`listener.name.external.scram-sha-256.sasl.jaas.config` -> `sasl.jaas.config`, and other names as they are."""
+    """Return `sasl.jaas.config` for `listener.name.external.scram-sha-256.sasl.jaas.config`, and other names as is."""
     match = _OF_LISTENER.fullmatch(name)
     if match is None:
         return name
@@ -170,21 +170,21 @@ def _without_listener(name: str) -> str:
 
 
 def check_refused(name: str, raw: str, source: str) -> None:
-    """InvalidConfig for a setting that must not be ignored, unless it only spells out what holds anyway."""
+    """Raise InvalidConfig for a setting that must not be ignored, unless it only states the default."""
     refused = REFUSED_SETTINGS[_without_listener(name)]
     if refused.asks_for_more(raw):
         raise InvalidConfig(f"{source}: {name} is refused. {refused.reason} Expected: leave it out.")
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The settings among the variables. Others with our prefix belong to the command line and to tests."""
+    """Return the settings among the variables. Others with our prefix belong to the command line and to tests."""
     return {_BY_VARIABLE[variable]: raw for variable, raw in environ.items() if variable in _BY_VARIABLE}
 
 
 def check_unknown(name: str, source: str, *, must_be_known: bool) -> str:
-    """Return a warning for a name that means nothing to a node: Kafka's files may have settings of plug-ins.
+    """Return a warning for an unknown name, because Kafka's files may have settings of plug-ins.
 
-    InvalidConfig if it was probably meant to be another one, with that one, and if it `must_be_known`.
+    Raise InvalidConfig if another name was probably meant, and if the name `must_be_known`.
     """
     if name in TOPIC_SETTINGS:
         synonyms = TOPIC_SETTINGS[name][1].synonyms

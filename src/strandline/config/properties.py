@@ -9,7 +9,7 @@ _UNESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(content: str) -> dict[str, str]:
-    """The keys and values of a `.properties` file: comments, continued lines, Java's escapes; the last wins."""
+    """Parse a `.properties` file with comments, continued lines and Java's escapes. The last of equal keys wins."""
     properties: dict[str, str] = {}
     for line in _logical_lines(content):
         key, value = _split_key(line)
@@ -18,7 +18,7 @@ def parse_properties(content: str) -> dict[str, str]:
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """Text that `parse_properties` reads back; one key per line, in the given order."""
+    """Format properties so that `parse_properties` reads them back, one key per line, in the given order."""
 
     def escape(part: str, *, key: bool) -> str:
         special = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}

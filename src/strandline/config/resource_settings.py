@@ -1,7 +1,7 @@
-"""Settings of groups and of client metrics subscriptions: resources that have settings of their own in the cluster.
+"""Settings of groups and of client metrics subscriptions, which are config resources of the cluster.
 
-A group's setting gets its default from the node's (`group.consumer.session.timeout.ms`), and the node's limits
-(`group.consumer.min.session.timeout.ms`) bind it. Nothing of these is stored but what was set.
+A group's setting gets its default from the node's (`group.consumer.session.timeout.ms`), and must be within the node's
+limits (`group.consumer.min.session.timeout.ms`). Only values that were set are stored.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ GROUP_SETTINGS: Final[dict[str, Setting]] = {
 
 
 class _Bound(NamedTuple):
-    """A node's setting that bounds a group's, from below or from above."""
+    """A node's setting that is the minimum or maximum of a group's."""
 
     name: str
     node_name: str
@@ -118,7 +118,7 @@ _BOUNDS: Final = _bounds()
 
 
 def check_group(overrides: Mapping[str, str], text_of_node: Callable[[str], str | None]) -> None:
-    """InvalidConfig unless a group may have these settings on a node with the settings that `text_of_node` tells."""
+    """Raise InvalidConfig unless a group may have these settings on a node with the values of `text_of_node`."""
     values: dict[str, Value] = {}
     for name, raw in overrides.items():
         if name not in GROUP_SETTINGS:
@@ -156,7 +156,7 @@ CLIENT_METRICS_SETTINGS: Final[dict[str, Setting]] = {
 
 
 def check_client_metrics(name: str, overrides: Mapping[str, str]) -> None:
-    """RequestError or InvalidConfig unless a subscription may have this name and these settings."""
+    """Raise RequestError or InvalidConfig unless a subscription may have this name and these settings."""
     if not name:
         raise RequestError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     for key, raw in overrides.items():
@@ -173,7 +173,7 @@ def check_client_metrics(name: str, overrides: Mapping[str, str]) -> None:
 
 
 def parse_match(patterns: Iterable[str]) -> dict[str, re.Pattern[str]]:
-    """What a subscription asks of a client, by selector; InvalidConfig for anything but `selector=expression`."""
+    """Return the patterns of a subscription by selector. Raise InvalidConfig for anything but `selector=expression`."""
     parsed: dict[str, re.Pattern[str]] = {}
     for pattern in patterns:
         parts = pattern.split("=")

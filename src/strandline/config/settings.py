@@ -1,9 +1,8 @@
-"""What a setting is: its name, type, default, limits and documentation, declared once where the value lives.
+"""The declaration of a setting: its name, type, default, limits and documentation.
 
-A config class is a frozen dataclass whose fields are declared with `integer`, `short`, `long`, `boolean`, `text`,
-`words` or `double`. The declaration is the table: parsing, validation, warnings, DescribeConfigs and
-`docs/configuration.md` all read it, so a setting cannot be accepted without being documented, nor documented without
-being accepted.
+A table of settings is a frozen dataclass whose fields are declared with `integer`, `short`, `long`, `boolean`, `text`,
+`words` or `double`. Parsing, validation, warnings, DescribeConfigs and `docs/configuration.md` all read the table. So a
+setting cannot be accepted without being documented, nor documented without being accepted.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
 READ_ONLY: Final = "read-only"
-"""A broker reads it when it starts."""
+"""Read once, when a broker starts."""
 PER_BROKER: Final = "per-broker"
-"""Changed while a broker runs, for that broker alone."""
+"""Can be changed while a broker runs, for that broker alone."""
 CLUSTER_WIDE: Final = "cluster-wide"
-"""Changed while brokers run, for one of them or as the default of all."""
+"""Can be changed while brokers run, for one of them or as the default of all."""
 
 CONFIG_TYPES: Final = {
     "boolean": 1,
@@ -37,13 +36,13 @@ CONFIG_TYPES: Final = {
     "class": 8,
     "password": 9,
 }
-"""What DescribeConfigs calls the kinds; 0 is unknown."""
+"""The numbers of the types in DescribeConfigs; 0 is unknown."""
 
 _RANGES = {"short": (-(2**15), 2**15 - 1), "int": (-(2**31), INT_MAX), "long": (-(2**63), LONG_MAX)}
 
 
 class ConfigSource(IntEnum):
-    """Where a value in force comes from; the numbers are the protocol's."""
+    """The source of a value in force, with the numbers of the protocol."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -63,7 +62,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 class Allowed:
     """The values that a setting may take: a range of numbers, a set of words or a form (of each word, for a list).
 
-    `also` is one number outside the range that means something special; `form` is told as `words` has it.
+    `also` is one number outside the range that means something special. Messages show `words` in place of `form`.
     """
 
     minimum: float | None = None
@@ -103,7 +102,7 @@ def one_of(*words: str) -> Allowed:
 
 
 def of_form(form: str, *shown: str) -> Allowed:
-    """Words that match a regular expression; `shown` says in words which."""
+    """Allow words that match a regular expression, which messages show as `shown`."""
     return Allowed(words=shown, form=form)
 
 
@@ -111,7 +110,7 @@ def of_form(form: str, *shown: str) -> Allowed:
 class Synonym:
     """Another name of a setting on a broker; for a topic setting, the one that gives it its default.
 
-    `factor` turns its unit into the setting's; `kind` is its type where that differs.
+    `factor` converts its unit to the setting's; `kind` is its type where that differs.
     """
 
     name: str
@@ -122,7 +121,7 @@ class Synonym:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. `update` is Kafka's update mode on a broker; a topic's own settings can always be changed."""
+    """One setting. `update` is Kafka's update mode on a broker. Settings of a topic can always be changed."""
 
     name: str
     kind: str
@@ -136,19 +135,19 @@ class Setting:
 
     @property
     def config_type(self) -> int:
-        """The type's number in DescribeConfigs."""
+        """Return the number of the type in DescribeConfigs."""
         return CONFIG_TYPES[self.kind]
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether the value is never told."""
+        """Return whether the value is a secret, which is never sent or shown."""
         return self.kind == "password"
 
     def parse(self, raw: str, *, name: str | None = None, source: str = "", factor: int = 1) -> Value:
-        """The typed value of `raw`, or InvalidConfig that names the source, the key, the value and what is allowed."""
+        """Return the typed value of `raw`. InvalidConfig names the source, the key, the value and what is allowed."""
         value = self._typed(raw.strip(), name or self.name, source)
         if factor != 1 and isinstance(value, int):
-            # Hours and minutes below zero all mean "no limit", which is -1 in milliseconds.
+            # -1 in milliseconds, because all hours and minutes below zero mean "no limit".
             value = value * factor if value >= 0 else -1
         if self.allowed is not None and value not in self.allowed:
             raise self._refusal(raw, name or self.name, source)
@@ -161,7 +160,7 @@ class Setting:
                     raise self._refusal(raw, name, source)
                 return raw.lower() == "true"
             case "short" | "int" | "long":
-                # Python would also take "1_000" and other alphabets' digits, which no other Kafka tool accepts.
+                # Checked here, because Python also accepts "1_000" and the digits of other alphabets.
                 if not re.fullmatch(r"[+-]?[0-9]{1,19}", raw):
                     raise self._refusal(raw, name, source)
                 number, (lowest, highest) = int(raw), _RANGES[self.kind]
@@ -186,7 +185,7 @@ class Setting:
         return InvalidConfig(f"{at}{name}={raw!r} is not allowed; expected {self.expected()}")
 
     def expected(self) -> str:
-        """What a value must be, in words."""
+        """Describe the allowed values."""
         if self.kind == "boolean":
             return "true or false"
         if self.kind == "list":
@@ -202,7 +201,7 @@ class Setting:
 
 
 def text_of(value: Value) -> str | None:
-    """A value as Kafka prints it in configs: `true`, `a,b`, or None where nothing is set."""
+    """Format a value as Kafka prints it in configs: `true`, `a,b`, or None where nothing is set."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -247,12 +246,12 @@ def words(name: str, default: tuple[str, ...] | None, allowed: Allowed | None, d
 
 
 def settings_of(config_class: Any) -> Iterator[tuple[str, Setting]]:
-    """(attribute, setting) of every declared field, in the order of declaration."""
+    """Yield (attribute, setting) of every declared field, in the order of declaration."""
     for field in dataclasses.fields(config_class):
         if "setting" in field.metadata:
             yield field.name, field.metadata["setting"]
 
 
 def environment_name(name: str) -> str:
-    """`log.segment.bytes` -> `STRANDLINE_LOG_SEGMENT_BYTES`."""
+    """Return `STRANDLINE_LOG_SEGMENT_BYTES` for `log.segment.bytes`."""
     return "STRANDLINE_" + re.sub(r"[.\-]", "_", name).upper()

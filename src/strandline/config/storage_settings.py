@@ -14,7 +14,7 @@ from strandline.errors import InvalidConfig
 KIB = 1024
 MIB = 1024 * 1024
 DEDUPE_BYTES_PER_THREAD = MIB
-"""What each cleaner has of the buffer for keys is more than this, as in Kafka."""
+"""Each cleaner gets more than this of the buffer for keys, as in Kafka."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class StorageSettings:
 
 
 def check_storage(settings: StorageSettings) -> None:
-    """InvalidConfig for what can only be judged together."""
+    """Raise InvalidConfig for settings of the cleaner that contradict one another."""
     each = settings.log_cleaner_dedupe_buffer_size // max(1, settings.log_cleaner_threads)
     if each <= DEDUPE_BYTES_PER_THREAD:
         raise InvalidConfig(

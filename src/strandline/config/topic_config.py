@@ -49,7 +49,7 @@ def _as(*names: str) -> tuple[Synonym, ...]:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """What holds for one topic. Attributes are Kafka's names; the last four are derived for the data path."""
+    """The settings in force for one topic. Attributes are Kafka's names; the last are derived for the data path."""
 
     cleanup_policy: tuple[str, ...] = words(
         "cleanup.policy",
@@ -279,11 +279,11 @@ class TopicConfig:
     )
 
     compact: bool = dataclasses.field(init=False)
-    """Whether `cleanup.policy` names `compact`: records without a key are refused then."""
+    """Whether `cleanup.policy` names `compact`. Then records without a key are rejected."""
     roll_ms: int = dataclasses.field(init=False)
-    """`segment.ms`, or less where compaction must not wait so long for the active segment."""
+    """`segment.ms`, or less where compaction must not wait that long for the active segment."""
     compression_codec: int = dataclasses.field(init=False)
-    """The codec's number in batch attributes, or -1 to keep the producer's."""
+    """The number of the codec in batch attributes, or -1 to keep the producer's."""
     log_append_time: bool = dataclasses.field(init=False)
     """Whether the broker stamps batches with the time of the append."""
     keeps_plain: bool = dataclasses.field(init=False)
@@ -303,7 +303,7 @@ class TopicConfig:
         )
 
     def with_overrides(self, overrides: Mapping[str, str | None]) -> TopicConfig:
-        """This configuration with a topic's own settings on top; InvalidConfig for an unknown name or a bad value."""
+        """Return these settings with a topic's own on top. Raise InvalidConfig for an unknown name or a bad value."""
         for name, raw in overrides.items():
             if raw is None:
                 raise InvalidConfig(f"{name} has no value; leave it out to use the default")
@@ -318,9 +318,9 @@ class TopicConfig:
         return resolved
 
     def with_stored(self, overrides: Mapping[str, str]) -> TopicConfig:
-        """Likewise for settings that the cluster holds already: what this version does not take is passed over.
+        """Return these settings with stored overrides on top, without those that this version does not accept.
 
-        A topic must stay in use though an older version, or Apache Kafka, wrote something that we refuse.
+        The topic must stay usable even if an older version or Apache Kafka stored a value that we refuse.
         """
         try:
             return self.with_overrides(overrides)
@@ -338,7 +338,7 @@ class TopicConfig:
         return dataclasses.replace(self, **values)  # type: ignore[arg-type]  # values are typed by their settings
 
     def value_texts(self) -> dict[str, str | None]:
-        """Every setting by name, as Kafka prints it."""
+        """Return every setting by name, as Kafka prints it."""
         return {setting.name: text_of(getattr(self, attribute)) for attribute, setting in settings_of(TopicConfig)}
 
 
@@ -349,7 +349,7 @@ TOPIC_SETTINGS: dict[str, tuple[str, Setting]] = {
 
 @cache
 def other_topic_settings() -> dict[str, OtherSetting]:
-    """Settings of topics in Kafka that are only names here: without effect, or refused where they ask for more."""
+    """Return Kafka's settings of topics that this broker does not have: without effect, or refused."""
     from strandline.config.kafka_settings import OTHER_SETTINGS
 
     return {other.name: other for other in OTHER_SETTINGS if other.is_topic}

@@ -1,7 +1,7 @@
-"""Lag, rates and the time until unread records are deleted, out of the window of one position.
+"""Computes lag, rates and the time until unread records are deleted from the window of one position.
 
-Retention deletes whole segments, and only those that are not written to any more. So records live longer than the
-figures here say, by up to a segment, and never shorter.
+Retention deletes whole segments, and never the active one. So records live up to a segment longer than the figures
+here say, and never shorter.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Final
 from strandline.lag.samples import NO_POSITION, UNKNOWN, Sample, Window
 
 NEVER: Final = math.inf
-"""The time until something happens that will not, as things go."""
+"""The time until an event that the present rates never reach."""
 
 RATE_SPAN_MS_MIN: Final = 1_000
-"""Two looks that lie closer together say nothing of a rate."""
+"""Samples closer together than this give no rate."""
 GROWTH_SHARE_MIN: Final = 0.02
-"""A reader that keeps up but for this share of what is written keeps up: it commits a little earlier or later."""
+"""A lag that grows by less than this share of the write rate does not grow: commits come a little early or late."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRetention:
-    """How long a topic keeps records; None where there is no limit."""
+    """The limits after which a topic deletes records; None means no limit."""
 
     time_ms: int | None = None
     size_bytes: int | None = None
 
     @classmethod
     def of(cls, *, cleanup_policy: str, retention_ms: int, retention_bytes: int) -> TopicRetention:
-        """From a topic's settings. Time and size delete nothing unless `cleanup.policy` names `delete`."""
+        """Return the limits of a topic's settings. There are none unless `cleanup.policy` names `delete`."""
         if "delete" not in (word.strip() for word in cleanup_policy.split(",")):
             return cls()
         return cls(retention_ms if retention_ms >= 0 else None, retention_bytes if retention_bytes >= 0 else None)
@@ -39,7 +39,7 @@ class TopicRetention:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """How one position is. None is what nobody could tell yet."""
+    """The state of one position. None means not known yet."""
 
     committed: int | None
     log_start: int
@@ -47,30 +47,30 @@ class Figures:
     lag: int | None
     """Records from the position on; from the log start, where the position lies below it. See `is_counted`."""
     lost: int
-    """Offsets between the position and the log start: deleted before anybody read them."""
+    """Offsets between the position and the log start: deleted before the group read them."""
     beyond: int
-    """How far the position lies behind the end of the log, where no record is."""
+    """How far the position lies beyond the end of the log."""
     lag_s: float | None
     consumed_per_s: float | None
     produced_per_s: float | None
     time_to_loss_s: float | None
-    """Until retention reaches the position, at the present rates."""
+    """Time until retention reaches the position, at the present rates."""
     span_ms: int
-    """The time over which rates were seen."""
+    """The time over which rates were measured."""
     waiting_ms: int
-    """For how long records were unread while the position did not move."""
+    """How long records were unread while the position did not move."""
     lag_trend: int
-    """Since it last was caught up: 1 if the lag was never lower than at first nor higher than now, -1 if it shrank."""
+    """Since the group last was caught up: 1 if the lag rose from its lowest to its highest, -1 if it shrank, else 0."""
     trend_ms: int
-    """The time over which that was seen."""
+    """The time over which the trend was measured."""
     is_counted: bool = False
-    """Whether `lag` was counted, record by record. If not, it counts offsets, of which some may be no records."""
+    """Whether `lag` counts records. If not, it counts offsets, and some offsets may have no record."""
     undecided: int = 0
-    """Records behind those, that a reader of committed ones gets or does not get: their transactions decide."""
+    """Records after those that belong to open transactions, or that wait for one."""
 
 
 def figures(window: Window, retention: TopicRetention) -> Figures:
-    """What the samples of a window come to; there is at least one."""
+    """Compute the figures of a window with at least one sample."""
     last = window.last
     has_position = last.committed != NO_POSITION
     lag = unread(last) if has_position else None
@@ -97,7 +97,7 @@ def figures(window: Window, retention: TopicRetention) -> Figures:
 
 
 def unread(sample: Sample) -> int:
-    """Return the lag of a position: records where they were counted, else offsets from the first that is there on."""
+    """Return the lag of a position: records where the leader counted them, else offsets from the log start on."""
     if sample.records != UNKNOWN:
         return sample.records
     return max(0, sample.end - max(sample.committed, sample.log_start))
@@ -116,7 +116,7 @@ def _rate(window: Window, field: str) -> float | None:
         return None
     first, last = window.samples[0], window.last
     if first.committed == NO_POSITION:
-        # It came into being within the window; before that nothing moved.
+        # The position was first committed within the window.
         known = [sample for sample in window.samples if sample.committed != NO_POSITION]
         first = known[0] if known and field == "committed" else first
         if last.at_ms - first.at_ms < RATE_SPAN_MS_MIN:
@@ -126,7 +126,7 @@ def _rate(window: Window, field: str) -> float | None:
 
 
 def _lag_trend(window: Window) -> tuple[int, int]:
-    """Where the lag goes since the reader last was at the end, and how long that was watched."""
+    """Return the trend of the lag since the reader last was at the end, and the time that it covers."""
     since: list[Sample] = []
     for sample in reversed(window.samples):
         if sample.committed == NO_POSITION or not sample.lag:
@@ -138,20 +138,20 @@ def _lag_trend(window: Window) -> tuple[int, int]:
     span_ms = since[0].at_ms - since[-1].at_ms
     if lags[-1] < lags[0]:
         return -1, span_ms
-    # Commits come in steps, so a lag that grows may well shrink from one look to the next.
+    # A growing lag may shrink between two samples, because commits come in steps.
     grew = lags[0] == min(lags) < max(lags) == lags[-1]
     return int(grew), span_ms
 
 
 def _lags(samples: Sequence[Sample]) -> list[int]:
-    """In records where all of them were counted, else in offsets: from the one to the other nothing was read."""
+    """Return the lags in records if all were counted, else in offsets, because the two must not be compared."""
     if all(sample.records != UNKNOWN for sample in samples):
         return [sample.records for sample in samples]
     return [sample.offsets for sample in samples]
 
 
 def _time_to_loss_s(window: Window, retention: TopicRetention, lag: int | None) -> float | None:
-    """Until the record at the position is deleted, if both sides go on as they did."""
+    """Return the time until the record at the position is deleted, at the present rates of reads and writes."""
     last = window.last
     if lag is None:
         return None
@@ -161,7 +161,7 @@ def _time_to_loss_s(window: Window, retention: TopicRetention, lag: int | None) 
         return NEVER
     times = [_until_too_old_s(window, retention.time_ms), _until_too_large_s(window, retention.size_bytes)]
     known = [time_s for time_s in times if time_s is not None]
-    # A limit of which nobody knows when it strikes may be the first to strike.
+    # A limit with an unknown time may be the first that is reached.
     if len(known) < len(times) and min(known, default=NEVER) == NEVER:
         return None
     return min(known)
@@ -173,7 +173,7 @@ def _until_too_old_s(window: Window, limit_ms: int | None) -> float | None:
     last = window.last
     if last.age_ms == UNKNOWN:
         return None
-    # A reader that stands still ages by a second each second. One that moves ages slower, or grows younger.
+    # The age of a position that does not move grows by a second each second; of one that moves, by less.
     growth = _growth(window, "age_ms")
     growth_per_s = 1000.0 if growth is None else min(growth, 1000.0)
     return _until_s(limit_ms - last.age_ms, growth_per_s if growth_per_s > 1000.0 * GROWTH_SHARE_MIN else 0.0)
@@ -194,7 +194,7 @@ def _until_too_large_s(window: Window, limit_bytes: int | None) -> float | None:
 
 
 def _growth(window: Window, field: str) -> float | None:
-    """By how much a figure grows each second, from the first sample that has it to the last."""
+    """Return the growth of a figure per second, from the first sample that has it to the last."""
     last = window.last
     first = next(
         (each for each in window.samples if getattr(each, field) != UNKNOWN and each.committed != NO_POSITION), last

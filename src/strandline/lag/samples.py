@@ -1,6 +1,6 @@
-"""What was seen of one position, the committed offset of a group in a partition, over a window of time.
+"""The observations of one position, the committed offset of a group in a partition, over a window of time.
 
-Looks at which nothing had changed are kept as two, the first and the last: a node watches many idle groups.
+Of a run of equal samples only the first and the last are kept, because a broker watches many idle groups.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Final, NamedTuple
 NO_POSITION: Final = -1
 """Nothing was committed for the partition."""
 UNKNOWN: Final = -1
-"""An age or a size that nobody could tell."""
+"""An age or a size that is not known."""
 
 WINDOW_MS: Final = 120_000
 SAMPLES_MAX: Final = 64
-"""Samples of one position; whoever looks more often than the window has room for sees a shorter window."""
+"""Samples of one position. A caller that samples more often gets a shorter window."""
 
 
 class Sample(NamedTuple):
-    """One look at a position."""
+    """One observation of a position."""
 
     at_ms: int
     committed: int
@@ -32,10 +32,10 @@ class Sample(NamedTuple):
     size_bytes: int = UNKNOWN
     """Bytes from the position to the end."""
     records: int = UNKNOWN
-    """That a reader of committed ones gets from the position on, or from the log start if that is later, as the
-    partition's leader counted them. Offsets are more: of markers, of aborted records, of what was compacted away."""
+    """Records that a read_committed reader gets from the position or the log start on, as counted by the partition's
+    leader. There are more offsets: those of markers, of aborted records and of records that were compacted away."""
     undecided: int = 0
-    """Records behind those, of transactions that are open, or that wait for them."""
+    """Records after those that belong to open transactions, or that wait for one."""
 
     @property
     def lag(self) -> int:
@@ -43,28 +43,28 @@ class Sample(NamedTuple):
 
     @property
     def offsets(self) -> int:
-        """From the position to the end."""
+        """Return the number of offsets from the position to the end."""
         return max(0, self.end - self.committed)
 
 
 class Window:
-    """The samples of one position, oldest first, and since when it stands where it stands."""
+    """The samples of one position, oldest first, and the time since which it has not moved."""
 
     __slots__ = ("samples", "waiting_since_ms")
 
     def __init__(self) -> None:
         self.samples: list[Sample] = []
         self.waiting_since_ms: int | None = None
-        """When it was first seen at its present offset with records unread; None while it is caught up."""
+        """When the position was first sampled at its present offset with unread records; None while caught up."""
 
     def add(self, sample: Sample, *, window_ms: int = WINDOW_MS) -> None:
-        """Take note of a look. What no longer belongs to the same story is forgotten first."""
+        """Append a sample. Drop the earlier ones if they cannot be compared with it."""
         samples = self.samples
         last = samples[-1] if samples else None
         if last is not None and (
             sample.at_ms < last.at_ms or sample.committed < last.committed or sample.end < last.end
         ):
-            # The clock was set back, the group was reset, or the log is another one: no rate leads across that.
+            # The clock was set back, the group was reset, or the log was replaced, so no rate spans both sides.
             samples.clear()
             last = None
         if sample.committed == NO_POSITION or not sample.lag:
@@ -75,7 +75,7 @@ class Window:
             samples[-1] = sample
         else:
             samples.append(sample)
-        # The one before the window's edge stays, so that the window is covered whole.
+        # The last sample before the window stays, so that the samples cover the whole window.
         edge = sample.at_ms - window_ms
         while len(samples) > 2 and (samples[1].at_ms <= edge or len(samples) > SAMPLES_MAX):
             del samples[0]
@@ -89,7 +89,7 @@ class Window:
         return self.samples[-1].at_ms - self.samples[0].at_ms if self.samples else 0
 
     def passed_at_ms(self, offset: int) -> int | None:
-        """About when the end of the log passed `offset`, which is when that record was written, as far as was seen."""
+        """Return about when the end of the log passed `offset`, which is when that record was written."""
         for before, after in pairwise(self.samples):
             if before.end <= offset < after.end:
                 share = (offset - before.end) / (after.end - before.end)
@@ -97,7 +97,7 @@ class Window:
         return None
 
     def waiting_ms(self) -> int:
-        """For how long records were unread while the position did not move, as far as anybody looked."""
+        """Return how long records were unread while the position did not move."""
         return 0 if self.waiting_since_ms is None else self.last.at_ms - self.waiting_since_ms
 
 

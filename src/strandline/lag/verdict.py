@@ -1,8 +1,7 @@
-"""How a position is, in a word and in a sentence, in the manner of Burrow.
+"""Judges a position in a word and a sentence, in the manner of Burrow.
 
-What counts is where the lag goes, not how large it is. A busy reader is never quite at the end, so a lag alone is
-nothing bad; one that only grows, or that nobody works off, is. A verdict that needs a while to be sure of is not given
-before that while is over.
+The trend of the lag counts, not its size. A busy reader is never quite at the end, so a lag alone is no problem; one
+that only grows, or that no member works off, is. A verdict that needs time to be certain is not given before that time.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ from typing import Final
 from strandline.lag.figures import NEVER, Figures
 
 RECENT_S: Final = 10.0
-"""A reader whose next record is younger keeps up: clients commit every five seconds unless they are told otherwise."""
+"""A reader whose next record is younger keeps up, because clients commit every five seconds by default."""
 TREND_SPAN_MS: Final = 30_000
-"""How long to look before a growing lag counts as falling behind."""
+"""How long a lag must grow before it counts as falling behind."""
 STALLED_AFTER_MS: Final = 60_000
 """How long a position may stand still with records unread before its reader counts as stalled."""
 LOSS_NEAR_S: Final = 86_400.0
-"""A loss that is further away is told as a figure, and one that is nearer as the verdict."""
+"""A loss that is nearer than this becomes the verdict; a later one is only a figure."""
 
 
 class LagVerdict(StrEnum):
-    """From well to bad; the order is that of `worst`."""
+    """The state of a position, from good to bad in the order of `worst`."""
 
     OK = "ok"
     NO_POSITION = "no position"
@@ -48,13 +47,15 @@ _RANKS: Final = {verdict: rank for rank, verdict in enumerate(LagVerdict)}
 
 @dataclass(frozen=True, slots=True)
 class LagJudgement:
+    """A verdict with its reason."""
+
     verdict: LagVerdict
     why: str
-    """One sentence without its end, for people."""
+    """One sentence without a full stop, for people."""
 
 
 def judge(seen: Figures, *, is_read: bool | None) -> LagJudgement:
-    """`is_read` says whether a member of the group holds the partition; None if that is not known."""
+    """Judge a position. `is_read` says whether a member of the group owns the partition; None means not known."""
     if seen.committed is None:
         return LagJudgement(LagVerdict.NO_POSITION, "nothing was committed yet")
     if seen.lost:
@@ -62,7 +63,7 @@ def judge(seen: Figures, *, is_read: bool | None) -> LagJudgement:
     if seen.beyond:
         return LagJudgement(
             LagVerdict.BEYOND_END,
-            f"the position lies {_records(seen.beyond)} beyond the end: the log was cut or made anew since",
+            f"the position lies {_records(seen.beyond)} beyond the end: the log was truncated or created again since",
         )
     trend = _trend(seen, is_read)
     loss_s = seen.time_to_loss_s
@@ -76,13 +77,13 @@ def judge(seen: Figures, *, is_read: bool | None) -> LagJudgement:
 
 
 def _trend(seen: Figures, is_read: bool | None) -> LagJudgement:
-    """Where the lag goes."""
+    """Judge the trend of the lag."""
     assert seen.lag is not None
     if seen.lag == 0:
         return LagJudgement(LagVerdict.OK, "caught up" + _undecided(seen, " with what is decided"))
     behind = f"{_records(seen.lag)} unread" + _undecided(seen)
     if is_read is False and not seen.consumed_per_s:
-        # Who only commits, and is no member, moves all the same.
+        # A client that commits without being a member moves the position, too.
         return LagJudgement(LagVerdict.STOPPED, f"{behind}, and no member reads the partition")
     if seen.waiting_ms >= STALLED_AFTER_MS:
         return LagJudgement(
@@ -99,7 +100,7 @@ def _trend(seen: Figures, is_read: bool | None) -> LagJudgement:
 
 
 def _behind_s(seen: Figures) -> float | None:
-    """By the age of the next record; where nobody knows it, or its time lies ahead, by how long it took to write."""
+    """Return the age of the next record. If it is unknown or in the future, return how long the lag took to write."""
     assert seen.lag is not None
     if not seen.lag_s and seen.produced_per_s:
         return seen.lag / seen.produced_per_s
@@ -113,7 +114,7 @@ def _rates(seen: Figures) -> str:
 
 
 def _undecided(seen: Figures, before: str = "") -> str:
-    """Records that nobody gets who reads committed ones before their transactions are over: no fault of this reader."""
+    """Describe records that a read_committed reader cannot get before their transactions end."""
     if not seen.undecided:
         return ""
     return (
@@ -130,7 +131,7 @@ def worst(verdicts: Iterable[LagVerdict]) -> LagVerdict:
 
 
 def rate(per_s: float) -> str:
-    """`1234.5` as `1,234/s`; slow ones by the minute or the hour, so that they are not told as nothing."""
+    """Format `1234.5` as `1,234/s`, and slow rates by the minute or the hour, so that they do not show as zero."""
     for factor, unit in ((1, "s"), (60, "min"), (3600, "h")):
         if abs(per_s) * factor >= 1 or not per_s or unit == "h":
             number = per_s * factor
@@ -139,7 +140,7 @@ def rate(per_s: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A time as people say it, by its two largest units."""
+    """Format a duration by its two largest units."""
     if seconds == NEVER:
         return "never"
     if seconds < 10:

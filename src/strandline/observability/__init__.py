@@ -1,6 +1,6 @@
-"""What a node tells about itself, without a socket: the figures of requests, their text, the log's lines.
+"""Metrics and log lines of a node, without a socket.
 
-Counters are plain ints on the objects that do the work (`RequestMeter` for requests); nothing is looked up by a label
-where work is done. `exposition` turns figures into Prometheus' text when somebody asks for it. `client_telemetry` keeps
-what clients push about themselves (KIP-714), which `otlp` reads with a bound on everything.
+Counters are plain ints on the objects that do the work (`RequestMeter` for requests), so hot paths look up no label.
+`exposition` formats them as Prometheus text for each scrape. `client_telemetry` manages the metrics that clients push
+(KIP-714), and `otlp` decodes them with a limit on everything.
 """

@@ -1,4 +1,4 @@
-"""The metrics that clients have pushed, as lines of `/metrics`: `kafka_client_...`, so many and no more."""
+"""The metrics that clients have pushed, as a limited number of `/metrics` lines named `kafka_client_...`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from strandline.observability.otlp import Point
 
 CLIENT_FAMILIES_MAX: Final = 1_000
 CLIENT_SERIES_MAX: Final = 50_000
-"""Series of all clients; what comes beyond is left out, and counted."""
+"""Series of all clients. More are dropped and counted."""
 SERIES_PER_CLIENT_MAX: Final = 500
 FAMILY_NAME_MAX: Final = 120
 
 PREFIX: Final = "kafka_client_"
 _THEIR_PREFIX: Final = "org.apache.kafka."
 _RESOURCE_LABELS: Final = ("client_rack", "group_id", "transactional_id")
-"""What of the attributes of a whole client goes to each of its series; the rest changes too often."""
+"""The attributes of a client that label each of its series. The others change too often."""
 _UNFIT: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 Key = tuple[UUID, str]
@@ -45,18 +45,20 @@ class _Client:
 
 
 class ClientSeries:
+    """The series of all clients, each until its client stops pushing."""
+
     def __init__(self) -> None:
         self._families: dict[str, _Family] = {}
         self._clients: dict[UUID, _Client] = {}
         self.series = 0
         self.left_out = 0
-        """Points that found no room, or whose name another client uses for another kind of metric."""
+        """Points dropped for lack of room, or because another client uses their name for another kind of metric."""
 
     def __len__(self) -> int:
         return len(self._clients)
 
     def begin(self, instance_id: UUID, client_id: str | None, *, expires_ms: int) -> None:
-        """A client pushes; it is forgotten when it has not done so again by `expires_ms`."""
+        """Begin a push of a client, whose series are removed unless it pushes again by `expires_ms`."""
         client = self._clients.get(instance_id)
         if client is None:
             labels = f'client_instance_id="{instance_id}",client_id="{escaped(client_id or "")}"'
@@ -103,7 +105,7 @@ class ClientSeries:
                 del self._families[name]
 
     def pieces(self, now_ms: int) -> Iterator[str]:
-        """The lines, family by family."""
+        """Yield the lines, family by family."""
         self.expire(now_ms)
         for name, family in list(self._families.items()):
             yield f"# HELP {name} {escaped_help(family.help)}\n# TYPE {name} {family.kind}\n"

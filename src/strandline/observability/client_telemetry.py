@@ -1,8 +1,8 @@
-"""KIP-714 as Kafka has it: who is asked for which metrics and how often, and who pushes too early or too much.
+"""Client metrics subscriptions (KIP-714): which client pushes which metrics, how often, and which push is rejected.
 
-Subscriptions are the CLIENT_METRICS resources of the cluster's configs. A client instance is what a client calls itself
-by a UUID; it is known here for as long as its connection and three of its intervals last. Time comes in; nothing here
-reads a clock, and what was pushed is not looked at.
+Subscriptions are the CLIENT_METRICS resources of the cluster's configs. A client instance is a UUID that a client
+chooses. It is remembered until its connection closes or three of its intervals pass. The caller passes the time;
+nothing here reads a clock or the metrics themselves.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from strandline.ids import ZERO_UUID
 from strandline.runtime.bounded_patterns import matches
 
 CLIENT_INSTANCES_MAX: Final = 16_384
-"""Kafka's figure; the one not heard of for longest is forgotten."""
+"""Kafka's number. The instance that was silent for longest is removed."""
 INTERVAL_MS_DEFAULT: Final = 300_000
 EXPIRY_MS_MIN: Final = 60_000
 ALL_METRICS: Final = "*"
 ONE_UUID: Final = UUID(int=1)
-"""Kafka sets it aside for the metadata topic; no client may have it."""
+"""Reserved by Kafka for the metadata topic, so no client may use it."""
 CODECS_ACCEPTED: Final = (4, 3, 1, 2)
-"""zstd, lz4, gzip, snappy: in the order in which clients should prefer them, which is Kafka's."""
+"""zstd, lz4, gzip, snappy: Kafka's order of preference."""
 CODEC_LAST: Final = 4
 
 
 class ClientConnection(Protocol):
-    """The connection that a client instance speaks by."""
+    """The connection of a client instance."""
 
     closed: bool
 
 
 class Client(NamedTuple):
-    """What a subscription can match."""
+    """The properties of a client that a subscription can match."""
 
     client_id: str = ""
     client_software_name: str = ""
@@ -49,6 +49,8 @@ class Client(NamedTuple):
 
 
 class MetricsSubscription(NamedTuple):
+    """One CLIENT_METRICS resource: metrics, interval and the clients that it matches."""
+
     metrics: tuple[str, ...]
     interval_ms: int
     match: Mapping[str, re.Pattern[str]]
@@ -66,6 +68,8 @@ class MetricsSubscription(NamedTuple):
 
 
 class ClientInstance:
+    """One client instance with its subscription and the times of its requests."""
+
     __slots__ = (
         "got_ms",
         "id",
@@ -98,12 +102,14 @@ class ClientInstance:
         return self.used_ms + max(EXPIRY_MS_MIN, 3 * self.interval_ms)
 
     def admit_get(self, now_ms: int) -> bool:
+        """Return whether a GetTelemetrySubscriptions is not too early, and note its time if so."""
         if now_ms - max(self.got_ms, self.pushed_ms) < self.interval_ms:
             return False
         self.got_ms = now_ms
         return True
 
     def admit_push(self, now_ms: int) -> bool:
+        """Return whether a PushTelemetry is not too early, and note its time if so."""
         # The first push after a subscription may come early: clients spread theirs over 0.5 to 1.5 intervals.
         if self.got_ms <= self.pushed_ms and now_ms - self.pushed_ms < self.interval_ms:
             return False
@@ -112,6 +118,8 @@ class ClientInstance:
 
 
 class ClientTelemetry:
+    """The subscriptions of the cluster and the client instances of this node."""
+
     def __init__(self) -> None:
         self._instances: OrderedDict[UUID, ClientInstance] = OrderedDict()
         self._subscriptions: dict[str, MetricsSubscription] = {}
@@ -123,7 +131,7 @@ class ClientTelemetry:
         return len(self._instances)
 
     def subscribe(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """All subscriptions, name -> settings. Clients hear of a change with their next request."""
+        """Replace all subscriptions, name -> settings. Clients get the change with their next request."""
         wanted = {name: dict(settings) for name, settings in configs.items()}
         if wanted == self._configs:
             return
@@ -134,14 +142,14 @@ class ClientTelemetry:
             try:
                 self._subscriptions[name] = MetricsSubscription.parse(settings)
             except (InvalidConfig, ValueError):
-                # The controller lets none of these in; an older log may hold one. It fits nobody.
+                # The controller rejects such settings, but an older log may hold some. They match no client.
                 continue
 
     def knows(self, instance_id: UUID) -> bool:
         return instance_id in self._instances
 
     def get(self, instance_id: UUID, client: Client, owner: ClientConnection, now_ms: int) -> ClientInstance:
-        """The instance with what it is asked for. RequestError for one that asks too often."""
+        """Return the instance with its subscription. Raise RequestError if it asks too often."""
         instance = self._instance(instance_id, client, owner, now_ms)
         if not instance.admit_get(now_ms) and instance.last_error not in (
             ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
@@ -165,7 +173,7 @@ class ClientTelemetry:
         size_bytes: int,
         size_bytes_max: int,
     ) -> ClientInstance:
-        """The instance whose metrics may be read. RequestError for a push that is not taken."""
+        """Return the instance whose metrics may be read. Raise RequestError if the push is rejected."""
         if instance_id in (ZERO_UUID, ONE_UUID):
             raise RequestError(ErrorCode.INVALID_REQUEST, "no client instance has this id")
         instance = self._instance(instance_id, client, owner, now_ms)
@@ -191,7 +199,7 @@ class ClientTelemetry:
     ) -> None:
         if instance.is_terminating:
             raise RequestError(ErrorCode.INVALID_REQUEST, "the client had said that it pushes for the last time")
-        # A client that goes may push once more at any time.
+        # A client that terminates may push once more at any time.
         if not instance.admit_push(now_ms) and not is_terminating:
             self.throttled += 1
             raise RequestError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "pushed before the push interval was over")
@@ -219,7 +227,7 @@ class ClientTelemetry:
         return instance
 
     def _wanted_of(self, instance_id: UUID, client: Client) -> tuple[tuple[str, ...], int]:
-        """The metrics of all subscriptions that fit, and the shortest of their intervals."""
+        """Return the metrics of all matching subscriptions, and the shortest of their intervals."""
         metrics: dict[str, None] = {}
         interval_ms = INTERVAL_MS_DEFAULT
         for subscription in self._subscriptions.values():
@@ -230,7 +238,7 @@ class ClientTelemetry:
 
 
 def subscription_id(metrics: tuple[str, ...], interval_ms: int, instance_id: UUID) -> int:
-    """A number that changes with what the client is asked for: CRC-32C of it, mixed with the instance's hash."""
+    """Return a number that changes with the subscription: its CRC-32C, mixed with the hash of the instance."""
     text = f"[{', '.join(metrics)}]{interval_ms}"
     halves = (instance_id.int >> 64) ^ (instance_id.int & 0xFFFFFFFFFFFFFFFF)
     mixed = crc32c(text.encode()) ^ (halves >> 32) ^ (halves & 0xFFFFFFFF)
@@ -238,7 +246,7 @@ def subscription_id(metrics: tuple[str, ...], interval_ms: int, instance_id: UUI
 
 
 def kafka_text(value: UUID) -> str:
-    """A UUID as Kafka writes it, and as a pattern for `client_instance_id` sees it."""
+    """Format a UUID as Kafka does, and as patterns for `client_instance_id` match it."""
     from base64 import urlsafe_b64encode
 
     return urlsafe_b64encode(value.bytes).rstrip(b"=").decode()

@@ -1,4 +1,4 @@
-"""Prometheus' text format, a line at a time: whoever sends it decides how many lines fit into a turn of the loop."""
+"""Prometheus' text format, line by line, so that the sender decides how many lines fit into a turn of the loop."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ Timing = tuple[str, list[int], int]
 
 @dataclass(frozen=True, slots=True)
 class Metric(Generic[S]):
-    """One family: what it is called, what it means, and where its samples come from at the moment of asking."""
+    """One family of samples: its name, its meaning, and the function that reads its samples at a scrape."""
 
     name: str
     kind: str
     help: str
     read: Callable[[S], Iterable[Sample | None]]
-    """None is no sample: it is yielded in between by who counts for long before the first one."""
+    """None is no sample. A reader that counts for long yields it in between."""
     labels: tuple[str, ...] = ()
     public: bool = False
-    """Whether it is on `/public_metrics` too: few series, however many topics there are."""
+    """Whether `/public_metrics` has it, too: the number of series does not grow with the number of topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram(Generic[S]):
+    """One family of timings, in buckets."""
+
     name: str
     help: str
     read: Callable[[S], Iterable[Timing]]
@@ -43,7 +45,7 @@ class Histogram(Generic[S]):
 
 
 def render(families: Iterable[Metric[S] | Histogram[S]], source: S) -> Iterator[str]:
-    """The page, line by line; empty ones where time has passed. A family without samples is left out."""
+    """Yield the page line by line, with empty lines where time has passed. Families without samples are left out."""
     for family in families:
         head = f"# HELP {family.name} {escaped_help(family.help)}\n# TYPE {family.name} {family.kind}\n"
         lines = _timings(family, source) if isinstance(family, Histogram) else _samples(family, source)
@@ -70,7 +72,7 @@ def _timings(histogram: Histogram[S], source: S) -> Iterator[str]:
         before = f"{labels}," if labels else ""
         braces = f"{{{labels}}}" if labels else ""
         count = sum(buckets)
-        # One piece, so that no turn of the loop passes in between and all of its lines tell of the same moment.
+        # One piece, because a turn of the loop in between would mix two moments in one histogram.
         yield "".join(
             (
                 *(f'{name}_bucket{{{before}le="{bound:.9g}"}} {below}\n' for bound, below in cumulative(buckets)),
@@ -82,7 +84,7 @@ def _timings(histogram: Histogram[S], source: S) -> Iterator[str]:
 
 
 def label(**values: object) -> str:
-    """`topic="a",partition="0"`, with what a peer may have put into a value made harmless."""
+    """Format labels as `topic="a",partition="0"`, with the values escaped, because a peer may have chosen them."""
     return ",".join(f'{name}="{escaped(str(value))}"' for name, value in values.items())
 
 

@@ -1,7 +1,7 @@
-"""The form of the log on standard error: text for people, or one JSON object per line for machines.
+"""The format of the log on standard error: text for people, or one JSON object per line for machines.
 
-A place that logs gives its facts twice: as a sentence, and as fields (`extra=fields(host=...)`). Text shows the
-sentence; JSON shows both, so nobody has to take a sentence apart.
+A caller that logs gives its facts twice: as a sentence, and as fields (`extra=fields(host=...)`). Text shows the
+sentence. JSON shows both, so no program has to parse a sentence.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from typing import Any, Final
 
 TEXT_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 FIELD_CHARACTERS_MAX: Final = 1_000
-"""Of a field that a peer may have made up; the rest is cut."""
+"""Length of a field, which a peer may have chosen. The rest is truncated."""
 
 
 def fields(**facts: Any) -> dict[str, Any]:
-    """What `extra` takes: the facts of an event, under one name so that none can clash with logging's own."""
+    """Return `extra` with the facts of an event under one name, so that none clashes with logging's own names."""
     return {"fields": facts}
 
 
 class JsonLines(logging.Formatter):
+    """One JSON object per event."""
+
     def __init__(self) -> None:
         super().__init__()
-        # Only a node that writes JSON pays for it when it starts.
+        # Imported here, because a node that writes text should not pay for it when it starts.
         from json import dumps
 
         self._dumps = dumps
@@ -51,7 +53,7 @@ def _short(fact: Any) -> Any:
 
 
 class TextLines(logging.Formatter):
-    """One event, one line: what a peer put into a name must not begin a line of its own."""
+    """One line per event, with newlines escaped, because a peer may have put one into a name."""
 
     def __init__(self) -> None:
         super().__init__(TEXT_FORMAT)
@@ -61,7 +63,7 @@ class TextLines(logging.Formatter):
 
 
 def set_up(*, form: str = "text", level: str = "INFO") -> None:
-    """Write the log to standard error in this form; may be called again when the settings are known."""
+    """Write the log to standard error in this format. Call it again once the settings are known."""
     root = logging.getLogger()
     for handler in [each for each in root.handlers if isinstance(each, _OurHandler)]:
         root.removeHandler(handler)

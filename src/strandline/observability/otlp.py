@@ -1,4 +1,4 @@
-"""Reads what a client pushes about itself: OpenTelemetry's MetricsData, in protobuf, with a bound on everything.
+"""Decodes the metrics that a client pushes: OpenTelemetry's MetricsData, in protobuf, with a limit on everything.
 
     MetricsData   { 1: ResourceMetrics* }
     ResourceMetrics { 1: Resource { 1: KeyValue* }, 2: ScopeMetrics* }
@@ -7,9 +7,9 @@
     Point         { 7: KeyValue*, 4: double | 6: sfixed64 }
     KeyValue      { 1: key, 2: AnyValue { 1: string, 2: bool, 3: int64, 4: double } }
 
-Kafka's clients send gauges and sums; histograms and whatever else is there are passed over. A reader is an iterator
-that comes up for air: it gives a `Point`, or None when it has read a while without finding one, so that its caller can
-let others have their turn. Whatever is wrong with the bytes is MalformedMessage.
+Kafka's clients send gauges and sums; histograms and all else are skipped. A reader is an iterator that yields a
+`Point`, or None after it has read for a while without finding one, so that its caller can yield the loop. Bytes that
+are no MetricsData raise MalformedMessage.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ POINTS_MAX: Final = 4_000
 """Data points of one push; a Java client has some two hundred."""
 POINT_BYTES_MAX: Final = 8_192
 ATTRIBUTES_MAX: Final = 12
-"""Of one point; more are left out."""
+"""Attributes of one point. More are dropped."""
 TEXT_BYTES_MAX: Final = 200
-"""Of a name, a key or a value; the rest is cut."""
+"""Length of a name, a key or a value. The rest is truncated."""
 FIELDS_MAX: Final = 200_000
-"""Fields of any kind in one push: two bytes are enough for one, and each costs the loop half a microsecond."""
+"""Fields of any kind in one push. A field can be two bytes, and each costs the loop half a microsecond."""
 FIELDS_PER_BREATH: Final = 256
 
 DELTA: Final = 1
@@ -37,10 +37,12 @@ _DOUBLE: Final = struct.Struct("<d")
 _INT64: Final = struct.Struct("<q")
 
 Field = tuple[int, int, int, int]
-"""Number, wire type, then the value (varint) or where it starts, and where it ends."""
+"""Number, wire type, the value (varint) or its start, and its end."""
 
 
 class Point(NamedTuple):
+    """One value of one metric."""
+
     name: str
     value: float
     attributes: tuple[tuple[str, str], ...]
@@ -50,6 +52,8 @@ class Point(NamedTuple):
 
 
 class OtlpReader:
+    """A decoder of one push."""
+
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
         self._fields = 0

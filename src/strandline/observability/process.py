@@ -1,4 +1,4 @@
-"""What the operating system knows of this process, and what Python's collector takes of its time."""
+"""Figures of this process from the operating system, and the pauses of Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cpu_seconds() -> float:
 
 
 def resident_bytes() -> int:
-    """RSS now; where there is no /proc, the most it ever was."""
+    """Return the resident set size now, or its maximum so far where there is no /proc."""
     try:
         return int(_STATM.read_text().split()[1]) * resource.getpagesize()
     except OSError:
@@ -33,14 +33,14 @@ def open_descriptors() -> int | None:
 
 
 class GcPauses:
-    """How long the collector kept the loop; it runs in the middle of anything, so a stall may be its doing."""
+    """The pauses of the collector, which can run at any moment and so can cause a stall of the loop."""
 
     def __init__(self) -> None:
         self.pauses = 0
         self.total_s = 0.0
         self.longest_s = 0.0
         self.unread_longest_s = 0.0
-        """The longest since somebody last put this back to 0: to name the cause of a stall."""
+        """The longest since a reader last reset this to 0, which names the cause of a stall."""
         self._began = 0.0
 
     def start(self) -> None:

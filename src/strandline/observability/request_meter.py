@@ -1,7 +1,7 @@
-"""What is counted of one API's requests: plain ints, written by the connection, read when somebody looks.
+"""Counters of one API's requests: plain ints that the connection writes and a scrape reads.
 
-Times fall into buckets by their number of bits: bucket `b` holds what took from 2^(b-1) up to 2^b - 1 nanoseconds.
-That is one call and one addition, and a factor of two is as fine as anybody reads a latency.
+Times fall into buckets by their number of bits: bucket `b` holds those from 2^(b-1) up to 2^b - 1 nanoseconds. That is
+one call and one addition, and a factor of two is fine enough for a latency.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ LAST_SHOWN: Final = 36
 
 
 class RequestMeter:
+    """The counters of one API."""
+
     __slots__ = (
         "at_once",
         "at_once_ns",
@@ -34,22 +36,22 @@ class RequestMeter:
         self.request_bytes = 0
         self.response_bytes = 0
         self.at_once = [0] * BUCKETS
-        """Answered in the turn of the loop in which they came; on a busy node a part of them."""
+        """Requests answered in the turn of the loop in which they came. A busy node measures a sample of them."""
         self.at_once_ns = 0
         self.waited = [0] * BUCKETS
-        """Waited, for a flush, for records to come or for other members of a group."""
+        """Requests that waited for a flush, for new records or for other members of a group."""
         self.waited_ns = 0
         self.unanswered = 0
-        """Done without an answer: Produce with acks=0, and whoever hung up first."""
+        """Requests without an answer: Produce with acks=0, and those whose client disconnected first."""
         self.errors: dict[int, int] = {}
-        """By error code, as often as a partition, a topic or the whole request was answered with it."""
+        """How often a partition, a topic or a whole request was answered with an error, by error code."""
 
     def count_error(self, code: int) -> None:
         self.errors[code] = self.errors.get(code, 0) + 1
 
 
 def cumulative(buckets: list[int]) -> Iterator[tuple[float, int]]:
-    """(upper bound in seconds, how many took at most that long), the shown buckets only; the rest is `+Inf`."""
+    """Yield (upper bound in seconds, number of requests up to it) of the exported buckets. The rest is `+Inf`."""
     count = sum(buckets[:FIRST_SHOWN])
     for bits in range(FIRST_SHOWN, LAST_SHOWN + 1):
         count += buckets[bits]

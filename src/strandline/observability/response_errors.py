@@ -1,4 +1,4 @@
-"""Which error codes an answer carries, wherever in it they stand; for the APIs that are not answered by hand."""
+"""Finds the error codes anywhere in a response, for the APIs that are not encoded by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from strandline.codec.message import Message
 from strandline.observability.request_meter import RequestMeter
 
 Plan = tuple[bool, tuple[tuple[str, "Plan"], ...]]
-"""Whether the struct has an error code itself, and its arrays of structs that have one somewhere within."""
+"""Whether the struct itself has an error code, and its arrays of structs that contain one."""
 
 _plans: dict[type[Message], Plan] = {}
 
@@ -18,7 +18,7 @@ def count_errors(meter: RequestMeter, response: Message) -> None:
 
 
 def carries_error(response: Message, code: int) -> bool:
-    """Whether the answer, or a part of it, has this code."""
+    """Return whether the response, or a part of it, has this code."""
     return _carries(response, _plan_of(response), int(code))
 
 

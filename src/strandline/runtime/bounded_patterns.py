@@ -1,8 +1,8 @@
-"""Regular expressions of strangers, only such as cannot keep the loop.
+"""Regular expressions from clients, limited to those that cannot block the loop.
 
-Python's matcher goes back and tries again, and `(a+)+b` on forty characters takes it a year. An expression is refused
-unless its repeats stand side by side, few of them, with neither a repeat nor a choice inside one and no reference back;
-then a match of `MATCHED_CHARACTERS_MAX` characters is a matter of milliseconds at the worst.
+Python's matcher backtracks, and `(a+)+b` on forty characters takes it a year. So an expression may only have few
+repeats, side by side, with neither a repeat nor a choice inside one, and no back reference. Then a match of
+`MATCHED_CHARACTERS_MAX` characters takes milliseconds at worst.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, Final
 from strandline.errors import InvalidConfig
 
 REPEATS_MAX: Final = 3
-"""Repeats without a fixed number on the way through one expression; each multiplies the work by the text's length."""
+"""Repeats without a fixed count in one expression. Each multiplies the work by the length of the text."""
 CHOICES_MAX: Final = 32
-"""Ways through the alternatives of one expression; two after each other multiply."""
+"""Ways through the alternatives of one expression. Those of consecutive alternatives multiply."""
 MATCHED_CHARACTERS_MAX: Final = 160
 
 _REPEATS: Final = (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT)
@@ -32,10 +32,10 @@ _PLAIN: Final = (
 
 
 def bounded_pattern(expression: str) -> re.Pattern[str]:
-    """The compiled expression; InvalidConfig for one that is none, or that could take for ever."""
+    """Compile an expression. Raise InvalidConfig if it is malformed, or could take too long."""
     try:
         with warnings.catch_warnings():
-            # What means something else in the next Python is refused; and a stranger is not to write to our output.
+            # An expression whose meaning changes in the next Python is rejected, and must not write to our output.
             warnings.simplefilter("error")
             repeats, choices = _weigh(_parser.parse(expression), inside=False)
             pattern = re.compile(expression)
@@ -50,12 +50,12 @@ def bounded_pattern(expression: str) -> re.Pattern[str]:
 
 
 def matches(pattern: re.Pattern[str], text: str) -> bool:
-    """Whether the whole text fits; one that is longer than is looked at does not."""
+    """Return whether the whole text matches. A text that is too long does not."""
     return len(text) <= MATCHED_CHARACTERS_MAX and pattern.fullmatch(text) is not None
 
 
 def _weigh(parsed: Any, *, inside: bool) -> tuple[int, int]:
-    """How many repeats without a fixed number follow each other, and how many ways lead through alternatives."""
+    """Count consecutive repeats without a fixed count, and the ways through alternatives."""
     repeats, choices = 0, 1
     for operation, argument in parsed:
         if operation in _PLAIN:

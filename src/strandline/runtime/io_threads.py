@@ -1,8 +1,8 @@
-"""A few threads for blocking system calls, and the quickest way there and back.
+"""A few threads for blocking system calls, with the fastest way there and back.
 
-Jobs and results pass through deques; two eventfds wake whoever waits. A round trip takes 19 us on asyncio, where a
-`queue` and `call_soon_threadsafe` take 154 on the same machine; on a disk that syncs in 80 us that decides what a
-single writer gets. Where there is no eventfd (macOS), pipes do the same.
+Jobs and results pass through deques, and two eventfds wake the threads and the loop. A round trip takes 19 us on
+asyncio, where a `queue` and `call_soon_threadsafe` take 154 on the same machine. On a disk that syncs in 80 us that
+decides the throughput of a single writer. Without eventfd (macOS), pipes do the same.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 THREADS_MAX: Final = 8
-"""Each may sit in one fdatasync or one cold read."""
+"""Each can block in one fdatasync or one cold read."""
 
 
 class _Bell:
-    """A counter in the kernel: every `ring` lets one `wait` return."""
+    """A counter in the kernel. Each `ring` lets one `wait` return."""
 
     def __init__(self, *, blocking: bool) -> None:
         if hasattr(os, "eventfd"):
@@ -56,7 +56,7 @@ class _Bell:
 
 
 class IoThreads:
-    """Runs jobs off the loop; `done(result, error)` is called on it. Threads are started as they are needed."""
+    """Threads that run jobs off the loop and are started on demand. `done(result, error)` is called on the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -98,7 +98,7 @@ class IoThreads:
             try:
                 result = work()
             except BaseException as caught:
-                # Carried to the loop, where the owner of the state decides what it means.
+                # The loop gets the error, because the owner of the state decides what it means.
                 error = caught
             self._results.append((done, result, error))
             finished.ring()
@@ -115,7 +115,7 @@ class IoThreads:
             done(result, error)
 
     def close(self) -> None:
-        """Wait for what is under way and end the threads; results that nobody has taken yet are dropped."""
+        """Wait for the running jobs and end the threads. Results that the loop has not handled are dropped."""
         if self._wanted is None or self._finished is None:
             return
         for _ in self._threads:

@@ -1,6 +1,6 @@
 """The loggers of this process and their levels, in Kafka's words, for the broker-logger resource.
 
-`root` is the logger of the whole process; the others are ours. A level that is set holds until the process ends.
+`root` is the logger of the whole process; the others are ours. A level stays in force until the process ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logging.addLevelName(TRACE, "TRACE")
 
 
 def levels() -> dict[str, str]:
-    """The level in force of each logger."""
+    """Return the level in force of each logger."""
     # A logger that was only named on the way to another (`strandline.broker` of `strandline.broker.x`) has no object.
     ours = sorted(
         name
@@ -45,7 +45,7 @@ def _word(level: int) -> str:
 
 
 def check_level(name: str, level: str | None) -> None:
-    """Refuse a logger that is not there, a level that is none, and to leave the root without one (level None)."""
+    """Raise an error for an unknown logger, an unknown level, and for removing the level of the root (None)."""
     if name not in levels():
         raise InvalidConfig(f"Logger {name} does not exist!")
     if level is None and name == ROOT:
@@ -55,7 +55,7 @@ def check_level(name: str, level: str | None) -> None:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """None: the logger follows the one above it again."""
+    """Set the level of a logger. None makes it follow its parent again."""
     check_level(name, level)
     _logger(name).setLevel(logging.NOTSET if level is None else LEVELS[level])
 

@@ -1,4 +1,4 @@
-"""Where clock, timers, threads and randomness come from: one `Runtime`, handed to everything that needs them.
+"""The source of clock, timers, threads and randomness: one `Runtime`, passed to everything that needs them.
 
 A node never asks the operating system for the time, a random number or a thread by itself. So the same broker runs
 on a real machine (`LoopRuntime`) and, from a seed, on simulated ones.
@@ -21,17 +21,21 @@ T = TypeVar("T")
 
 
 class TimerHandle(Protocol):
+    """A pending call that can be cancelled."""
+
     def cancel(self) -> None: ...
 
 
 class Runtime(Protocol):
+    """Clock, timers, threads and randomness of one node."""
+
     random: random.Random
 
     def now_ms(self) -> int:
-        """Wall-clock time, for timestamps and retention only; it may jump."""
+        """Return the wall-clock time, for timestamps and retention only, because it may jump."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back, for every duration."""
+        """Return seconds that never go back, for durations."""
 
     def monotonic_ns(self) -> int: ...
 
@@ -44,7 +48,7 @@ class Runtime(Protocol):
 
 
 class LoopRuntime:
-    """The real world: an asyncio (or uvloop) event loop and a few threads for blocking calls."""
+    """The runtime of a real machine: an asyncio or uvloop event loop and a few threads for blocking calls."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, seed: int | None = None) -> None:
         self.loop = loop
@@ -60,7 +64,7 @@ class LoopRuntime:
         return time.time_ns() // 1_000_000
 
     def allow_threads(self, threads_max: int) -> None:
-        """Let more blocking calls run side by side."""
+        """Raise the number of blocking calls that run in parallel."""
         self._threads.threads_max = max(self._threads.threads_max, threads_max)
 
     def close(self) -> None:
