@@ -32,15 +32,15 @@ class BrokerSettings:
         None,
         "Where clients and other nodes connect, as `NAME://host:port`; port 0 takes a free one. One for clients and "
         "brokers, for now, beside those of `controller.listener.names`. Apache Kafka listens on every interface by "
-        "default; without TLS and authentication we stay on loopback until told otherwise. Here they cannot be changed "
+        "default; here the default is loopback, because there is no TLS and no authentication. They cannot be changed "
         "while the node runs.",
     )
     advertised_listeners: tuple[str, ...] | None = words(
         "advertised.listeners",
         None,
         None,
-        "What clients and other nodes are told to connect to; by default what `listeners` says. A node that listens on "
-        "every interface (0.0.0.0) does not start without it. A listener without a host is told as the machine's name.",
+        "The addresses that clients and other nodes connect to; by default those of `listeners`. A node that listens "
+        "on every interface (0.0.0.0) does not start without it. A listener without a host gets the machine's name.",
     )
     socket_request_max_bytes: int = integer(
         "socket.request.max.bytes", 100 * MIB, at_least(1), "The largest request; a longer frame closes the connection."

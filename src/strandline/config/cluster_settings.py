@@ -48,7 +48,7 @@ class ClusterSettings:
         synonyms=(Synonym("log.dir"),),
     )
     broker_rack: str | None = text(
-        "broker.rack", None, None, "The rack of this node, told to clients; replicas are spread over racks."
+        "broker.rack", None, None, "The rack of this node, sent to clients; replicas are spread over racks."
     )
 
     # The quorum.
@@ -89,14 +89,14 @@ class ClusterSettings:
         "controller.quorum.election.backoff.max.ms",
         1_000,
         at_least(0),
-        "The longest random wait between two elections that nobody won.",
+        "The longest random wait after an election without a winner.",
     )
     controller_quorum_append_linger_ms: int = integer(
         "controller.quorum.append.linger.ms",
         25,
         at_least(0),
         "How long writes of the metadata may wait to be flushed together. Here those that come while a flush is under "
-        "way go together in the next one, and nobody waits longer.",
+        "way go together in the next one, and none waits longer.",
         effect=False,
     )
     controller_quorum_request_timeout_ms: int = integer(
@@ -150,8 +150,8 @@ class ClusterSettings:
         "metadata.max.idle.interval.ms",
         500,
         at_least(0),
-        "How often an idle active controller writes an empty record, so that everybody sees the log move; 0 never. "
-        "A quorum of one has nobody to show it to and writes none.",
+        "How often an idle active controller writes an empty record, so that all followers see the log move; 0 never. "
+        "A quorum of one has no followers and writes none.",
     )
     metadata_max_retention_bytes: int = long(
         "metadata.max.retention.bytes",
@@ -250,7 +250,7 @@ class ClusterSettings:
         1,
         between(1, 32_767),
         "Replicas of a topic created without a number. Where it is not set, 3 in a cluster of three or more brokers; "
-        "a topic of three or more replicas then gets `min.insync.replicas=2`, unless somebody set that.",
+        "a topic of three or more replicas then gets `min.insync.replicas=2`, unless that is set.",
     )
     offsets_topic_replication_factor: int = short(
         "offsets.topic.replication.factor",

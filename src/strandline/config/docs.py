@@ -35,8 +35,8 @@ start, with a sentence that names the file, the setting, the value and what is a
 | verdict | means |
 |---|---|
 | honoured | it does what Kafka's documentation says, or what the text here says |
-| no effect | accepted, kept and told, and nothing obeys it, or not yet: the text says why |
-| refused | to ignore it would leave somebody in a false belief; only what spells out the default is let pass |
+| no effect | accepted, stored and described, without effect so far: the text says why |
+| refused | ignoring it would mislead an operator; only a value equal to the default is accepted |
 
 A refused setting stops the start of a node. Settings without effect that no stock configuration has are
 named in a warning when the node starts.

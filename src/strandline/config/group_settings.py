@@ -72,7 +72,7 @@ class GroupSettings:
         "group.consumer.max.session.timeout.ms", 60_000, at_least(1), "The longest session that a group may be given."
     )
     group_consumer_heartbeat_interval_ms: int = integer(
-        "group.consumer.heartbeat.interval.ms", 5_000, at_least(1), "How often a consumer is to be heard of."
+        "group.consumer.heartbeat.interval.ms", 5_000, at_least(1), "How often a consumer sends a heartbeat."
     )
     group_consumer_min_heartbeat_interval_ms: int = integer(
         "group.consumer.min.heartbeat.interval.ms", 5_000, at_least(1), "The shortest interval a group may be given."

@@ -54,7 +54,7 @@ GROUP_SETTINGS: Final[dict[str, Setting]] = {
         replace(_consumer("assignment.interval.ms"), doc="The shortest time between assignments."),
         _group("share.session.timeout.ms", "int", 45_000, at_least(1), "How long a silent share consumer stays."),
         _group(
-            "share.heartbeat.interval.ms", "int", 5_000, at_least(1), "How often a share consumer is to be heard of."
+            "share.heartbeat.interval.ms", "int", 5_000, at_least(1), "How often a share consumer sends a heartbeat."
         ),
         _group("share.assignment.interval.ms", "int", 1_000, at_least(0), "The shortest time between assignments."),
         _group("share.record.lock.duration.ms", "int", 30_000, at_least(1_000), "How long a record is one consumer's."),
@@ -85,7 +85,9 @@ GROUP_SETTINGS: Final[dict[str, Setting]] = {
             of_node=False,
         ),
         _group("streams.session.timeout.ms", "int", 45_000, at_least(1), "How long a silent streams member stays."),
-        _group("streams.heartbeat.interval.ms", "int", 5_000, at_least(1), "How often a streams member is heard of."),
+        _group(
+            "streams.heartbeat.interval.ms", "int", 5_000, at_least(1), "How often a streams member sends a heartbeat."
+        ),
         _group("streams.assignment.interval.ms", "int", 1_000, at_least(0), "The shortest time between assignments."),
         _group("streams.num.standby.replicas", "int", 0, at_least(0), "Standby copies of each task."),
         _group("streams.initial.rebalance.delay.ms", "int", 3_000, at_least(0), "How long a new group waits."),

@@ -184,7 +184,7 @@ class TopicConfig:
         "min.insync.replicas",
         1,
         at_least(1),
-        "With acks=all, an append is refused while fewer replicas than this are in sync. Where nobody set it, a topic "
+        "With acks=all, an append is refused while fewer replicas than this are in sync. Where it is not set, a topic "
         "that is created with three or more replicas gets 2 as its own setting.",
         synonyms=_as("min.insync.replicas"),
     )

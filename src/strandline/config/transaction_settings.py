@@ -23,13 +23,13 @@ class TransactionSettings:
         "transactional.id.expiration.ms",
         604_800_000,
         at_least(1),
-        "How long a transactional id that nobody uses is remembered.",
+        "How long an unused transactional id is remembered.",
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = integer(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         3_600_000,
         at_least(1),
-        "How often transactional ids that nobody uses are looked for.",
+        "How often unused transactional ids are looked for.",
     )
     transaction_partition_verification_enable: bool = boolean(
         "transaction.partition.verification.enable",
