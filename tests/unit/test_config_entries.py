@@ -1,4 +1,4 @@
-"""What is told of settings: the value in force, where it comes from, and what it would fall back to."""
+"""The entries of DescribeConfigs: the value in force, its source, and the values it would fall back to."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_other_names_of_a_setting_are_its_synonyms_from_its_own_name_on() -> Non
 
 def test_a_value_is_told_as_it_was_understood() -> None:
     assert of_broker("log.preallocate").value == "true"
-    (told,) = [entry for entry in default_broker_entries(CONFIG) if entry.name == "message.max.bytes"]
-    assert (told.value, told.source, told.synonyms) == ("2000", 3, (("message.max.bytes", "+2000", 3),))
+    (described,) = [entry for entry in default_broker_entries(CONFIG) if entry.name == "message.max.bytes"]
+    assert (described.value, described.source, described.synonyms) == ("2000", 3, (("message.max.bytes", "+2000", 3),))
 
 
 def test_what_nobody_knows_may_be_a_secret() -> None:
@@ -64,10 +64,10 @@ def test_the_clusters_defaults_are_nothing_but_what_was_set() -> None:
 
 
 def test_a_broker_tells_all_it_takes_and_nothing_that_it_refuses() -> None:
-    told = {entry.name for entry in broker_entries(BrokerConfig())}
+    described = {entry.name for entry in broker_entries(BrokerConfig())}
     hidden = {name for name, each in NODE_SETTINGS.items() if each.setting.hidden}
-    assert told == set(NODE_SETTINGS) - hidden
-    assert not told & set(REFUSED_SETTINGS)
+    assert described == set(NODE_SETTINGS) - hidden
+    assert not described & set(REFUSED_SETTINGS)
 
 
 def test_a_topic_falls_back_to_the_node() -> None:

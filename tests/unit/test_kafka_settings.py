@@ -24,7 +24,7 @@ SOURCE_DEFAULT = 5
 KINDS = ("", "boolean", "string", "int", "short", "long", "double", "list", "class", "password")
 
 HIDDEN = {"internal.segment.bytes", "producer.id.expiration.check.interval.ms"}
-"""Settings of Kafka that it tells nobody."""
+"""Settings that Kafka does not show."""
 
 DIFFERENT: dict[str, str] = {
     "node.id": "Kafka has none: every node must be given one. A first node is simply 1.",

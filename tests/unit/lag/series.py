@@ -32,7 +32,7 @@ def story(
     """Looks every `every_s`, of a log that is written and read at even rates, beginning with `lag` records unread.
 
     Records are as old as it takes to write what lies behind them, unless `age_s` says how old the first unread one is
-    at the beginning; then it stays that one, and grows older, if nobody reads.
+    at the beginning; then it stays that one, and grows older, if the group does not read.
     """
     samples = []
     for at_s in range(0, seconds + 1, every_s):
@@ -49,7 +49,7 @@ def story(
     return window_of(samples)
 
 
-def told(window: Window, *, is_read: bool | None = True, retention: TopicRetention = NO_LIMIT) -> LagJudgement:
+def judged(window: Window, *, is_read: bool | None = True, retention: TopicRetention = NO_LIMIT) -> LagJudgement:
     return judge(figures(window, retention), is_read=is_read)
 
 

@@ -14,36 +14,42 @@ from strandline.lag.samples import NO_POSITION, UNKNOWN, Sample, Window
 
 
 def test_one_look_tells_the_lag_and_no_rates() -> None:
-    told = seen(window_of([Sample(0, 40, 10, 100, 2_500)]))
-    assert (told.committed, told.lag, told.lag_s) == (40, 60, 2.5)
-    assert told.consumed_per_s is None
-    assert told.produced_per_s is None
+    result = seen(window_of([Sample(0, 40, 10, 100, 2_500)]))
+    assert (result.committed, result.lag, result.lag_s) == (40, 60, 2.5)
+    assert result.consumed_per_s is None
+    assert result.produced_per_s is None
 
 
 def test_rates_are_those_of_the_window() -> None:
-    told = seen(story(seconds=60, written_per_s=120, read_per_s=90, lag=500))
-    assert told.consumed_per_s == pytest.approx(90)
-    assert told.produced_per_s == pytest.approx(120)
+    result = seen(story(seconds=60, written_per_s=120, read_per_s=90, lag=500))
+    assert result.consumed_per_s == pytest.approx(90)
+    assert result.produced_per_s == pytest.approx(120)
 
 
 def test_nothing_unread_is_zero_behind_and_lost_never() -> None:
-    told = seen(window_of([Sample(0, 100, 0, 100, UNKNOWN)]), TopicRetention(DAY_MS, 1000))
-    assert (told.lag, told.lag_s, told.time_to_loss_s) == (0, 0.0, NEVER)
+    result = seen(window_of([Sample(0, 100, 0, 100, UNKNOWN)]), TopicRetention(DAY_MS, 1000))
+    assert (result.lag, result.lag_s, result.time_to_loss_s) == (0, 0.0, NEVER)
 
 
 def test_without_a_position_nothing_is_claimed() -> None:
-    told = seen(window_of([Sample(0, NO_POSITION, 0, 100)]), TopicRetention(DAY_MS))
-    assert (told.committed, told.lag, told.lag_s, told.time_to_loss_s, told.lost) == (None, None, None, None, 0)
+    result = seen(window_of([Sample(0, NO_POSITION, 0, 100)]), TopicRetention(DAY_MS))
+    assert (result.committed, result.lag, result.lag_s, result.time_to_loss_s, result.lost) == (
+        None,
+        None,
+        None,
+        None,
+        0,
+    )
 
 
 def test_a_position_below_the_log_start_has_lost_what_lies_between() -> None:
-    told = seen(window_of([Sample(0, 40, 70, 100)]), TopicRetention(DAY_MS))
-    assert (told.lost, told.lag, told.time_to_loss_s) == (30, 30, 0.0)
+    result = seen(window_of([Sample(0, 40, 70, 100)]), TopicRetention(DAY_MS))
+    assert (result.lost, result.lag, result.time_to_loss_s) == (30, 30, 0.0)
 
 
 def test_a_position_beyond_the_end() -> None:
-    told = seen(window_of([Sample(0, 140, 0, 100)]))
-    assert (told.beyond, told.lag) == (40, 0)
+    result = seen(window_of([Sample(0, 140, 0, 100)]))
+    assert (result.beyond, result.lag) == (40, 0)
 
 
 def test_who_stands_still_loses_when_the_record_is_too_old() -> None:
@@ -56,14 +62,14 @@ def test_who_stands_still_loses_when_the_record_is_too_old() -> None:
 
 def test_who_reads_too_slowly_loses_later() -> None:
     """Two records are written for each one read: the next unread one ages by half a second each second."""
-    told = seen(story(seconds=60, written_per_s=100, read_per_s=50, lag=1_000), TopicRetention(time_ms=DAY_MS))
-    assert told.lag_s is not None
-    assert told.time_to_loss_s == pytest.approx((86_400 - told.lag_s) / 0.5, rel=0.01)
+    result = seen(story(seconds=60, written_per_s=100, read_per_s=50, lag=1_000), TopicRetention(time_ms=DAY_MS))
+    assert result.lag_s is not None
+    assert result.time_to_loss_s == pytest.approx((86_400 - result.lag_s) / 0.5, rel=0.01)
 
 
 def test_who_gains_on_the_end_never_loses() -> None:
-    told = seen(story(seconds=60, written_per_s=50, read_per_s=100, lag=9_000), TopicRetention(time_ms=DAY_MS))
-    assert told.time_to_loss_s == NEVER
+    result = seen(story(seconds=60, written_per_s=50, read_per_s=100, lag=9_000), TopicRetention(time_ms=DAY_MS))
+    assert result.time_to_loss_s == NEVER
 
 
 def test_who_keeps_up_but_for_the_rhythm_of_commits_never_loses() -> None:
@@ -72,9 +78,9 @@ def test_who_keeps_up_but_for_the_rhythm_of_commits_never_loses() -> None:
 
 
 def test_by_size_the_bytes_behind_the_position_count() -> None:
-    told = seen(story(seconds=60, written_per_s=10, lag=100), TopicRetention(size_bytes=1_000_000))
+    result = seen(story(seconds=60, written_per_s=10, lag=100), TopicRetention(size_bytes=1_000_000))
     # 700 records of 100 bytes are unread by now, and a thousand bytes more each second.
-    assert told.time_to_loss_s == pytest.approx((1_000_000 - 70_000) / 1_000)
+    assert result.time_to_loss_s == pytest.approx((1_000_000 - 70_000) / 1_000)
 
 
 def test_the_nearer_limit_counts() -> None:
@@ -139,20 +145,20 @@ def test_figures_are_never_absurd(
     looks: list[tuple[int, int, int, int, int, int]], time_ms: int | None, size_bytes: int | None
 ) -> None:
     window = any_window(looks)
-    told = figures(window, TopicRetention(time_ms, size_bytes))
-    assert told.lost >= 0
-    assert told.beyond >= 0
-    assert not (told.lost and told.beyond)
-    for figure in (told.lag, told.lag_s, told.time_to_loss_s, told.consumed_per_s, told.produced_per_s):
-        # A reset and a log that was made anew begin a new window, so no rate is negative.
+    result = figures(window, TopicRetention(time_ms, size_bytes))
+    assert result.lost >= 0
+    assert result.beyond >= 0
+    assert not (result.lost and result.beyond)
+    for figure in (result.lag, result.lag_s, result.time_to_loss_s, result.consumed_per_s, result.produced_per_s):
+        # A reset and a log that was created again begin a new window, so no rate is negative.
         assert figure is None or (figure >= 0 and not math.isnan(figure))
-    if told.lag is not None:
-        assert told.lag <= told.end - told.log_start
-    if told.lag == 0 and not told.lost:
-        assert told.lag_s == 0
-        assert told.time_to_loss_s == NEVER
-    if time_ms is None and size_bytes is None and told.committed is not None and not told.lost:
-        assert told.time_to_loss_s == NEVER
+    if result.lag is not None:
+        assert result.lag <= result.end - result.log_start
+    if result.lag == 0 and not result.lost:
+        assert result.lag_s == 0
+        assert result.time_to_loss_s == NEVER
+    if time_ms is None and size_bytes is None and result.committed is not None and not result.lost:
+        assert result.time_to_loss_s == NEVER
 
 
 @given(samples, st.integers(0, 100_000), st.integers(0, 100_000))
