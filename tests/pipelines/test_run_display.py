@@ -51,7 +51,7 @@ def said() -> io.StringIO:
 @pytest.fixture
 def display(said: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> RunDisplay:
     monkeypatch.setattr(pipeline_display, "QUIET_S", 0.0)
-    return RunDisplay(Stages(said), said)
+    return RunDisplay(Stages(said))
 
 
 def followed(display: RunDisplay, query: FakeQuery) -> RunProgress:

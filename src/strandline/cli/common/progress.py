@@ -1,16 +1,17 @@
-"""A live bar or count on stderr while something takes long; nothing where nobody watches."""
+"""A live bar or count on stderr while something takes long; nothing where stderr is no terminal."""
 
 from __future__ import annotations
 
 import sys
 import time
 from types import TracebackType
-from typing import Any
 
 from strandline.cli.common.output import colours_wanted
+from strandline.cli.common.plain_words import size
+from strandline.runtime.live_lines import LiveLines
 
 _BEGIN_AFTER_S = 0.3
-_REDRAW_EVERY_S = 0.1
+_BAR_WIDTH = 20
 
 
 class Progress:
@@ -25,47 +26,40 @@ class Progress:
         self._is_bytes = is_bytes
         self._done = 0
         self._aside = ""
-        self._bar: Any = None
-        self._task: Any = None
+        self._live: LiveLines | None = None
         self._wanted = wanted and colours_wanted(sys.stderr)
-        self._next_s = time.monotonic() + _BEGIN_AFTER_S
+        self._began_s = time.monotonic()
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._bar is not None:
-            self._draw()
-            self._bar.stop()
+        self.close()
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.close()
 
     def advance(self, amount: int) -> None:
         self.reached(self._done + amount)
 
-    def reached(self, done: int, aside: str = "") -> None:
-        self._done, self._aside = done, aside
-        if not self._wanted:
-            return
-        now = time.monotonic()
-        if now >= self._next_s:
-            self._next_s = now + _REDRAW_EVERY_S
-            if self._bar is None:
-                self._begin()
-            self._draw()
+    def reached(self, done: int, aside: str = "", total: int | None = None) -> None:
+        self._done, self._aside, self._total = done, aside, total or self._total
+        if self._wanted and self._live is None and time.monotonic() - self._began_s >= _BEGIN_AFTER_S:
+            self._live = LiveLines(sys.stderr, lambda: [self._line()])
 
-    def _begin(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
+    def _line(self) -> str:
+        aside = self._aside or f"{self._done:,} {self._unit}"
+        if not self._total:
+            return f"{self._doing} {aside}"
+        filled = _BAR_WIDTH * min(self._done, self._total) // self._total
+        bar = "━" * filled + "─" * (_BAR_WIDTH - filled)
+        done, total = (size(each) if self._is_bytes else f"{each:,}" for each in (self._done, self._total))
+        return f"{self._doing} {bar} {done} of {total} {self._left()} {aside}"
 
-        if self._total is None:
-            columns: list[Any] = [TextColumn("{task.description} {task.fields[aside]}")]
-        else:
-            amount = DownloadColumn(binary_units=True) if self._is_bytes else MofNCompleteColumn()
-            columns = [TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn()]
-            columns.append(TextColumn("{task.fields[aside]}"))
-        self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._bar.add_task(self._doing, total=self._total, aside="")
-        self._bar.start()
-
-    def _draw(self) -> None:
-        self._bar.update(self._task, completed=self._done, aside=self._aside or f"{self._done:,} {self._unit}")
+    def _left(self) -> str:
+        """The time that the rest takes at the pace so far."""
+        if not self._done or not self._total:
+            return "-:--"
+        left_s = (time.monotonic() - self._began_s) * max(0, self._total - self._done) / self._done
+        return f"{int(left_s) // 60}:{int(left_s) % 60:02}"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import TextIO
 
 from strandline.pipelines.run.stages import Stage, Stages
-from strandline.spark.display import Display, LiveDisplay
+from strandline.spark.display import Display
 from strandline.spark.query_view import QueryView, rows_in_words
 
 LINE_EVERY_S = 10.0
@@ -17,15 +16,14 @@ QUIET_S = 5.0
 
 
 class RunDisplay(Display):
-    """Until the first batch the start is what is shown; then the queries."""
+    """The start until the first batch, then the queries. The run's log gets the same lines on a terminal, too."""
 
-    def __init__(self, stages: Stages, stream: TextIO) -> None:
+    def __init__(self, stages: Stages) -> None:
         self._stages = stages
-        self._stream = stream
         self._began_s = time.monotonic()
         self._seen: set[str] = set()
         self._printed_s: dict[str, float] = {}
-        self._live: LiveDisplay | None = None
+        self._views: Sequence[QueryView] = ()
         self._lock = threading.Lock()
         self._waiting: Stage | None = stages.begin("first batch")
 
@@ -38,9 +36,8 @@ class RunDisplay(Display):
                 self._end_wait("it runs; nothing to read yet")
             if self._waiting is not None:
                 return
-            if self._stream.isatty():
-                self._live = self._live or LiveDisplay(self._stream)
-                self._live.show(views, batch_of)
+            self._views = views
+            self._stages.below = self._lines
             if batch_of is not None:
                 self._line(batch_of)
 
@@ -49,26 +46,23 @@ class RunDisplay(Display):
             if self._waiting is not None:
                 # Stopped, failed or nothing there: what each query says below tells which.
                 self._stages.drop(self._waiting)
-                self._stages.close()
-            if self._live is not None:
-                self._live.close(views)
+            self._stages.close()
             for view in views:
-                self._say(view.line(time.monotonic()))
+                self._stages.say(view.line(time.monotonic()))
 
     def _first(self, view: QueryView) -> None:
         self._seen.add(view.name)
         rows = f"{view.name}: {rows_in_words(view.rows)}"
         if self._waiting is not None:
             self._end_wait(f"{rows}, {self._stages.elapsed_s:.1f} s after the start")
-        elif self._live is None:
-            self._stages.say(f"  {'':<12}         {rows}, {self._stages.elapsed_s:.1f} s after the start")
+        else:
+            self._say(f"  {'':<12}         {rows}, {self._stages.elapsed_s:.1f} s after the start")
         self._printed_s[view.name] = time.monotonic()
 
     def _end_wait(self, detail: str) -> None:
         if self._waiting is not None:
             self._waiting.detail = detail
             self._stages.end(self._waiting)
-            self._stages.close()
             self._waiting = None
 
     def _line(self, view: QueryView) -> None:
@@ -78,5 +72,9 @@ class RunDisplay(Display):
             self._say(view.line(now_s))
 
     def _say(self, words: str) -> None:
-        """Print a line; where lines change in place, write it to the run's log alone."""
-        self._stages.say(words) if self._live is None else self._stages.note(words)
+        """Print a line; where the terminal shows it in place, write it to the run's log alone."""
+        self._stages.note(words) if self._stages.is_terminal else self._stages.say(words)
+
+    def _lines(self) -> list[str]:
+        now_s = time.monotonic()
+        return [view.line(now_s) for view in self._views]

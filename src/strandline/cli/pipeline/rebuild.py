@@ -136,7 +136,8 @@ def _means(
         from strandline.cli.pipeline.rebuild_display import BuildDisplay
 
         stages.close()
-        return BuildDisplay(sys.stderr, f"version {runner.version}", expected_records(runner), stages.say)
+        words, expected = f"version {runner.version}", expected_records(runner)
+        return BuildDisplay(words, expected, stages.say, is_terminal=stages.is_terminal)
 
     return Means(
         load=lambda path: load(path, known=None),

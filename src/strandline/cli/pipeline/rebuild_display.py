@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TextIO
 
+from strandline.cli.common.progress import Progress
 from strandline.spark.display import Display
 from strandline.spark.query_view import QueryView
 
@@ -15,28 +15,26 @@ LINE_EVERY_S = 10.0
 class BuildDisplay(Display):
     """All queries of a run together. `expected` is what they have to read, as far as that is known before they run."""
 
-    def __init__(self, stream: TextIO, doing: str, expected: int, say: Callable[[str], None]) -> None:
-        self._stream = stream
+    def __init__(self, doing: str, expected: int, say: Callable[[str], None], *, is_terminal: bool) -> None:
         self._doing = doing
         self._expected = expected
         self._say = say
         self._began_s = time.monotonic()
         self._said_s = self._began_s
-        self._bar: Any = None
-        self._task: Any = None
+        self._bar = Progress(f"  {doing}", total=expected, unit="records") if is_terminal else None
 
     def show(self, views: Sequence[QueryView], batch_of: QueryView | None) -> None:
         done, total = progress_of(views, self._expected)
         aside = ", ".join(each.name for each in views if each.ended_s is None)
-        if self._stream.isatty():
-            self._draw(done, total, aside)
+        if self._bar is not None:
+            self._bar.reached(done, aside, total)
         elif time.monotonic() - self._said_s >= LINE_EVERY_S:
             self._said_s = time.monotonic()
             self._say(self.line(done, total, aside))
 
     def close(self, views: Sequence[QueryView]) -> None:
         if self._bar is not None:
-            self._bar.stop()
+            self._bar.close()
         done, _ = progress_of(views, 0)
         self._say(f"  {self._doing}: {done:,} records in {time.monotonic() - self._began_s:.1f} s")
 
@@ -44,24 +42,6 @@ class BuildDisplay(Display):
         spent_s = time.monotonic() - self._began_s
         left = f", about {spent_s * (total - done) / done:.0f} s to go" if 0 < done < total else ""
         return f"  {self._doing}: {done:,} of {total:,} records{left} ({aside})"
-
-    def _draw(self, done: int, total: int, aside: str) -> None:
-        if self._bar is None:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._bar = Progress(
-                TextColumn("  {task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[aside]}"),
-                console=Console(file=self._stream),
-                transient=True,
-            )
-            self._task = self._bar.add_task(self._doing, total=total, aside=aside)
-            self._bar.start()
-        self._bar.update(self._task, completed=done, total=total, aside=aside)
 
 
 def progress_of(views: Sequence[QueryView], expected: int) -> tuple[int, int]:

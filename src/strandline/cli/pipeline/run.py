@@ -146,7 +146,7 @@ def _run_version(runner: Runner, launch: Launch, stopping: Stopping) -> Outcome:
                     begin_log()
                 runner.make_topics()
                 runner.plan(spark)
-        runner.display = RunDisplay(stages, sys.stderr)
+        runner.display = RunDisplay(stages)
         outcome = runner.run(stopping.event)
         stages.note(outcome.value)
         return outcome

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TextIO
+
+from strandline.runtime.live_lines import TICK_S, LiveLines
 
 if TYPE_CHECKING:
     from strandline.pipelines.run.run_log import RunLog
 
-TICK_S: Final = 0.2
 NAME_WIDTH: Final = 12
 EARLY_LINES_MAX: Final = 100
 """How many lines are kept for a log that is not there yet."""
@@ -34,19 +35,23 @@ class Stage:
 
 
 class Stages:
+    """The parts of a start, and all that a run says: each line goes to `stream`, and to the run's log."""
+
     def __init__(self, stream: TextIO, *, is_terminal: bool | None = None) -> None:
         self.began_s = time.monotonic()
         self.took_s: dict[str, float] = {}
-        self._stream = stream
-        self._is_terminal = stream.isatty() if is_terminal is None else is_terminal
+        self.below: Callable[[], Sequence[str]] = tuple
+        """What a terminal shows below the parts that are under way."""
         self._lock = threading.Lock()
         self._open: list[Stage] = []
         self._log: RunLog | None = None
         self._early: list[tuple[float, str]] = []
         """Lines that were said before there was a log."""
-        self._closed = threading.Event()
-        if self._is_terminal:
-            threading.Thread(target=self._tick, name="stages", daemon=True).start()
+        self._live = LiveLines(stream, self._lines, is_terminal=is_terminal)
+
+    @property
+    def is_terminal(self) -> bool:
+        return self._live.is_terminal
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Stage]:
@@ -96,19 +101,15 @@ class Stages:
             self._note(words)
 
     def close(self) -> None:
-        """Nothing is shown in place any more; lines may still be said."""
-        self._closed.set()
-        with self._lock:
-            self._erase()
+        """Show nothing in place any more; lines may still be said."""
+        self._live.close()
 
     @property
     def elapsed_s(self) -> float:
         return time.monotonic() - self.began_s
 
     def _line(self, words: str) -> None:
-        self._erase()
-        self._stream.write(words + "\n")
-        self._stream.flush()
+        self._live.say(words)
         self._note(words)
 
     def _note(self, words: str) -> None:
@@ -117,18 +118,11 @@ class Stages:
         elif len(self._early) < EARLY_LINES_MAX:
             self._early.append((time.time(), words))
 
-    def _erase(self) -> None:
-        if self._is_terminal:
-            self._stream.write("\r\033[K")
-            self._stream.flush()
-
-    def _tick(self) -> None:
-        while not self._closed.wait(TICK_S):
-            with self._lock:
-                now_s = time.monotonic()
-                parts = [f"{each.name} {now_s - each.began_s:.1f} s" for each in self._open]
-                self._stream.write(f"\r\033[K  {' · '.join(parts)}" if parts else "\r\033[K")
-                self._stream.flush()
+    def _lines(self) -> list[str]:
+        with self._lock:
+            now_s = time.monotonic()
+            parts = [f"{each.name} {now_s - each.began_s:.1f} s" for each in self._open]
+        return ([f"  {' · '.join(parts)}"] if parts else []) + list(self.below())
 
 
 def in_background(work: Callable[[], object], name: str) -> Callable[[], None]:
