@@ -10,6 +10,7 @@ import pytest
 from tests.spark.sink_ground import Query, consume, counts, once, options_for, rows, sinks, transactions, until
 
 from strandline.client.connection import BrokerConnection
+from strandline.client.failures import ClientFailed
 from strandline.codec.message import Message
 from strandline.codec.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest
 from strandline.codec.messages.commit_batch_response import CommitBatchResponse
@@ -18,7 +19,6 @@ from strandline.codec.messages.init_producer_id_response import InitProducerIdRe
 from strandline.codec.messages.produce_response import ProduceResponse
 from strandline.errors import Disconnected
 from strandline.local.embedded_broker import EmbeddedBroker
-from strandline.spark.error_translation import SparkFailed
 from strandline.spark.sink import driver
 from strandline.spark.sink.failures import SinkFailed, SinkRefused, TransactionLost
 from strandline.spark.sink.sending import next_sequence
@@ -269,7 +269,7 @@ def test_a_cluster_that_is_gone_is_not_asked_for_an_abort(
             broker.kill()
             yield rows(["c", "d"])
 
-        with pytest.raises(SparkFailed) as failed:
+        with pytest.raises(ClientFailed) as failed:
             write_task(query.pool, query.options, Task(query.sink_id, 1, 0), breaking())
         assert not isinstance(failed.value, SinkRefused)
         assert aborts == []
