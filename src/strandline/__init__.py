@@ -1,4 +1,4 @@
-"""Strandline: a distributed log that you `pip install`, and that every Kafka client speaks to.
+"""Strandline: a distributed log that you `pip install`, for every Kafka client.
 
 with strandline.embedded() as log: ...      a real broker for a test or a notebook, on a free port; nodes=3: a cluster
 async with strandline.Log(path) as log: ... the storage engine alone, on your own event loop

@@ -1,6 +1,6 @@
-"""Bytes enter and leave here: the only package with sockets.
+"""The broker process: sockets, the event loop, and the drivers of the pure state machines.
 
-`node` wires every part and reads like a table of contents. `listener` accepts, `socket_transport` moves bytes,
-`connection` splits them into requests and keeps answers in order, `dispatch` finds the handler. `metadata_quorum` and
-`group_driver` perform what the pure machines of `quorum` and `coordinators` decide. `main` is the process.
+`node` wires every part in start-up order, and `main` runs it as a process. `network/` moves bytes and dispatches
+requests. `kraft/` runs the metadata quorum, `replicas/` the partitions, `coordinating/` groups and transactions,
+`maintenance/` the background work on logs, and `metrics/` the HTTP endpoint.
 """

@@ -1,10 +1,9 @@
 """The command line: `strandline` and its short name `strand`.
 
-Every command but `serve`, `dev` and `log` is a plain Kafka client and works against any Kafka cluster. `doctor` looks
-at this machine as well.
-Data goes to stdout, talk to stderr; `--json` is understood everywhere; the exit codes stand in `failures`.
-A command's module is loaded only when it is called, so `--help` is quick and `serve` never pays for typer.
-`main` is the entry point and `command_names` lists every command for the test that holds the docs true.
+Every command except `serve`, `dev` and `log` is a plain Kafka client and works with any Kafka cluster. `doctor` also
+checks this machine. Data goes to stdout, messages to stderr; every command has `--json`; exit codes are in
+`common.failures`. A command's module is loaded only when it is called, so `--help` is fast and `serve` never imports
+typer. `main` is the entry point; `command_names` lists every command for the test of docs/cli.md.
 """
 
 from __future__ import annotations

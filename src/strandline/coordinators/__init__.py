@@ -1,7 +1,7 @@
-"""Groups and their committed offsets: state machines on the compacted topic `__consumer_offsets`, pure.
+"""Coordinators of groups and transactions, pure: state machines on compacted internal topics.
 
-`GroupShard` holds every group of one partition behind one door, `step(event, now_ms) -> effects`. The classic protocol
-is `classic_group` with `join`, `rebalance` and `membership`; the consumer protocol (KIP-848) is `consumer_group` with
-`consumer_heartbeat`, `consumer_target` and `consumer_reconciliation`; `migration` leads from one to the other. All that
-must survive is a record (`group_records`, `consumer_records`), and `load` folds the records back into the state.
+`groups/group_shard` holds every group of one `__consumer_offsets` partition behind `step(event, now_ms) -> effects`.
+`groups/classic` and `groups/consumer` (KIP-848) are its two protocols, and `groups/migration` converts a live group.
+`offsets/` holds committed offsets. `transactions/` is the coordinator on `__transaction_state`. Everything durable is a
+record, and `load` folds the records back into the state.
 """

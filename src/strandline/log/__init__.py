@@ -1,6 +1,7 @@
 """The storage engine: an append-only log of record batches in the files of Apache Kafka, without a network.
 
-`partition_log` is one partition's log: segments (`segment`) with sparse indexes (`index`), cut and rebuilt after a
-crash by `recovery`. `flusher` is group commit: many waiting appends, one fdatasync, off the loop. `log_directory`
-owns a data directory with its lock and checkpoints (`checkpoints`). All files go through `disk`.
+`partition_log` is the log of one partition. `log_loader` opens it, and `recovery` cuts a torn tail after a crash.
+`flusher` is group commit: one fdatasync, in a thread, for many waiting appends. `log_directory` owns a data directory
+with its lock and checkpoints. `segment/` is one segment and its indexes, `maintenance/` retention, scrub and
+replacement, `cleaning/` compaction. `library` is the engine as `strandline.Log`. All files go through `disk`.
 """

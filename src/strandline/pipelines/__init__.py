@@ -1,5 +1,6 @@
 """Pipelines: a Python or SQL file of data frames to data frames, run on Spark from log to log, exactly once.
 
-`model` is what a file declares, `registry` what a cluster knows of pipelines. Nothing here is imported by the log
-itself: it needs `pip install 'strandline[spark]'`.
+`language/` is what a file declares, `changes/` what a changed file means, `run/` runs one version, `rebuild/` builds
+and switches versions, and `versions/` stores what a cluster knows of them. A broker never imports this package: it
+needs `pip install 'strandline[spark]'`.
 """

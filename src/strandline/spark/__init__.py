@@ -1,9 +1,9 @@
-"""Spark in and out: everything that transforms data runs on Spark through PySpark.
+"""Spark source, sink and sessions: data is transformed on Spark, through PySpark.
 
-`sessions` starts Spark without a hand (Java, Python, logs) here or on a cluster, and `shipping` brings our code to the
-cluster's executors. `source` and `sink` are the format "strandline" of `spark.read` and `df.write`; Spark finds them by
-the package `pyspark_strandline`. `explain` turns Spark's failures into a sentence, `terminal` shows what a query does.
-Nothing here is imported by the log itself: it needs `pip install 'strandline[spark]'`.
+`sessions` starts Spark (Java, Python, logs) on this machine or on a cluster, and `shipping` sends our code to the
+cluster's executors. `source` and `sink` are the format "strandline" of `spark.read` and `df.write`; Spark finds them
+through the package `pyspark_strandline`. `error_translation` turns Spark's failures into a sentence, `terminal` shows
+the progress of a query. A broker never imports this package: it needs `pip install 'strandline[spark]'`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What tests stand on: a real broker in a child process, and a checker for what clients saw.
+"""What users' tests get: pytest fixtures, a workload recorder, and a checker of what clients saw.
 
-`embedded_broker` starts, kills and restarts a broker, `embedded_cluster` several; `pytest_plugin` offers them.
-`workload` runs stock clients against a broker and writes down every call and its outcome as a `history`.
-`checker` (pure) reads a history and names each anomaly with its evidence: lost, doubled, reordered or vanished records.
-The parts load on first use, so that starting a broker does not pay for a Kafka client library.
+`pytest_plugin` offers brokers and clusters of `local/` as fixtures. `workload` runs stock clients against a broker and
+records every call and its outcome as a `history`. `checker` (pure) reads a history and names each anomaly with its
+evidence: lost, duplicated, reordered or vanished records. The parts load on first use, so that starting a broker does
+not import a Kafka client library.
 """
 
 from __future__ import annotations

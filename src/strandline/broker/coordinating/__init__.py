@@ -1,1 +1,1 @@
-"""Runs the coordinators of groups and transactions on this node, and measures the lag of groups."""
+"""Runs the coordinators of groups and transactions on this node, and samples the lag of groups."""

@@ -1,1 +1,1 @@
-"""What a node tells about itself over HTTP: metric families, probes, client telemetry and the watchdog."""
+"""What a node serves over HTTP: metric families, probes, client telemetry and the watchdog."""

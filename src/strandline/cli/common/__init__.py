@@ -1,1 +1,1 @@
-"""What commands share: options, output, failures, progress, plans, and clients."""
+"""Code that commands share: options, output, failures, progress, plans and clients."""

@@ -1,1 +1,1 @@
-"""`strandline config`: settings in force, changed and explained."""
+"""`strandline config`: reads, changes and explains settings."""

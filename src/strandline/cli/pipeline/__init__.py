@@ -1,1 +1,1 @@
-"""`strandline pipeline` and `strandline spark`."""
+"""`strandline pipeline` and `strandline spark`: run, list, rebuild and stop pipelines; prepare Spark."""

@@ -1,1 +1,1 @@
-"""`strandline produce` and `strandline consume`."""
+"""`strandline produce` and `strandline consume`: records from and to the terminal."""

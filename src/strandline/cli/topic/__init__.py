@@ -1,1 +1,1 @@
-"""`strandline topic`, and what it reads of storage."""
+"""`strandline topic`: create, list, describe, alter, compact, scrub, trim and delete topics."""

@@ -1,1 +1,1 @@
-"""`strandline txn`: transactions, and what they hold back."""
+"""`strandline txn`: open transactions, the records that they hold back, and sinks."""

@@ -1,1 +1,1 @@
-"""`strandline view`."""
+"""`strandline view`: create, list and query views."""

@@ -1,11 +1,10 @@
 """The one decoder: record batch bytes to columns, for `consume`, `log dump`, time look-up, Spark and the cleaner.
 
-`decode_batch` checks a batch strictly and yields `Columns`: offsets, timestamps, and where each key, value and header
-block lies in the payload; no object is made per record until somebody asks for `records()`. `scan_batches` does the
-same for many plain batches at once, and `encode_batch` is the way back, for internal topics, the library and tests. The
-hot loops live in `_scan`, compiled where a wheel carries it and plain Python elsewhere; `decoder_name` says which. What
-the decoder would refuse, a leader refuses before it is stored (`_check`). The bytes are drawn in
-docs/formats/record-batch.md.
+`decode_batch` checks a batch strictly and yields `Columns`: offsets, timestamps, and the place of each key, value and
+header block in the payload. It makes no object per record until `records()` is called. `scan_batches` does the same
+for many plain batches at once. `encode_batch` is the reverse, for internal topics, the library and tests. The hot loops
+are in `_scan`, compiled if the wheel has it and plain Python elsewhere; `decoder_name` says which. A leader rejects
+what the decoder would reject, before it is stored (`_check`). docs/formats/record-batch.md draws the bytes.
 """
 
 from strandline.codec.columns._scan import locate_headers, scan_batches

@@ -1,1 +1,1 @@
-"""What several handlers share: their context, fetches under way, time slicing, refused requests."""
+"""Code that several handlers share: their context, pending fetches, time slicing, error responses."""

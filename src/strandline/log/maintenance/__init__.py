@@ -1,1 +1,1 @@
-"""What happens to a log after it is written: retention, replacement and rebuilding of segments, scrubbing."""
+"""Work on a log after it is written: retention, scrubbing, and the replacement and rebuilding of segments."""

@@ -1,1 +1,1 @@
-"""One segment and the files beside it: indexes, counts and digests, and how its batches are read and checked."""
+"""One segment and its files: indexes, counts and digests, and how its batches are read and checked."""

@@ -1,1 +1,1 @@
-"""What a change of the file means for each dataset: the old plan compared with the new one."""
+"""What a changed file means for each dataset: compares the old plan with the new one."""

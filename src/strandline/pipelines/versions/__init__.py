@@ -1,1 +1,1 @@
-"""What a cluster remembers of its pipelines and their versions: a compacted topic of one partition."""
+"""The store of pipelines and their versions in a cluster: a compacted topic of one partition."""

@@ -1,9 +1,9 @@
-"""Spark's files on this machine, written without a process for each.
+"""Java classes that write Spark's local files without starting a process for each.
 
-Hadoop starts `chmod` for each file that it makes and `readlink` several times for each that it renames, because PySpark
-comes without Hadoop's native library: ten processes for one file of a checkpoint. A batch of a stream makes two, a
-state store several more, and all the while its user waits. `LocalFiles.java` does the same in Java itself.
-`LocalFiles.jar` is what `tools/compile_local_files.py` made of it; a test notices if it is not.
+Hadoop starts `chmod` for each new file and `readlink` several times for each rename, because PySpark comes without
+Hadoop's native library: ten processes for one file of a checkpoint. A batch of a stream writes two such files, a state
+store several more. `LocalFiles.java` does the same in Java itself. `tools/compile_local_files.py` compiles it into
+`LocalFiles.jar`; a test fails if the two differ.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Out of a log into data frames: the format "strandline" of `spark.read` and `spark.readStream`.
+"""The source: a log into data frames, as the format "strandline" of `spark.read` and `spark.readStream`.
 
-`options` reads what the user said into what is `wanted`, `planning` turns that into ranges of offsets with the
-cluster's help, `batch` and `stream` are what Spark calls. A task reads its range with `spark.fetching`, and
-`json_columns` makes columns of JSON values.
+`options` parses the user's options into a `source_spec`. `planning` turns that into ranges of offsets, with metadata of
+the cluster. `batch` and `stream` are what Spark calls. A task reads its range with `client.fetcher`, and `json_columns`
+makes columns of JSON values.
 """

@@ -1,7 +1,8 @@
-"""Who reads what: the assignors that a coordinator runs for groups of the consumer protocol (KIP-848), pure.
+"""Assignors that a coordinator runs for groups of the consumer protocol (KIP-848), pure.
 
-`assign(name, spec)` gives every partition of the subscribed topics to exactly one subscriber, from the assignment
-that stands; `uniform` balances and moves as little as it can, `range` gives neighbours of all topics to one member.
+`assign(name, spec)` gives every partition of the subscribed topics to exactly one subscriber, starting from the current
+assignment. `uniform` balances and moves as few partitions as possible; `range` gives a member the same numbers of all
+topics.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Why groups rebalanced: a bounded history in memory, and its sentences."""
+"""Why groups rebalanced: a bounded history in memory, and its sentences for users."""
