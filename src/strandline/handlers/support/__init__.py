@@ -1,1 +1,1 @@
-"""Code that several handlers share: their context, pending fetches, time slicing, error responses."""
+"""Code that several handlers share: their context, pending fetches, parts of responses, rejected requests."""
