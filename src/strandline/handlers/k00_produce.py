@@ -30,7 +30,8 @@ from strandline.codec.produce import (
 from strandline.codec.record_batch import HEADER_SIZE, Buffer, check_batch
 from strandline.errors import ErrorCode, InvalidRecords, NotLeader, RequestError, StrandlineError, error_code
 from strandline.handlers.support.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
-from strandline.handlers.support.context import Connection, Exchange, Node
+from strandline.handlers.support.context import BrokerServices, Connection, Exchange
+from strandline.handlers.support.time_slicing import gradually
 from strandline.handlers.support.transactional_produce import TransactionalProduce, Verdicts, are_open
 from strandline.partition.partition import Partition
 from strandline.partition.reencoding import OpensLater
@@ -53,7 +54,9 @@ ToOpen = dict[Partition, list[tuple[memoryview, int]]]
 log = logging.getLogger("strandline.broker")
 
 
-def start(node: Node, connection: Connection, view: memoryview, at: int, version: int, correlation_id: int) -> None:
+def start(
+    node: BrokerServices, connection: Connection, view: memoryview, at: int, version: int, correlation_id: int
+) -> None:
     request = parse_produce(view, at, version)
     acks = request.acks
     flexible = version >= FLEXIBLE_FROM
@@ -96,7 +99,7 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
 
 
 def _append_all(
-    node: Node,
+    node: BrokerServices,
     request: ProduceRequest,
     asked: Sequence[PartitionRecords],
     results: list[PartitionResult],
@@ -160,7 +163,7 @@ def _append_all(
 
 
 def _wait(
-    node: Node,
+    node: BrokerServices,
     exchange: Exchange,
     request: ProduceRequest,
     version: int,
@@ -194,7 +197,7 @@ def _append_verified(
     return partition.append(batch, now_ms, is_opened=is_opened, guard=verdict)
 
 
-def _why_not(node: Node, topic: str | bytes, index: int, partition: Partition | None) -> int:
+def _why_not(node: BrokerServices, topic: str | bytes, index: int, partition: Partition | None) -> int:
     """Why nothing is appended: there are no records, or the partition is not led here."""
     if partition is not None and partition.is_leader:
         return ErrorCode.INVALID_RECORD
@@ -202,7 +205,7 @@ def _why_not(node: Node, topic: str | bytes, index: int, partition: Partition | 
 
 
 def _refused(
-    node: Node,
+    node: BrokerServices,
     topic: str | bytes,
     index: int,
     code: int,
@@ -219,7 +222,7 @@ def _record_errors(error: BaseException) -> RecordErrors:
     return error.record_errors if isinstance(error, InvalidRecords) else ()
 
 
-def _encode(node: Node, results: list[PartitionResult], version: int) -> bytes:
+def _encode(node: BrokerServices, results: list[PartitionResult], version: int) -> bytes:
     leaders = [result.leader[0] for result in results if result.leader is not None]
     return encode_produce_response(results, version, endpoints=leaders_section(node, leaders) if leaders else NO_TAGS)
 
@@ -248,7 +251,7 @@ class ProduceWait:
     __slots__ = ("deadline", "done", "exchange", "node", "outstanding", "results", "version")
 
     def __init__(
-        self, node: Node, exchange: Exchange, results: list[PartitionResult], version: int, deadline: float
+        self, node: BrokerServices, exchange: Exchange, results: list[PartitionResult], version: int, deadline: float
     ) -> None:
         self.node = node
         self.exchange = exchange
@@ -296,7 +299,7 @@ class OpeningProduce:
 
     def __init__(
         self,
-        node: Node,
+        node: BrokerServices,
         connection: Connection,
         exchange: Exchange,
         request: ProduceRequest,

@@ -24,7 +24,7 @@ from strandline.codec.fetch import (
 )
 from strandline.errors import RequestError
 from strandline.handlers.support import follower_fetch
-from strandline.handlers.support.context import Connection, Exchange, Node
+from strandline.handlers.support.context import BrokerServices, Connection, Exchange
 from strandline.handlers.support.fetch_attempt import FetchAttempt
 from strandline.partition.fetch_session import FetchSession
 from strandline.partition.follower_session import FollowerSession
@@ -35,7 +35,9 @@ PARTITIONS_PER_TURN_MAX: Final = 2000
 """A request that names more is only read in its turn; its session is made in the next, and the answer in a third."""
 
 
-def start(node: Node, connection: Connection, view: memoryview, at: int, version: int, correlation_id: int) -> None:
+def start(
+    node: BrokerServices, connection: Connection, view: memoryview, at: int, version: int, correlation_id: int
+) -> None:
     request = parse_fetch(view, at, version)
     flexible = version >= FLEXIBLE_FROM
     if len(request.partitions) > PARTITIONS_PER_TURN_MAX:
@@ -57,7 +59,9 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
     _attempt(node, exchange, session, request, version, is_full=is_full).look()
 
 
-def _start_long(node: Node, connection: Connection, exchange: Exchange, request: FetchRequest, version: int) -> None:
+def _start_long(
+    node: BrokerServices, connection: Connection, exchange: Exchange, request: FetchRequest, version: int
+) -> None:
     if connection.closed:
         return
     try:
@@ -80,7 +84,13 @@ def _refusal(version: int, code: int) -> bytes:
 
 
 def _attempt(
-    node: Node, exchange: Exchange, session: FetchSession, request: FetchRequest, version: int, *, is_full: bool
+    node: BrokerServices,
+    exchange: Exchange,
+    session: FetchSession,
+    request: FetchRequest,
+    version: int,
+    *,
+    is_full: bool,
 ) -> FetchAttempt:
     if isinstance(session, FollowerSession):
         return follower_fetch.attempt(node, exchange, session, request, version, is_full=is_full)

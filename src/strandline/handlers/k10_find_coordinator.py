@@ -19,7 +19,7 @@ from strandline.coordinators.partitioning import partition_of_group, partition_o
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.support.auto_creation import coordinators_topic, create_missing
 from strandline.handlers.support.broker_endpoints import endpoint_of
-from strandline.handlers.support.context import Node, RequestContext
+from strandline.handlers.support.context import BrokerServices, RequestContext
 from strandline.handlers.support.response_parts import reply_in_parts
 from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 
@@ -50,7 +50,7 @@ def handle(context: RequestContext, request: FindCoordinatorRequest) -> None:
         )
 
 
-def _find(node: Node, name: str, key: str) -> Found:
+def _find(node: BrokerServices, name: str, key: str) -> Found:
     topic = node.image.topic_by_name(name)
     if topic is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, _why_not_created(node, name), _NOWHERE
@@ -62,7 +62,7 @@ def _find(node: Node, name: str, key: str) -> Found:
     return ErrorCode.NONE, "NONE", (partition.leader, *endpoint)
 
 
-def _why_not_created(node: Node, name: str) -> str:
+def _why_not_created(node: BrokerServices, name: str) -> str:
     try:
         coordinators_topic(node, name)
     except RequestError as refusal:

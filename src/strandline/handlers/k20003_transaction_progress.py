@@ -17,9 +17,8 @@ from strandline.codec.messages.transaction_progress_response import (
     TransactionWatched,
     WaitingMarker,
 )
-from strandline.handlers.support.context import Node, RequestContext
-from strandline.handlers.support.response_parts import joined_response
-from strandline.runtime.time_slicing import gradually
+from strandline.handlers.support.context import BrokerServices, RequestContext
+from strandline.handlers.support.time_slicing import gradually, joined_response
 
 API_KEY = 20_003
 VERSIONS = (0, 0)
@@ -39,14 +38,14 @@ def handle(context: RequestContext, request: TransactionProgressRequest) -> None
     gradually(node.runtime, encoded(node, request.transactional_ids, context.api_version), finish)
 
 
-def encoded(node: Node, transactional_ids: list[str], version: int) -> Iterator[bytes | None]:
+def encoded(node: BrokerServices, transactional_ids: list[str], version: int) -> Iterator[bytes | None]:
     """Each transaction as it goes into the answer; None for one that is not known here."""
     for transactional_id in dict.fromkeys(transactional_ids):
         result = _watched(node, transactional_id)
         yield None if result is None else encode(result, version)
 
 
-def _watched(node: Node, transactional_id: str) -> TransactionWatched | None:
+def _watched(node: BrokerServices, transactional_id: str) -> TransactionWatched | None:
     shard = node.transactions.shard_of(transactional_id)
     transaction = None if shard is None else shard.transactions.get(transactional_id)
     if shard is None or transaction is None:

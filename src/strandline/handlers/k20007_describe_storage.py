@@ -18,7 +18,7 @@ from strandline.codec.messages.describe_storage_request import DescribeStorageRe
 from strandline.codec.messages.describe_storage_response import DescribeStorageResponse, StoredPartition, StoredSegment
 from strandline.codec.record_batch import HAS_DELETE_HORIZON, BatchHeader
 from strandline.errors import ErrorCode, RequestError, StrandlineError, error_code
-from strandline.handlers.support.context import Node, RequestContext
+from strandline.handlers.support.context import BrokerServices, RequestContext
 from strandline.handlers.support.response_parts import joined_response
 from strandline.handlers.support.storage_facts import add_cleaning, add_deletion, add_scrubbing
 from strandline.log.maintenance.retention import newest_ms
@@ -205,7 +205,7 @@ class _Description:
         return result
 
 
-def _asked(node: Node, request: DescribeStorageRequest) -> Iterator[tuple[str, int]]:
+def _asked(node: BrokerServices, request: DescribeStorageRequest) -> Iterator[tuple[str, int]]:
     if request.topics is None:
         # A list of them: between two turns of the loop topics come and go.
         for topic in list(node.image.topics.values()):

@@ -17,7 +17,7 @@ from strandline.codec.messages.scrub_partitions_response import (
 )
 from strandline.errors import ErrorCode, error_code, error_message
 from strandline.handlers.support.absent_partitions import why_absent
-from strandline.handlers.support.context import Node, RequestContext
+from strandline.handlers.support.context import BrokerServices, RequestContext
 from strandline.partition.partition import Partition
 
 API_KEY = 20_009
@@ -70,7 +70,7 @@ def _refused(topic: str, index: int, code: int, message: str | None) -> Scrubbed
     return ScrubbedPartition(topic=topic, partition=index, error_code=code, error_message=message)
 
 
-def _scrubbed(node: Node, scrub: Scrub) -> ScrubbedPartition:
+def _scrubbed(node: BrokerServices, scrub: Scrub) -> ScrubbedPartition:
     partition = scrub.partition
     result = ScrubbedPartition(topic=partition.topic, partition=partition.index, bytes_read=scrub.bytes_read)
     if scrub.error is not None:

@@ -17,7 +17,8 @@ from strandline.codec.messages.delete_records_response import (
 )
 from strandline.errors import ErrorCode, StrandlineError, error_code
 from strandline.handlers.support.absent_partitions import led_partition
-from strandline.handlers.support.context import Node, RequestContext
+from strandline.handlers.support.context import BrokerServices, RequestContext
+from strandline.handlers.support.time_slicing import gradually
 from strandline.partition.trimming import delete_records, when_trimmed
 from strandline.quorum.controller.topic_names import is_internal
 from strandline.runtime.runtime import TimerHandle
@@ -63,7 +64,7 @@ def _response(request: DeleteRecordsRequest, results: list[DeleteRecordsPartitio
     )
 
 
-def _delete(node: Node, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _delete(node: BrokerServices, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=NO_LOW_WATERMARK)
     partition = led_partition(node, topic, asked.partition_index)
     if isinstance(partition, int):

@@ -18,9 +18,9 @@ from strandline.codec.messages.offset_for_leader_epoch_response import (
 )
 from strandline.errors import RequestError, error_code
 from strandline.handlers.support.absent_partitions import led_partition
-from strandline.handlers.support.context import Node, RequestContext
+from strandline.handlers.support.context import BrokerServices, RequestContext
+from strandline.handlers.support.time_slicing import gradually
 from strandline.partition.epochs import end_of_epoch
-from strandline.runtime.time_slicing import gradually
 
 API_KEY = 23
 VERSIONS = (2, 4)
@@ -44,7 +44,7 @@ def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Off
     return None
 
 
-def _answer(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(node: BrokerServices, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition)
     partition = led_partition(node, topic, asked.partition)
     if isinstance(partition, int):

@@ -27,8 +27,9 @@ from strandline.config.entries import (
     topic_entries,
 )
 from strandline.errors import ErrorCode, PeerError, RequestError, error_code, error_message
-from strandline.handlers.support.context import Node, RequestContext
-from strandline.handlers.support.response_parts import joined, reply_in_parts
+from strandline.handlers.support.context import BrokerServices, RequestContext
+from strandline.handlers.support.response_parts import reply_in_parts
+from strandline.handlers.support.time_slicing import joined
 from strandline.quorum.controller.config_changes import broker_id_of
 from strandline.quorum.controller.topic_names import check_topic_name
 from strandline.quorum.image.cluster_image import (
@@ -132,7 +133,7 @@ class _Answer:
         )
 
 
-def _entries(node: Node, resource: DescribeConfigsResource) -> Iterator[ConfigEntry]:
+def _entries(node: BrokerServices, resource: DescribeConfigsResource) -> Iterator[ConfigEntry]:
     name = resource.resource_name
     overrides = node.image.configs.get((resource.resource_type, name), {})
     if resource.resource_type == RESOURCE_BROKER:

@@ -19,9 +19,8 @@ from strandline.codec.messages.describe_log_dirs_response import (
     DescribeLogDirsTopic,
 )
 from strandline.errors import error_code
-from strandline.handlers.support.context import Node, RequestContext
-from strandline.handlers.support.response_parts import joined, joined_response
-from strandline.runtime.time_slicing import gradually
+from strandline.handlers.support.context import BrokerServices, RequestContext
+from strandline.handlers.support.time_slicing import gradually, joined, joined_response
 
 API_KEY = 35
 VERSIONS = (1, 5)
@@ -57,7 +56,7 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
     return None
 
 
-def _partitions(node: Node, request: DescribeLogDirsRequest, version: int) -> Iterator[tuple[str, bytes]]:
+def _partitions(node: BrokerServices, request: DescribeLogDirsRequest, version: int) -> Iterator[tuple[str, bytes]]:
     """What is asked for and here, each partition encoded, with its topic."""
     for name, index in _asked(node, request):
         partition = node.partition(name, index)
@@ -70,7 +69,7 @@ def _partitions(node: Node, request: DescribeLogDirsRequest, version: int) -> It
             yield name, encode(described, version)
 
 
-def _asked(node: Node, request: DescribeLogDirsRequest) -> Iterator[tuple[str, int]]:
+def _asked(node: BrokerServices, request: DescribeLogDirsRequest) -> Iterator[tuple[str, int]]:
     if request.topics is None:
         # A list of them: between two turns of the loop topics come and go.
         for topic in list(node.image.topics.values()):

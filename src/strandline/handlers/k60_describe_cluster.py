@@ -13,7 +13,7 @@ from strandline.codec.messages.describe_cluster_response import DescribeClusterB
 from strandline.errors import ErrorCode
 from strandline.handlers.k03_metadata import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED
 from strandline.handlers.support.broker_endpoints import endpoint_of, registered_endpoint_of
-from strandline.handlers.support.context import Node, RequestContext
+from strandline.handlers.support.context import BrokerServices, RequestContext
 
 API_KEY = 60
 VERSIONS = (0, 2)
@@ -61,7 +61,7 @@ def _refusal(endpoint_type: int, *, is_at_controller: bool) -> DescribeClusterRe
     return DescribeClusterResponse(error_code=code, error_message=message)
 
 
-def _controllers(node: Node) -> list[DescribeClusterBroker]:
+def _controllers(node: BrokerServices) -> list[DescribeClusterBroker]:
     """Those that made themselves known, in the order of their ids."""
     registered = [
         record
@@ -80,7 +80,7 @@ def _controllers(node: Node) -> list[DescribeClusterBroker]:
     ]
 
 
-def _brokers(node: Node, *, with_fenced: bool) -> list[DescribeClusterBroker]:
+def _brokers(node: BrokerServices, *, with_fenced: bool) -> list[DescribeClusterBroker]:
     described = []
     for broker in node.image.brokers.values():
         is_fenced = broker.registration.fenced

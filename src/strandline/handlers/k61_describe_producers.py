@@ -18,8 +18,8 @@ from strandline.codec.messages.describe_producers_response import (
 )
 from strandline.errors import ErrorCode
 from strandline.handlers.support.absent_partitions import why_absent
-from strandline.handlers.support.context import EncodedResponse, Node, RequestContext
-from strandline.handlers.support.response_parts import joined, joined_response
+from strandline.handlers.support.context import BrokerServices, EncodedResponse, RequestContext
+from strandline.handlers.support.time_slicing import gradually, joined, joined_response
 from strandline.partition.producers import ProducerEntry
 from strandline.quorum.controller.topic_names import why_invalid
 from strandline.runtime.time_slicing import gradually
@@ -38,7 +38,7 @@ def handle(context: RequestContext, request: DescribeProducersRequest) -> Descri
     return None
 
 
-def _parts(node: Node, request: DescribeProducersRequest, version: int) -> Iterator[_Part]:
+def _parts(node: BrokerServices, request: DescribeProducersRequest, version: int) -> Iterator[_Part]:
     """For each partition its error code, followed by its producers, encoded."""
     for topic in request.topics:
         for index in topic.partition_indexes:
@@ -75,7 +75,7 @@ def _response(request: DescribeProducersRequest, parts: list[_Part], version: in
     return joined_response(DescribeProducersResponse(), version, topics)
 
 
-def _error_code(node: Node, topic: str, index: int) -> int:
+def _error_code(node: BrokerServices, topic: str, index: int) -> int:
     if why_invalid(topic) is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return ErrorCode.NONE if node.partition(topic, index) is not None else why_absent(node, topic, index)

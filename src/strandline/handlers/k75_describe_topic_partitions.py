@@ -19,8 +19,8 @@ from strandline.codec.messages.describe_topic_partitions_response import (
 )
 from strandline.errors import ErrorCode
 from strandline.handlers.k03_metadata import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, partition_state
-from strandline.handlers.support.context import EncodedResponse, Node, RequestContext
-from strandline.handlers.support.response_parts import joined
+from strandline.handlers.support.context import BrokerServices, EncodedResponse, RequestContext
+from strandline.handlers.support.time_slicing import gradually, joined
 from strandline.quorum.controller.topic_names import is_internal, why_invalid
 from strandline.quorum.image.cluster_image import ClusterImage, PartitionImage, Topic
 from strandline.runtime.time_slicing import gradually
@@ -56,7 +56,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
 class _Page:
     """One page: as many partitions as may be, from the first topic on, and where the next page begins."""
 
-    def __init__(self, node: Node, *, first_partition: dict[str, int]) -> None:
+    def __init__(self, node: BrokerServices, *, first_partition: dict[str, int]) -> None:
         self._node = node
         self._image = node.image
         self._first_partition = first_partition

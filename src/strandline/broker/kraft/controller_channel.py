@@ -33,7 +33,7 @@ from strandline.runtime.runtime import Runtime, TimerHandle
 
 if TYPE_CHECKING:
     from strandline.broker.network.routes import Route
-    from strandline.handlers.support.context import Node
+    from strandline.handlers.support.context import BrokerServices
 
 log = logging.getLogger("strandline.broker")
 
@@ -48,7 +48,7 @@ Where = Callable[[], tuple[str, int] | None]
 class LocalController:
     """The controller of this process, asked as if from outside."""
 
-    def __init__(self, node: Node, routes: Mapping[int, Route], *, client_id: str) -> None:
+    def __init__(self, node: BrokerServices, routes: Mapping[int, Route], *, client_id: str) -> None:
         self._node = node
         self._routes = routes
         self._client_id = client_id

@@ -9,7 +9,7 @@ from typing import Final
 from strandline.codec.current_leader import NodeEndpoint, endpoints_section
 from strandline.errors import ErrorCode
 from strandline.handlers.support.broker_endpoints import endpoint_of
-from strandline.handlers.support.context import Node
+from strandline.handlers.support.context import BrokerServices
 from strandline.partition.partition import Partition
 from strandline.quorum.image.cluster_image import PartitionImage
 
@@ -17,7 +17,7 @@ ASK_ANOTHER: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENC
 """With these codes an answer says who leads, so that a client need not ask for the metadata first (KIP-951)."""
 
 
-def why_absent(node: Node, topic: str | bytes, index: int) -> ErrorCode:
+def why_absent(node: BrokerServices, topic: str | bytes, index: int) -> ErrorCode:
     """Return the error code for a partition, by topic name or id, that this node does not lead."""
     partition = partition_image(node, topic, index)
     if partition is None:
@@ -32,7 +32,7 @@ def why_absent(node: Node, topic: str | bytes, index: int) -> ErrorCode:
     return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _name_of(node: Node, topic: str | bytes) -> str:
+def _name_of(node: BrokerServices, topic: str | bytes) -> str:
     """The name of a topic that the metadata log knows."""
     if isinstance(topic, str):
         return topic
@@ -41,7 +41,7 @@ def _name_of(node: Node, topic: str | bytes) -> str:
     return found.name
 
 
-def partition_image(node: Node, topic: str | bytes, index: int) -> PartitionImage | None:
+def partition_image(node: BrokerServices, topic: str | bytes, index: int) -> PartitionImage | None:
     """What the metadata log says of a partition."""
     if isinstance(topic, str):
         return node.image.partition(topic, index)
@@ -49,7 +49,7 @@ def partition_image(node: Node, topic: str | bytes, index: int) -> PartitionImag
     return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
 
 
-def led_partition(node: Node, topic: str, index: int) -> Partition | ErrorCode:
+def led_partition(node: BrokerServices, topic: str, index: int) -> Partition | ErrorCode:
     """The partition, if this node leads it; else the reason for which a client is to ask another."""
     partition = node.partition(topic, index)
     if partition is None or not partition.is_leader:
@@ -57,13 +57,13 @@ def led_partition(node: Node, topic: str, index: int) -> Partition | ErrorCode:
     return partition
 
 
-def current_leader(node: Node, topic: str | bytes, index: int) -> tuple[int, int] | None:
+def current_leader(node: BrokerServices, topic: str | bytes, index: int) -> tuple[int, int] | None:
     """Id and epoch of the leader, as the metadata log says; None if there is no such partition."""
     partition = partition_image(node, topic, index)
     return None if partition is None else (partition.leader, partition.leader_epoch)
 
 
-def leaders_section(node: Node, leader_ids: Iterable[int]) -> bytes:
+def leaders_section(node: BrokerServices, leader_ids: Iterable[int]) -> bytes:
     """Where those leaders are, as the tagged fields of an answer."""
     endpoints = []
     for leader_id in sorted(set(leader_ids)):

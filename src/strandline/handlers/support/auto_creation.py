@@ -12,7 +12,7 @@ from typing import Final
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from strandline.codec.messages.create_topics_response import CreateTopicsResponse
 from strandline.errors import ErrorCode, RequestError
-from strandline.handlers.support.context import Node
+from strandline.handlers.support.context import BrokerServices
 from strandline.quorum.controller.new_topics import NewTopic, internal_topic
 from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
 
@@ -34,7 +34,7 @@ Refused = dict[str, int]
 """Error codes of topics that may not be created, by name. Topics that failed for now are left out."""
 
 
-def create_missing(node: Node, names: Iterable[str], on_done: Callable[[Refused], object]) -> None:
+def create_missing(node: BrokerServices, names: Iterable[str], on_done: Callable[[Refused], object]) -> None:
     """Create topics with their default settings, and call `on_done` when they exist or have failed."""
     wanted = [topic for topic in (_wanted(node, name) for name in names) if topic is not None]
     if not wanted:
@@ -64,7 +64,7 @@ def create_missing(node: Node, names: Iterable[str], on_done: Callable[[Refused]
     node.controller_channel.ask(request, VERSION, on_answer, timeout_s=CREATE_S_MAX)
 
 
-def _wanted(node: Node, name: str) -> NewTopic | None:
+def _wanted(node: BrokerServices, name: str) -> NewTopic | None:
     if name not in INTERNAL_TOPICS:
         return NewTopic(name)
     try:
@@ -74,12 +74,12 @@ def _wanted(node: Node, name: str) -> NewTopic | None:
         return None
 
 
-def coordinators_topic(node: Node, name: str) -> NewTopic:
+def coordinators_topic(node: BrokerServices, name: str) -> NewTopic:
     """Return the topic of groups or transactions to create; raise RequestError while that is not possible."""
     return internal_topic(name, image=node.image, config=node.config, voter_ids=node.metadata.voter_ids)
 
 
-def _when_known(node: Node, names: list[str], then: Callable[[], object], *, until: float) -> None:
+def _when_known(node: BrokerServices, names: list[str], then: Callable[[], object], *, until: float) -> None:
     missing = [name for name in names if name not in node.image.topics]
     if missing and node.runtime.monotonic() < until:
         node.runtime.call_later(LOOK_S, lambda: _when_known(node, missing, then, until=until))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from strandline.handlers.support.context import Node
+from strandline.handlers.support.context import BrokerServices
 
 
-def endpoint_of(node: Node, broker_id: int) -> tuple[str, int] | None:
+def endpoint_of(node: BrokerServices, broker_id: int) -> tuple[str, int] | None:
     """Host and port of a broker that is registered and not fenced, else None."""
     broker = node.image.brokers.get(broker_id)
     if broker is None or broker.registration.fenced:
@@ -13,7 +13,7 @@ def endpoint_of(node: Node, broker_id: int) -> tuple[str, int] | None:
     return registered_endpoint_of(node, broker_id)
 
 
-def registered_endpoint_of(node: Node, broker_id: int) -> tuple[str, int] | None:
+def registered_endpoint_of(node: BrokerServices, broker_id: int) -> tuple[str, int] | None:
     """The same even of a broker that is fenced: it will be there again when it comes back."""
     broker = node.image.brokers.get(broker_id)
     if broker is None:

@@ -86,7 +86,9 @@ class ControllerChannel(Protocol):
         """Ask the active controller, wherever it is; `on_answer(response, error)` once, and not before this returns."""
 
 
-class Node(Protocol):
+class BrokerServices(Protocol):
+    """What handlers may use of the broker that serves a request."""
+
     node_id: int
     cluster_id: str
     config: BrokerConfig
@@ -169,7 +171,7 @@ class Connection(Protocol):
 class RequestContext(Protocol):
     """What a handler of the compiled messages is given."""
 
-    node: Node
+    node: BrokerServices
     api_version: int
     client_id: str | None
     client_host: str

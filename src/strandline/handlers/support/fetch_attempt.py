@@ -15,7 +15,7 @@ from strandline.codec.current_leader import FETCH_LEADER_TAG, NO_TAGS, diverging
 from strandline.codec.fetch import ENDPOINTS_FROM, FLEXIBLE_FROM, PartitionData, encode_fetch_response
 from strandline.errors import DamagedRecords, ErrorCode, StrandlineError, error_code
 from strandline.handlers.support.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
-from strandline.handlers.support.context import Exchange, Node
+from strandline.handlers.support.context import BrokerServices, Exchange
 from strandline.log.segment.aborted_transactions import aborted_in, aborted_segments
 from strandline.log.segment.log_slice import LogSlice
 from strandline.log.segment.read_verification import PIECE_BYTES, check_ahead
@@ -56,7 +56,9 @@ class FetchAttempt:
         "wait_ms",
     )
 
-    def __init__(self, node: Node, exchange: Exchange, session: FetchSession, version: int, *, is_full: bool) -> None:
+    def __init__(
+        self, node: BrokerServices, exchange: Exchange, session: FetchSession, version: int, *, is_full: bool
+    ) -> None:
         self.node = node
         self.exchange = exchange
         self.session = session

@@ -19,7 +19,7 @@ from typing import Final, cast
 from strandline.codec.current_leader import NO_TAGS, diverging_section, horizon_section
 from strandline.codec.fetch import BEGINS_AGAIN, FetchRequest, PartitionData
 from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError, StrandlineError, error_code
-from strandline.handlers.support.context import Exchange, Node
+from strandline.handlers.support.context import BrokerServices, Exchange
 from strandline.handlers.support.fetch_attempt import COLD_LOOKUPS_MAX, FetchAttempt
 from strandline.ids import TopicPartition
 from strandline.log.segment.log_slice import LogSlice
@@ -35,7 +35,13 @@ HIGH_WATERMARK_INTERVAL_S: Final = 0.005
 
 
 def attempt(
-    node: Node, exchange: Exchange, session: FollowerSession, request: FetchRequest, version: int, *, is_full: bool
+    node: BrokerServices,
+    exchange: Exchange,
+    session: FollowerSession,
+    request: FetchRequest,
+    version: int,
+    *,
+    is_full: bool,
 ) -> FollowerAttempt:
     session.replica_id = request.replica_id
     made = FollowerAttempt(node, exchange, session, version, is_full=is_full)
@@ -66,7 +72,7 @@ class FollowerAttempt(FetchAttempt):
     session: FollowerSession
 
     def __init__(
-        self, node: Node, exchange: Exchange, session: FollowerSession, version: int, *, is_full: bool
+        self, node: BrokerServices, exchange: Exchange, session: FollowerSession, version: int, *, is_full: bool
     ) -> None:
         super().__init__(node, exchange, session, version, is_full=is_full)
         self.broker_epoch = -1

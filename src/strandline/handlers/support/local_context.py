@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from strandline.handlers.support.context import ApiRange, Connection, Node
+from strandline.handlers.support.context import ApiRange, BrokerServices, Connection
 
 
 class LocalContext:
     def __init__(
         self,
-        node: Node,
+        node: BrokerServices,
         routes: Mapping[int, ApiRange],
         api_version: int,
         on_reply: Callable[[Any], object],

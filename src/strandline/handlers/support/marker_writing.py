@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from strandline.coordinators.groups.events import TransactionEnded
 from strandline.errors import ErrorCode, StrandlineError, error_code, named
-from strandline.handlers.support.context import Node
+from strandline.handlers.support.context import BrokerServices
 from strandline.ids import TopicPartition
 from strandline.partition.partition import Partition
 from strandline.partition.transaction_appends import append_marker
@@ -28,7 +28,7 @@ class Marker(NamedTuple):
     transaction_version: int
 
 
-def write_marker(node: Node, place: TopicPartition, marker: Marker, then: OnWritten) -> None:
+def write_marker(node: BrokerServices, place: TopicPartition, marker: Marker, then: OnWritten) -> None:
     """Append the marker and call `then` once: with NONE when it is committed, or with why it is not, or not yet."""
     partition = node.partition(*place)
     if partition is None:
@@ -54,7 +54,9 @@ def write_marker(node: Node, place: TopicPartition, marker: Marker, then: OnWrit
         then(named(error_code(error)))
 
 
-def _append(node: Node, partition: Partition, marker: Marker, on_committed: Callable[[Exception | None], None]) -> None:
+def _append(
+    node: BrokerServices, partition: Partition, marker: Marker, on_committed: Callable[[Exception | None], None]
+) -> None:
     append_marker(
         partition,
         marker.producer_id,

@@ -23,7 +23,7 @@ from strandline.codec.messages.offset_commit_response import OffsetCommitRespons
 from strandline.coordinators.offsets.offsets import refuse_commit
 from strandline.coordinators.offsets.plain_commit import PlainCommit
 from strandline.errors import ErrorCode
-from strandline.handlers.support.context import Connection, Exchange, Node
+from strandline.handlers.support.context import BrokerServices, Connection, Exchange
 
 FLEXIBLE_FROM: Final = 8
 LEADER_EPOCH_FROM: Final = 6
@@ -41,7 +41,9 @@ _NO_METADATA: Final = (b"\x00\x00", b"\xff\xff")
 _NO_METADATA_NO_TAGS: Final = (b"\x01\x00\x00\x00", b"\x00\x00\x00\x00")
 
 
-def start(node: Node, connection: Connection, view: memoryview, at: int, version: int, correlation_id: int) -> bool:
+def start(
+    node: BrokerServices, connection: Connection, view: memoryview, at: int, version: int, correlation_id: int
+) -> bool:
     """Start a commit that is remembered; return False, with nothing changed, if `handle` has to decode it."""
     is_flexible = version >= FLEXIBLE_FROM
     end = END if is_flexible else _ENDS[version]
@@ -66,7 +68,7 @@ def start(node: Node, connection: Connection, view: memoryview, at: int, version
     return True
 
 
-def learn(node: Node, request: OffsetCommitRequest, version: int) -> None:
+def learn(node: BrokerServices, request: OffsetCommitRequest, version: int) -> None:
     """Remember a commit of one partition that exists, if it is plain."""
     if request.topics[0].partitions[0].committed_metadata or request.retention_time_ms != -1:
         return

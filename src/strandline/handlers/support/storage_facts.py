@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from strandline.codec.messages.describe_storage_response import StoredDamage, StoredPartition
-from strandline.handlers.support.context import Node
+from strandline.handlers.support.context import BrokerServices
 from strandline.log.maintenance.retention import outlook
 from strandline.partition.partition import Partition
 
@@ -35,7 +35,7 @@ def _or_unknown(number: int | None) -> int:
     return -1 if number is None or number >= FOR_EVER else number
 
 
-def add_cleaning(stored: StoredPartition, node: Node, partition: Partition, now_ms: int) -> None:
+def add_cleaning(stored: StoredPartition, node: BrokerServices, partition: Partition, now_ms: int) -> None:
     """Nothing where the topic is not compacted."""
     if not partition.config.compact:
         return
@@ -62,7 +62,7 @@ def add_cleaning(stored: StoredPartition, node: Node, partition: Partition, now_
         stored.cleaned_without_key = result.records_without_key
 
 
-def add_scrubbing(stored: StoredPartition, node: Node, partition: Partition) -> None:
+def add_scrubbing(stored: StoredPartition, node: BrokerServices, partition: Partition) -> None:
     """When its files were last read again, and what was found."""
     stored.scrubbed_ms = node.scrubber.scrubbed_ms(partition)
     stored.damages = [

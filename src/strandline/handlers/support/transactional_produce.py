@@ -22,7 +22,7 @@ from strandline.codec.record_batch import (
     TRANSACTIONAL,
 )
 from strandline.errors import ErrorCode, RequestError, StrandlineError
-from strandline.handlers.support.context import Node
+from strandline.handlers.support.context import BrokerServices
 from strandline.partition.partition import Partition
 from strandline.partition.transaction_appends import begin_verification
 from strandline.partition.verification import ONGOING, VerificationGuard
@@ -55,7 +55,7 @@ _PRODUCER_AT: Final = 43
 """Where the header of a batch has the id and the epoch of its producer."""
 
 
-def are_open(node: Node, partitions: Sequence[PartitionRecords]) -> bool:
+def are_open(node: BrokerServices, partitions: Sequence[PartitionRecords]) -> bool:
     """Whether the transactions of all these batches are open on their partitions: the short way, for nearly all."""
     topics = node.topics
     first = None
@@ -100,7 +100,7 @@ class TransactionalProduce:
         self._rounds = 0
         self.verdicts: Verdicts = {}
 
-    def look_at(self, node: Node, partitions: Sequence[PartitionRecords]) -> bool:
+    def look_at(self, node: BrokerServices, partitions: Sequence[PartitionRecords]) -> bool:
         """Start on all transactional batches; return whether a coordinator has to verify some of them."""
         topics = node.topics
         for topic, index, records in partitions:
@@ -135,7 +135,7 @@ class TransactionalProduce:
             asked.keys.append(key)
         return bool(self._asked)
 
-    def ask(self, node: Node, then: Callable[[], object]) -> None:
+    def ask(self, node: BrokerServices, then: Callable[[], object]) -> None:
         """Ask the coordinator, and call `then` when every batch has its verdict."""
         assert self._producer is not None
 
